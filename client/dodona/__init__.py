@@ -1,11 +1,11 @@
-"""Dodona: a timestamp oracle and the transactional tablets that live by its timestamps.
+"""Dodona: a timestamp oracle, and transactional tablets that use its timestamps.
 
     import dodona
 
     db = dodona.connect("http://127.0.0.1:8500")    # or dodona.open("./data"): no server at all
 
-`dodona.aio` has the same for asyncio, `dodona.errors` what can go wrong. Each name is imported on
-first use: a server that starts, and a command that asks for help, import nothing of the client.
+`dodona.aio` has the same API for asyncio. `dodona.errors` has the errors. Python imports each name
+on its first use. So a server, and a command that only shows its help, import nothing of the client.
 """
 
 import logging
@@ -184,7 +184,7 @@ _HOMES: Final = {
         "Timestamp"
     ),
 }
-"""The names of each module that are names of the package, too."""
+"""For each module, the names that the package exports from it."""
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES: Final = frozenset(
     [
@@ -201,11 +201,11 @@ _MODULES: Final = frozenset(
         "values",
     ]
 )
-"""Public modules: `import dodona` is enough to use them."""
+"""The public modules. A program can use them after `import dodona`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use (PEP 562)."""
+    """Import a name on its first use (PEP 562). Raises AttributeError for an unknown name."""
     if name in _MODULES:
         return import_module(f"dodona.{name}")
     home = _HOME_OF.get(name)
@@ -219,5 +219,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_MODULES})
 
 
-# A library leaves it to the application what becomes of its log.
+# The application decides where the log of a library goes.
 logging.getLogger("dodona").addHandler(logging.NullHandler())

@@ -1,6 +1,6 @@
-"""Every error that Dodona raises on purpose, chosen by what the caller does next.
+"""The errors that Dodona raises on purpose. The class of an error says what the caller does next.
 
-The public names of `dodona_wire.errors`, which servers and clients share.
+Exports the public names of `dodona_wire.errors`, which servers and clients share.
 """
 
 from dodona_wire.errors import (

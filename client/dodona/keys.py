@@ -1,6 +1,6 @@
-"""Keys as bytes: encoded so that bytes compare as the key columns do.
+"""Encode keys as bytes that sort in the order of the key columns.
 
-The public names of `dodona_wire.rows.keys`, which servers and clients share.
+Exports the public names of `dodona_wire.rows.keys`, which servers and clients share.
 """
 
 from dodona_wire.rows.keys import NULL_TAG, TAGS, decode_key, encode_key, first_columns, successor

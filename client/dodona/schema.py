@@ -1,6 +1,6 @@
-"""What a table's rows look like: its columns, and the checks of whole rows.
+"""The schema of a table: its columns, and the checks of whole rows.
 
-The public names of `dodona_wire.rows.schema`, which servers and clients share.
+Exports the public names of `dodona_wire.rows.schema`, which servers and clients share.
 """
 
 from dodona_wire.rows.schema import (

@@ -1,17 +1,17 @@
-"""Spark's way in: `bulk_write` brings a DataFrame into a table, a task for each part of its keys.
+"""The entry point for Spark: `bulk_write` writes a DataFrame to a table.
 
     import dodona.spark
 
     written = dodona.spark.bulk_write(frame, "//bank/entries", url=url, atomicity="none")
     print(written.row_count, written.duration_s)
 
-Reading and writing with `format("dodona")` need no name of this module. Import it all the same,
-before the session starts: it sets `PYSPARK_PYTHON`, unless that is set, so that Spark's workers run
-this very Python. They run whatever `python3` is otherwise, which need not have Dodona, and Spark
-says DATA_SOURCE_NOT_FOUND.
+Reads and writes with `format("dodona")` need no name of this module. Import it anyway, before the
+session starts. The import sets `PYSPARK_PYTHON` to this Python, unless the variable is set. Without
+it, Spark's workers run the first `python3` on PATH. That Python may not have Dodona, and then Spark
+reports DATA_SOURCE_NOT_FOUND.
 
-Owns: the public names. Importing this imports neither pyspark nor the connector: its functions load
-what they need, which the extra `spark` installs.
+Owns: the public names. The import of this module loads neither pyspark nor the connector. Its
+functions load them. The extra `spark` installs them.
 """
 
 from collections.abc import Sequence
@@ -34,22 +34,24 @@ choose_this_python()
 
 @dataclass(frozen=True, slots=True)
 class BulkWrite:
-    """What a bulk write has written."""
+    """The result of a bulk write."""
 
     table: str
     row_count: int
-    """Of the DataFrame: those of one key count each. 0 if it is skipped."""
+    """The rows of the DataFrame. Rows with the same key all count. 0 if the write is skipped."""
     partition_count: int
-    """Tasks that wrote."""
+    """The number of tasks that wrote."""
     began_at: datetime
-    """In UTC, by this machine's clock."""
+    """The beginning of the write, in UTC, by the clock of this machine."""
     duration_s: float
     commit_timestamp: Timestamp | None
-    """When all of it became visible; None without atomicity, where there is no such moment."""
+    """The timestamp at which all rows became visible. None with atomicity `"none"`, where no such
+    timestamp exists."""
     deleted_count: int = 0
-    """Rows that an overwrite has removed: those that are not among the ones written."""
+    """The number of rows that an overwrite removed: old rows that are not among the new ones."""
     is_skipped: bool = False
-    """The application's version was published before, at this timestamp: nothing was written."""
+    """Whether the version of the application was published before, at `commit_timestamp`. Then
+    nothing was written."""
 
 
 def bulk_write(
@@ -64,29 +66,30 @@ def bulk_write(
     progress: bool = False,
     **options: Any,
 ) -> BulkWrite:
-    """Write all rows, those of one part of the table by one task and in the order of their keys.
-    That takes a shuffle and a sort, and makes for the fewest chunks and requests.
+    """Write all rows of a DataFrame to a table, sorted by key. One task writes the rows of each
+    part of the table.
 
-    `mode` and `options` are those of `df.write.format("dodona")`, such as atomicity="none" or
-    write_mode="delete"; values may be numbers, booleans, and dicts where JSON is taken.
+    This needs a shuffle and a sort, and makes the fewest chunks and requests.
 
-    `last_by` names columns that say which of several rows with one key is written: the one that is
-    last by these; null and NaN come first and last. Columns of them that the table does not have
-    are not written. Without it, such rows are an error (DuplicateKey), or with atomicity none
-    any one of them is written.
+    - `mode`, `options`: as for `df.write.format("dodona")`, for example `atomicity="none"` or
+      `write_mode="delete"`. Values may also be numbers and booleans, and dicts for options that
+      take JSON.
+    - `last_by`: columns that choose one of several rows with the same key. The last row by these
+      columns is written. Null sorts first, and NaN sorts last. If the table does not have one of
+      these columns, the column is not written. Without `last_by`, such rows raise DuplicateKey.
+      With atomicity `"none"`, any one of them is written.
+    - `partitions`: about how many tasks write. The default is one for each tablet. If the session
+      has more cores than tablets, there are more tasks. If there are more tablets than
+      `spark.sql.shuffle.partitions`, there are fewer, and each task gets several neighbouring
+      tablets.
+    - `long_rows`: for rows of more than about 100 kB on average. Spark then measures each batch
+      that it passes to Python, row by row. This takes a third more time, and limits memory for rows
+      of any length.
+    - `progress`: write a line to stderr that counts the finished tasks.
 
-    There is a task for each tablet; more if the session has more cores than that, and fewer, with
-    some neighbouring tablets each, if there are more tablets than `spark.sql.shuffle.partitions`.
-    `partitions` asks for another number, about.
-
-    `long_rows` is for rows of more than some 100 kB on average: Spark then measures each batch of
-    rows that it hands to Python, row by row, which takes a third more time, and memory is bounded
-    whatever they hold. With `progress` a line on stderr says how many tasks have ended.
-
-    Raises TableNotFound, TableNotMounted, SchemaViolation for key columns that are not there or of
-    another type, InvalidRequest, Unavailable. What is found out later is raised by Spark: its text
-    has the DodonaError in it.
-    """
+    Raises TableNotFound, TableNotMounted, SchemaViolation (key columns are missing or have another
+    type), InvalidRequest, Unavailable. For later errors, Spark raises its own exception, whose text
+    has the DodonaError."""
     bulk = _connector("pyspark_dodona.bulk")
     return cast(
         BulkWrite,
@@ -105,14 +108,15 @@ def bulk_write(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("dodona")` known to a session by hand. Spark finds the connector by itself where
-    it is installed, and looks once: whoever adds it to a session that runs, as with
-    `spark.addArtifacts`, registers it."""
+    """Register `format("dodona")` in a session by hand. If the connector is installed, Spark finds
+    it, but looks only once. So call this if you add the connector to a running session, as with
+    `spark.addArtifacts`."""
     spark.dataSource.register(_connector("pyspark_dodona").DefaultSource)
 
 
 def _connector(module: str) -> Any:
-    """Loaded by its name: it stands on the client, not the client on it."""
+    """Import a module of the connector by its name. The connector depends on the client, and not
+    the reverse. Raises InvalidRequest if a package is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Timestamps and the times of day that they stand for, within about a second.
+"""Convert timestamps to times of day and back, within about a second.
 
-Owns: the translation to and from aware datetimes. Reads no clock.
+Owns: how a timestamp becomes a datetime with a time zone, and the reverse. Reads no clock.
 """
 
 from datetime import UTC, date, datetime, timedelta
@@ -17,36 +17,37 @@ from dodona_wire.types import (
 )
 
 PLAUSIBLE_MIN: Final = timestamp_from_unix_us(365 * 86_400 * 1_000_000)
-"""The first of 1971. Days written as numbers, and seconds, milliseconds and microseconds since 1970
-are below it if they are taken for timestamps, and no oracle has a clock like that."""
+"""The first timestamp of 1971. A number of days, or of seconds, milliseconds or microseconds since
+1970, is smaller. No oracle has a clock so early."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SOME_DAY: Final = "2026-07-01"
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def datetime_from_timestamp(timestamp: int) -> datetime:
-    """About when the oracle made it, in UTC. Raises InvalidRequest."""
+    """Return the time in UTC when the oracle made a timestamp, within about a second. Raises
+    InvalidRequest."""
     if type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         raise InvalidRequest(f"Invalid timestamp {shown(timestamp)}")
     return _EPOCH + unix_us_from_timestamp(Timestamp(timestamp)) * _MICROSECOND
 
 
 def check_plausible(timestamp: int) -> Timestamp:
-    """A number that a person wrote. Raises InvalidRequest for one that is a timestamp, but surely
-    meant otherwise: a read as of then would find nothing, and say nothing."""
+    """Return a number from a user as a timestamp. Raises InvalidRequest if it stands for a time
+    before 1971: the user surely meant another unit. A read at that time would find nothing, and
+    raise no error."""
     if MIN_TIMESTAMP <= timestamp < PLAUSIBLE_MIN:
         moment = datetime_from_timestamp(timestamp)
         text = (
-            f"the number {timestamp} is a timestamp of {moment:%Y-%m-%d %H:%M:%S}, of which no "
-            "oracle gave any: write a time with its zone, a day as "
-            f"{_day_of(str(timestamp))}T00:00:00Z"
+            f"No oracle issued timestamp {timestamp} (its time is {moment:%Y-%m-%d %H:%M:%S}). "
+            f"Write a time with a time zone, such as {_day_of(str(timestamp))}T00:00:00Z."
         )
         raise InvalidRequest(text, timestamp=timestamp)
     return Timestamp(timestamp)
 
 
 def _day_of(digits: str) -> str:
-    """The day of our time that digits begin with, or one for an example."""
+    """Return the date that the digits begin with if it is after 1970, else an example date."""
     try:
         day = date.fromisoformat(digits[:8])
     except ValueError:
@@ -55,12 +56,13 @@ def _day_of(digits: str) -> str:
 
 
 def timestamp_from_datetime(moment: datetime) -> Timestamp:
-    """The first timestamp of that microsecond. Raises InvalidRequest without a time zone."""
+    """Return the first timestamp of the microsecond that `moment` is in. Raises InvalidRequest if
+    `moment` has no time zone."""
     if not isinstance(moment, datetime):
-        raise InvalidRequest(f"a moment is a datetime, not {type(moment).__name__}")
+        raise InvalidRequest(f"`moment` must be a datetime, not {type(moment).__name__}.")
     if moment.tzinfo is None:
-        raise InvalidRequest("a datetime without a time zone names no moment")
+        raise InvalidRequest("The datetime has no time zone. Pass one that has a time zone.")
     timestamp = timestamp_from_unix_us(max(0, (moment - _EPOCH) // _MICROSECOND))
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise InvalidRequest(f"no timestamp stands for {moment}")
+        raise InvalidRequest(f"{moment} is outside the range of timestamps.")
     return timestamp

@@ -1,6 +1,6 @@
-"""The words that every part of Dodona shares, and the layout of a timestamp.
+"""The types that all parts of Dodona share, and the layout of a timestamp.
 
-The public names of `dodona_wire.types`, which servers and clients share.
+Exports the public names of `dodona_wire.types`, which servers and clients share.
 """
 
 from dodona_wire.types import (

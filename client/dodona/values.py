@@ -1,6 +1,6 @@
-"""What values a column of each type takes, and their copies.
+"""The values that a column of each type accepts, and how to copy them.
 
-The public names of `dodona_wire.rows.values`, which servers and clients share.
+Exports the public names of `dodona_wire.rows.values`, which servers and clients share.
 """
 
 from dodona_wire.rows.values import (

@@ -1,1 +1,1 @@
-"""The gateway: REST for any language, and YTsaurus's HTTP API, over the client library."""
+"""Run the gateway: REST for any language, and YTsaurus's HTTP API, on top of the client library."""

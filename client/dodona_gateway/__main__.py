@@ -1,7 +1,7 @@
-"""`python -m dodona_gateway [settings]`: one gateway. Any number may serve one cluster.
-`python -m dodona_gateway openapi`: its OpenAPI document.
+"""Run one gateway with `python -m dodona_gateway [settings]`. Any number may serve one cluster.
+`python -m dodona_gateway openapi` prints the OpenAPI document of the gateway.
 
-Exit status: 2 for wrong usage, else as `dodona_server.serving` says.
+The exit status is 2 for wrong usage. All others are those of `dodona_server.serving`.
 """
 
 import sys
@@ -12,7 +12,8 @@ from dodona_server.serving import run_process
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["openapi"]:
-        # A buffer of its own: what Python does without one writes a part, and says nothing.
+        # `print` may write only a part and report no error. A buffered file writes the whole text
+        # or raises.
         with open(1, "w", encoding="utf-8", closefd=False) as out:
             out.write(openapi_text())
     else:

@@ -1,5 +1,5 @@
-"""Dodona on one machine: the launcher, the command line, the demonstration, the embedded database.
+"""Run Dodona on one machine: its launcher, command line, demonstration and embedded database.
 
 Owns: everything that needs no second machine. Imports nothing here, so that the guard process of
-every server (`dodona_local.child`) starts light.
+every server (`dodona_local.child`) starts fast.
 """

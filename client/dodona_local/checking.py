@@ -1,8 +1,8 @@
-"""`dodona check`: what a data folder has, and whether every byte of it is as it was written.
+"""Check a data folder for `dodona check`: list its parts, and verify that every byte is as written.
 
-Owns: which parts a folder is made of (a cluster's or an embedded database's: a master and nodes;
-one server's; a backup), and one line for each. How a part is verified is its owner's. All parts
-are looked at, whatever is wrong with one. Changes nothing.
+Owns: which parts a folder has, and one line for each. A folder belongs to a cluster or to an
+embedded database (a master and nodes), to one server, or to a backup. The owner of a part defines
+how the part is verified. All parts are checked, even if one is damaged. Changes nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,11 +32,11 @@ from dodona_wire.types import unix_us_from_timestamp
 
 MIB: Final = 1 << 20
 AHEAD_US_MAX: Final = 24 * 3_600_000_000
-"""A day: so far apart are clocks of machines that are well."""
+"""One day in microseconds: clocks of healthy machines differ less."""
 
 
 class CheckedPart(NamedTuple):
-    """One part of a folder. Sound, unless there are `damages`."""
+    """One part of a folder. The part is sound if `damages` is empty."""
 
     name: str
     contents: str
@@ -44,12 +44,12 @@ class CheckedPart(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, str, str]:
-        """For a table."""
+        """Return the part's row of a table."""
         return self.name, self.contents, f"{len(self.damages)} damaged" if self.damages else "sound"
 
 
 class _Part(NamedTuple):
-    """A folder, and what can be said of it. `describe` raises DataCorrupted."""
+    """A folder, and the function that checks it. `describe` raises DataCorrupted."""
 
     name: str
     path: Path
@@ -57,9 +57,9 @@ class _Part(NamedTuple):
 
 
 def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
-    """Check whatever Dodona has in this folder.
+    """Check all data of Dodona in this folder.
 
-    Raises InvalidRequest (there is nothing of Dodona's), FolderInUse.
+    Raises InvalidRequest (the folder has no data of Dodona), FolderInUse.
     """
     path = place_of(path)
     parts = list(_parts_of(path))
@@ -120,7 +120,8 @@ def _master(folder: Path, progress: Progress) -> CheckedPart:
 
 
 def _timestamps_ahead(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
-    """Where a clock that was wrong has led the timestamps, they stay."""
+    """Yield an error if timestamps are ahead of the clock. A wrong clock leads them there for
+    ever."""
     ahead_us = unix_us_from_timestamp(found.ceiling) - read_clock().unix_us
     if ahead_us > AHEAD_US_MAX:
         days = ahead_us / AHEAD_US_MAX
@@ -129,7 +130,7 @@ def _timestamps_ahead(folder: Path, found: MasterSummary) -> Iterator[DataCorrup
 
 
 def _missing_cells(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
-    """Of a master whose nodes are beside it."""
+    """Yield an error for each missing cell of a master whose nodes are beside it."""
     if (folder.parent / LOCK_NAME).exists() and folder.name == "master":
         for cell in found.cells:
             node = folder.parent / f"node-{cell}"

@@ -1,10 +1,10 @@
-"""The guard around a server: runs a module as `python -m` would, and dies with its supervisor.
+"""Guard a server: run a module as `python -m` would, and end with the supervisor.
 
 Owns: the lifeline, and the fork server's loop. Standard input is a pipe whose other end only the
-supervisor holds and nobody writes to; when it closes, the supervisor is gone (even by `kill -9`),
-and so is this process. A pipe and not PR_SET_PDEATHSIG, because that one fires when the starting
-*thread* ends. The fork server has no thread, which would be lost in its forks.
-Must not import anything of Dodona: what it guards decides that.
+supervisor holds, and never writes to. When the pipe closes, the supervisor has ended (even by `kill
+-9`), and so this process ends. It is not PR_SET_PDEATHSIG, because that fires when the starting
+*thread* ends. The fork server has no thread, because a fork would lose it.
+Must not import: anything of Dodona. The guarded module decides the imports.
 """
 
 import gc
@@ -28,12 +28,12 @@ MESSAGE_BYTES_MAX: Final = 1 << 16
 def _die_with_supervisor() -> None:
     while os.read(LIFELINE, 4096):
         pass
-    # At once and unconditionally: a server is made to survive this, an orphan holds ports and data.
+    # Kill immediately: servers are made to survive this, and an orphan would hold ports and data.
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _ForkServer:
-    """What `fork_server` asks for is forked here; its supervisor hears of each end."""
+    """Forks processes for `fork_server`, and reports the end of each to its supervisor."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -42,8 +42,8 @@ class _ForkServer:
         self._selector.register(link, selectors.EVENT_READ)
 
     def serve(self) -> list[str]:
-        """→ in a fork, the module that it is to run, and its arguments. Raises SystemExit when the
-        supervisor is gone."""
+        """Serve forks. Return, in a fork, the module to run with its arguments. Raises SystemExit
+        when the supervisor has ended."""
         while True:
             for key, _ in self._selector.select():
                 if key.data is not None:
@@ -60,7 +60,7 @@ class _ForkServer:
         self._link.send(json.dumps([number, status]).encode())
 
     def _fork(self) -> list[str] | None:
-        """→ in the fork, what it is to run."""
+        """Fork once. Return, in the fork, the module to run with its arguments."""
         said, fds, *_ = socket.recv_fds(self._link, MESSAGE_BYTES_MAX, 2, socket.MSG_CMSG_CLOEXEC)
         if not said:
             raise SystemExit(0)
@@ -70,7 +70,7 @@ class _ForkServer:
         with socket.socket(fileno=fd) as supervisor:
             try:
                 pid = os.fork()
-            except OSError:  # the supervisor sees the link close, and starts it in another way
+            except OSError:  # the supervisor sees the link close, and starts the server directly
                 pid = -1
             if not pid:
                 self._become(log_fd, supervisor)
@@ -82,7 +82,7 @@ class _ForkServer:
         return None
 
     def _become(self, log_fd: int, supervisor: socket.socket) -> None:
-        """In the fork: a process of its own, once the supervisor knows it."""
+        """Make the fork an independent process, once the supervisor knows it."""
         os.setsid()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
@@ -100,21 +100,21 @@ class _ForkServer:
 
 
 def _serve_forks(fd: int, modules: list[str]) -> list[str]:
-    """Import these, then fork. → in a fork, the module that it is to run, and its arguments."""
-    # Servers multiply no matrices: and threads of NumPy would be lost in forks.
+    """Import modules, then serve forks. Return, in a fork, the module to run with its arguments."""
+    # Servers multiply no matrices, and a fork would lose the threads of NumPy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in modules:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # else each fork's first collection copies all of it
+    gc.freeze()  # otherwise the first collection of each fork copies all objects
     words = _ForkServer(socket.socket(fileno=fd)).serve()
     setproctitle(" ".join(("python -m", *words)))
     return words
 
 
 def main() -> None:
-    """`python -m dodona_local.child MODULE ARGUMENT...`, or `--fork FD MODULE...`: see
-    `fork_server`."""
+    """Run `python -m dodona_local.child MODULE ARGUMENT...`, or with `--fork FD MODULE...` serve
+    forks (see `fork_server`)."""
     words = sys.argv[1:]
     if words[0] == "--fork":
         words = _serve_forks(int(words[1]), words[2:])

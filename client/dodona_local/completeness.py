@@ -1,6 +1,7 @@
-"""Which folders of a cluster, or of an embedded database, belong together.
+"""Check which folders of a cluster, or of an embedded database, belong together.
 
-Owns: whether the folder of the master is missing. Looks only; must not import what makes anything.
+Owns: whether the folder of the master is missing. Only reads.
+Must not import: any module that creates files.
 """
 
 from pathlib import Path
@@ -11,8 +12,8 @@ from dodona_wire.net.folder import LOCK_NAME
 
 
 def lacks_master(path: Path) -> bool:
-    """Whether this is the folder of a cluster or of an embedded database, without its master's
-    store: a cell joins after the master's store is durable, so the store was there."""
+    """Return whether a cluster or an embedded database lacks its master's store. A cell joins only
+    after the master's store is durable, so that store has existed."""
     if (path / "master" / FILE_NAME).exists():
         return False
     is_whole = (path / LOCK_NAME).exists() or (path / "master").is_dir()

@@ -1,8 +1,8 @@
-"""The demonstration: a year of flights, loaded in bulk and posted by transactions, and checked.
+"""Run the demonstration: load a year of flights in bulk, post them by transactions, and check.
 
-Owns: the order of the steps and what is said about each. `Demo` runs over any database and takes
-its two heavy parts, loading and posting, as arguments: so a test can drive the same steps with its
-own data, and kill processes while they run.
+Owns: the order of the steps and the text about each. `Demo` runs over any database, and takes
+loading and posting as arguments. So a test can run the same steps with its own data, and kill
+processes meanwhile.
 """
 
 import tempfile
@@ -34,7 +34,7 @@ FAULTS_SHOWN_MAX: Final = 5
 LOAD_ROWS: Final = 20_000
 
 Load = Callable[[Bar], None]
-"""Loads all flights into `FLIGHTS`, moving the bar."""
+"""Loads all flights into `FLIGHTS`, and moves the bar."""
 
 Post = Callable[[Sequence[Batch], Book], None]
 """Posts all batches, and notes each in the book."""
@@ -42,24 +42,25 @@ Post = Callable[[Sequence[Batch], Book], None]
 
 @dataclass
 class Demo:
-    """The steps over a database that is up. `run` takes them in order."""
+    """The steps over a running database. `run` takes them in order."""
 
     db: dodona.Client
     screen: Screen
     flights: Any
-    """The truth: a `pyarrow.Table` of all flights, straight from the CSV."""
+    """A `pyarrow.Table` of all flights, straight from the CSV: the expected data."""
     load: Load
     post: Post
     loader_name: str = "Arrow batches"
     batch_flights: int = BATCH_FLIGHTS
     on_progress: Callable[[int, int], None] = lambda done, total: None
-    """Called with the number of acknowledged batches and of all: a test's place to do harm."""
+    """Called with the number of acknowledged batches and of all batches. A test kills processes
+    here."""
     book: Book = field(default_factory=Book)
     faults: list[str] = field(default_factory=list)
-    """What turned out wrong so far, in words."""
+    """All errors that were found so far, in words."""
 
     def run(self) -> bool:
-        """All steps. Returns whether everything added up."""
+        """Run all steps. Return whether all results are right."""
         self.create_tables()
         self.load_flights()
         self.post_flights(self.read_batches())
@@ -67,7 +68,7 @@ class Demo:
         return not self.faults
 
     def create_tables(self) -> None:
-        """Step 2."""
+        """Run step 2: create the tables."""
         self.screen.step(2, "Tables")
         create_tables(self.db)
         for table in TABLES:
@@ -79,7 +80,7 @@ class Demo:
             )
 
     def load_flights(self) -> None:
-        """Step 3."""
+        """Run step 3: load the flights."""
         count = self.flights.num_rows
         self.screen.step(3, f"Bulk load by {self.loader_name}, atomicity none")
         with self.screen.bar("flights", count, "rows") as bar:
@@ -88,7 +89,7 @@ class Demo:
         self.screen.line(f"{count:,} flights in {bar.seconds:.1f} s: {bar.rate}")
 
     def read_batches(self) -> list[Batch]:
-        """What is to be posted, from the loaded table, read at one timestamp."""
+        """Return the batches to post, from the loaded table, read at one timestamp."""
         timestamp = self.db.generate_timestamp()
         loaded = self.db.read_arrow(FLIGHTS, columns=POSTED_FROM, timestamp=timestamp)
         self._judge(
@@ -98,7 +99,7 @@ class Demo:
         return deal_batches(loaded, self.batch_flights)
 
     def post_flights(self, batches: Sequence[Batch]) -> None:
-        """Step 4."""
+        """Run step 4: post the flights."""
         flights = sum_of(batch.sum() for batch in batches).flights
         self.screen.step(4, f"Post {flights:,} flights in {len(batches):,} transactions")
         self.screen.line(f"{WORKERS} workers write, and a reader takes snapshots meanwhile")
@@ -112,7 +113,7 @@ class Demo:
         self._report_posting(bar, reader.snapshots)
 
     def compare(self) -> None:
-        """Step 5."""
+        """Run step 5: compare the tables with the CSV."""
         self.screen.step(5, "The answer, against the CSV")
         end = check.take_reading(self.db)
         headings = ("", "carrier", "worst day", "late that day", "flights", "mean delay")
@@ -168,7 +169,7 @@ class Demo:
         )
 
     def _judge(self, claim: str, faults: Sequence[str]) -> None:
-        """Say that the claim holds, or what contradicts it."""
+        """Print that the claim holds, or the facts that contradict it."""
         if not faults:
             self.screen.good(claim)
             return
@@ -186,7 +187,7 @@ def _nodes(cells: Sequence[int | None]) -> str:
 
 
 def run_demo(*, is_embedded: bool) -> bool:
-    """The whole demonstration in a temporary folder. Returns whether everything added up."""
+    """Run the whole demonstration in a temporary folder. Return whether all results are right."""
     screen = Screen()
     screen.title("Dodona: a year of flights out of New York, 2013")
     with tempfile.TemporaryDirectory(prefix="dodona-demo-") as folder:
@@ -197,7 +198,7 @@ def run_demo(*, is_embedded: bool) -> bool:
 
 
 def run_embedded(folder: Path, screen: Screen) -> bool:
-    """All inside this process: no servers, no Spark; posts by threads."""
+    """Run the demonstration inside this process: no servers, no Spark. Threads post."""
     screen.step(1, "Open a database in this process")
     flights = flights_table()
     with dodona.open(str(folder / "data")) as db:
@@ -208,7 +209,8 @@ def run_embedded(folder: Path, screen: Screen) -> bool:
 
 
 def run_with_servers(folder: Path, screen: Screen) -> bool:
-    """A cluster of processes on this machine; Spark loads, asyncio tasks post."""
+    """Run the demonstration on a cluster of processes on this machine. Spark loads, asyncio tasks
+    post."""
     from dodona_local.demo_spark import SparkLoader
 
     screen.step(1, "Start a master, a proxy and two tablet nodes; and Spark beside them")

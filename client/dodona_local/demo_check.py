@@ -1,7 +1,8 @@
-"""What must hold, at every moment and at the end, and how it is found out.
+"""Check the rules that must hold at every time and at the end of the demonstration.
 
-Owns: the snapshots (one timestamp, two tables, one sum), and the comparison of the end with the CSV
-and with the book of acknowledged commits. Every check returns what is wrong, in words; none prints.
+Owns: the snapshots (one timestamp, two tables, one sum). Owns also the comparison of the end with
+the CSV, and with the book of acknowledged commits. Every check returns its errors in words, and
+none prints.
 """
 
 import threading
@@ -20,7 +21,7 @@ from dodona_wire.types import Timestamp
 
 SNAPSHOT_PAUSE_S: Final = 1.0
 READ_WAIT_S_MAX: Final = 60.0
-"""How long a read is repeated while the process that serves it is being restarted."""
+"""How long a read is repeated while `dodona up` restarts the process that serves it."""
 
 READ_PAUSE_S: Final = 0.2
 
@@ -29,7 +30,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a transaction left behind beside the totals that it changed."""
+    """The marker row that a transaction wrote, with the totals that it changed."""
 
     transaction: int
     totals: Totals
@@ -37,7 +38,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Both tables, whole, as they are at one timestamp."""
+    """Both tables, whole, at one timestamp."""
 
     timestamp: Timestamp
     markers: Mapping[int, Marker]
@@ -52,7 +53,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class KeptReading:
-    """What is kept of a reading: which batches, what they posted, and what the totals add up to."""
+    """The kept part of a reading: its batches, the sum that they posted, and the sum of the
+    totals."""
 
     timestamp: Timestamp
     batches: frozenset[int]
@@ -61,7 +63,8 @@ class KeptReading:
 
 
 def take_reading(db: dodona.Client) -> Reading:
-    """Read both tables at one fresh timestamp; repeated, within bounds, while a server is away."""
+    """Read both tables at one fresh timestamp. The read is repeated, within bounds, while a server
+    is down."""
     return patiently(lambda: _read_at(db, db.generate_timestamp()))
 
 
@@ -76,7 +79,8 @@ def _read_at(db: dodona.Client, timestamp: Timestamp) -> Reading:
 
 
 def patiently(read: Callable[[], Result]) -> Result:
-    """Repeat a read that failed for a passing reason. Raises its error when that does not pass."""
+    """Repeat a read that failed with a retryable error. Raises the error after
+    `READ_WAIT_S_MAX`."""
     deadline = time.monotonic() + READ_WAIT_S_MAX
     while True:
         try:
@@ -88,7 +92,7 @@ def patiently(read: Callable[[], Result]) -> Result:
 
 
 class SnapshotReader:
-    """Takes snapshots in a thread while others write; each one is shown as it is taken."""
+    """Takes snapshots in a thread while other threads write, and shows each one."""
 
     def __init__(self, db: dodona.Client, show: Callable[[KeptReading], None]) -> None:
         self.snapshots: list[KeptReading] = []
@@ -121,7 +125,7 @@ class SnapshotReader:
 
 
 def faults_of_snapshot(snapshot: KeptReading, book: Mapping[int, Acknowledged]) -> list[str]:
-    """What contradicts a snapshot: its own sums, or the commits that lie at or before it."""
+    """Return the facts that contradict a snapshot: its own sums, or the commits at or before it."""
     faults = []
     if snapshot.posted != snapshot.arrived:
         faults.append(
@@ -140,8 +144,11 @@ def faults_of_snapshot(snapshot: KeptReading, book: Mapping[int, Acknowledged]) 
 
 
 def faults_of_markers(found: Mapping[int, Marker], book: Mapping[int, Acknowledged]) -> list[str]:
-    """Which acknowledged commits are missing at the end, and which are there that nobody made."""
-    faults = [f"batch {batch} is posted, which nobody did" for batch in sorted({*found} - {*book})]
+    """Return the acknowledged commits that are missing at the end, and the batches that no worker
+    posted."""
+    faults = [
+        f"batch {batch} is posted, but not by a worker" for batch in sorted({*found} - {*book})
+    ]
     for batch, entry in sorted(book.items()):
         marker = found.get(batch)
         if marker is None:
@@ -154,7 +161,7 @@ def faults_of_markers(found: Mapping[int, Marker], book: Mapping[int, Acknowledg
 def faults_of_totals(
     found: Mapping[CarrierDay, Totals], expected: Mapping[CarrierDay, Totals]
 ) -> list[str]:
-    """Where the database and the CSV differ."""
+    """Return the differences between the database and the CSV."""
     return [
         f"{carrier} on {day}: the database has {found.get((carrier, day), Totals())}, "
         f"the CSV {expected.get((carrier, day), Totals())}"
@@ -166,7 +173,8 @@ def faults_of_totals(
 def carrier_rows(
     totals: Mapping[CarrierDay, Totals], names: Mapping[str, str]
 ) -> Sequence[tuple[str, ...]]:
-    """A line a carrier, the busiest first: flights, mean delay, the day with most late minutes."""
+    """Return a line for each carrier, the busiest first: flights, mean delay, the day with most
+    late minutes."""
     days: dict[str, dict[str, Totals]] = {}
     for (carrier, day), posted in totals.items():
         days.setdefault(carrier, {})[day] = posted

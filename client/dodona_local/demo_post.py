@@ -1,8 +1,8 @@
-"""Posting flights into the totals: one atomic transaction a batch, exactly once each.
+"""Post flights into the totals: one atomic transaction for each batch, exactly once.
 
-Owns: the transaction (read the totals, add, write, and leave a marker row), and the book of what
-was acknowledged. Exactly once rests on the marker: whoever runs the transaction again, after a
-conflict, an unknown outcome or a crash of any process, sees the marker and adds nothing.
+Owns: the transaction (read the totals, add, write, and write a marker row), and the book of
+acknowledged commits. The marker row makes each post exactly once. After a conflict, an unknown
+outcome or a crash of any process, the next attempt sees the marker and adds nothing.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from dodona_wire.types import Timestamp
 
 WORKERS: Final = 32
 DEADLINE_MS: Final = 60_000
-"""How long one batch may take: long enough to see any one process restarted."""
+"""The time for one batch in ms: enough to restart any one process."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A batch whose commit was confirmed, by which transaction, and what it added.
+    """A batch whose commit was confirmed: its transaction, and the totals that it added.
 
-    `timestamp` is None if the confirmation was lost and the marker gave the proof instead.
+    `timestamp` is None if the confirmation was lost, and the marker proved the commit.
     """
 
     transaction: int
@@ -40,7 +40,7 @@ class Acknowledged:
 
 
 class Book:
-    """What the workers know to be committed. Usable by any thread."""
+    """The commits that the workers know. Usable by any thread."""
 
     def __init__(self, on_acknowledged: Callable[[int], None] = lambda count: None) -> None:
         self.acknowledged: dict[int, Acknowledged] = {}
@@ -61,7 +61,8 @@ class Book:
 
     @property
     def retry_count(self) -> int:
-        """Attempts beyond the first of each batch: conflicts, and crashes if there were any."""
+        """Return the number of attempts beyond the first of each batch, after conflicts and
+        crashes."""
         return max(0, self.attempt_count - len(self.acknowledged))
 
 
@@ -74,7 +75,7 @@ def totals_keys(batch: Batch) -> list[Row]:
 
 
 def totals_rows(batch: Batch, found: Sequence[Row]) -> list[Row]:
-    """The rows of `carrier_day` after the batch, given those before it."""
+    """Return the rows of `carrier_day` after the batch, from the rows before it."""
     before = {(row["carrier"], row["day"]): totals_of(row) for row in found}
     return [
         {"carrier": carrier, "day": day, **row_of(added + before.get((carrier, day), Totals()))}
@@ -122,7 +123,7 @@ async def _work(db: dodona.aio.AsyncClient, left: Iterator[Batch], book: Book) -
 
 
 class Attempts:
-    """The attempts at one batch, and what the last one saw; the same for both kinds of client."""
+    """The attempts at one batch, with the result of the last one. Both kinds of client use it."""
 
     def __init__(self, batch: Batch, book: Book) -> None:
         self._batch = batch
@@ -133,14 +134,15 @@ class Attempts:
         """The transaction that posted the batch, as far as the last attempt knows."""
 
     def is_posted(self, transaction: Any, markers: Sequence[Row]) -> bool:
-        """Note that an attempt began, and whether an earlier one had committed after all."""
+        """Note that an attempt began. Return whether an earlier attempt has committed."""
         self._book.note_attempt()
         self._last = transaction
         self.writer = markers[0]["transaction"] if markers else transaction.id
         return bool(markers)
 
     def raise_if_late(self, error: CommitOutcomeUnknown) -> None:
-        """No one could say what became of the commit: the marker will, so try again in time."""
+        """Raise the error of a commit with an unknown outcome if the deadline has passed. Before
+        that, the next attempt looks for the marker."""
         if time.monotonic() > self._deadline:
             raise error
 
@@ -152,7 +154,7 @@ class Attempts:
 
 
 def _post(db: dodona.Client, batch: Batch, book: Book) -> None:
-    """One batch, by the blocking client; `_post_async` is its twin, line by line."""
+    """Post one batch with the blocking client. `_post_async` is the twin, line by line."""
     attempts = Attempts(batch, book)
 
     def attempt(tx: dodona.Transaction) -> None:

@@ -1,7 +1,7 @@
-"""What the demonstration looks like: headings, live bars and tables, or plain lines in a pipe.
+"""Print the demonstration: headings, live bars and tables, or plain lines in a pipe.
 
-Owns: the form of every word that the demonstration prints. On a terminal a bar moves; in
-a pipe or a log the same step is one line when it ends, so that nothing is repeated.
+Owns: the form of every text that the demonstration prints. On a terminal a bar moves. In a pipe or
+a log the same step is one line at its end, so that nothing is repeated.
 """
 
 import threading
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 PIPE_WIDTH: Final = 100
-"""Columns to use where no terminal says how wide it is."""
+"""The width in columns if the output is no terminal."""
 
 
 class Bar:
@@ -43,7 +43,7 @@ class Bar:
             self._show()
 
     def restart_clock(self) -> None:
-        """The work begins only now: what came before was preparation."""
+        """Measure the rate from now on: the time before was preparation."""
         self._began = time.monotonic()
 
     def stop_clock(self) -> None:
@@ -63,7 +63,7 @@ class Bar:
 
 
 class Screen:
-    """Where the demonstration prints."""
+    """The output of the demonstration."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(highlight=False)
@@ -76,7 +76,7 @@ class Screen:
         self._console.print(Text(text, style="bold"))
 
     def step(self, number: int, name: str) -> None:
-        """Open a step: all lines until the next one belong to it."""
+        """Begin a step: all lines until the next step belong to it."""
         self._console.print()
         seconds = time.monotonic() - self._began
         heading = Text.assemble((f"{number}  {name}", "bold cyan"), (f"   {seconds:.1f} s", "dim"))
@@ -99,7 +99,7 @@ class Screen:
 
     @contextmanager
     def bar(self, name: str, total: int, unit: str) -> Iterator[Bar]:
-        """A bar for the length of a `with` block; lines may be printed meanwhile."""
+        """Show a bar for the length of a `with` block. Lines may be printed meanwhile."""
         if not self._console.is_terminal:
             yield Bar(total, unit, None, TaskID(0))
             return
@@ -115,7 +115,8 @@ class Screen:
             yield Bar(total, unit, progress, task)
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:
-        """A table whose first `texts` columns are words, and whose others are numbers."""
+        """Print a table whose first `texts` columns are words, and whose other columns are
+        numbers."""
         table = Table(box=None, padding=(0, 2, 0, 1), header_style="bold")
         for index, heading in enumerate(headings):
             table.add_column(heading, justify="left" if index < texts else "right", no_wrap=True)

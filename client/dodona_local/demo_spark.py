@@ -1,7 +1,8 @@
-"""The demonstration's bulk load: a Spark session on this machine, and its progress.
+"""Load in bulk with Spark: a session on this machine, and its progress.
 
-Owns: the session and the job. Spark takes seconds to start, so it starts in the background, while
-the servers do. Only this module of the demonstration imports pyspark, and only when it is used.
+Owns: the session and the job. Spark takes seconds to start, so it starts in the background, at the
+same time as the servers. Only this module of the demonstration imports pyspark, and only when it is
+used.
 """
 
 import os
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.1
 PARTITION_BYTES: Final = 2 << 20
-"""Small enough that the bar moves, large enough that tasks cost nothing."""
+"""The size of a partition: small enough that the bar moves, and large enough that tasks cost
+little."""
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a life of seconds: the optimizing compiler would cost more than it gains."""
+"""Options for a run of seconds: the optimizing compiler would cost more time than it saves."""
 
 LOG_TAIL_CHARACTERS: Final = 500
 
@@ -43,7 +45,7 @@ appender.console.layout.pattern = %d %p %c: %m%n%ex
 
 
 class SparkLoader:
-    """A session for the length of a `with` block; it may still be starting when it is entered."""
+    """A session for the length of a `with` block. At entry the session may still be starting."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "spark"
@@ -84,7 +86,7 @@ class SparkLoader:
         return reader.csv(str(path)).select(*kinds)
 
     def _done_share(self) -> float:
-        """The share of the running job's tasks that have finished."""
+        """Return the share of the running job's tasks that have finished."""
         tracker = self._session.result().sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
@@ -98,16 +100,17 @@ def _save(frame: "DataFrame", url: str) -> None:
 
 
 def start_session(folder: Path) -> "SparkSession":
-    """A quiet session with two threads; what its processes say goes to `folder`/spark.log.
+    """Start a quiet session with two threads. The output of its processes goes to
+    `folder`/spark.log.
 
-    Raises LaunchFailed when it does not start.
+    Raises LaunchFailed if the session does not start.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     settings = folder / "log4j2.properties"
     settings.write_text(LOG_SETTINGS)
-    # Without this, workers run whatever `python3` is, which need not have this package.
+    # By default workers run any `python3`, which may lack this package.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     options: dict[str, str | bool | int | float | None] = {
@@ -127,13 +130,14 @@ def start_session(folder: Path) -> "SparkSession":
     except PySparkException as error:
         said = log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip() or error
         raise LaunchFailed(
-            f"Spark did not start; it needs Java 17 or newer. It says: {said}"
+            f"Spark did not start. It needs Java 17 or newer. Its error: {said}"
         ) from error
 
 
 @contextmanager
 def _errors_into(path: Path) -> Iterator[None]:
-    """Send file descriptor 2 to a file: the JVM that starts meanwhile inherits and keeps it."""
+    """Send file descriptor 2 to a file. A JVM that starts meanwhile inherits the file and keeps
+    it."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     kept = os.dup(2)
     os.dup2(log, 2)

@@ -1,8 +1,8 @@
-"""The demonstration's tables: their paths, schemas and shards.
+"""Define the demonstration's tables: their paths, schemas and tablets.
 
 Owns: `flights` (bulk-loaded, not atomic), `carrier_day` (the totals) and `posted` (a marker row for
-each batch that was posted, written by the same transaction). Knows no transport: `create_tables`
-takes any database.
+each posted batch, written by the same transaction). Knows no transport: `create_tables` takes any
+database.
 """
 
 from bisect import bisect_right
@@ -32,12 +32,12 @@ POSTED_COLUMNS: Final = (
     Column("transaction", "uint64", required=True),
 )
 BATCHES_EXPECTED: Final = 7_000
-"""Only a hint for where to cut `posted` in two."""
+"""A hint for the pivot key that cuts `posted` in two."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What to create. `pivot_keys`: where each tablet begins."""
+    """A table to create. `pivot_keys` says where each tablet begins."""
 
     path: str
     columns: tuple[Column, ...]
@@ -65,13 +65,13 @@ def create_tables(db: dodona.Client) -> None:
 
 
 class CarrierCells:
-    """Which cells serve the totals of which carriers."""
+    """The cells that serve the totals of each carrier."""
 
     def __init__(self, table: dodona.TableInfo) -> None:
         self._first_carriers = [tablet.pivot_key[0] for tablet in table.tablets[1:]]
         self._cells = [tablet.cell for tablet in table.tablets]
 
     def of(self, batch: Batch) -> set[int | None]:
-        """The cells whose rows a batch changes."""
+        """Return the cells whose rows a batch changes."""
         places = (bisect_right(self._first_carriers, carrier) for carrier, _ in batch.totals)
         return {self._cells[place] for place in places}

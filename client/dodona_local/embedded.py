@@ -1,10 +1,11 @@
-"""`dodona.open`: a database inside the caller's process, for any number of its threads.
+"""Open a database inside the caller's process, for any number of threads: `dodona.open`.
 
-Owns: the two drivers, blocking and for asyncio. The cores are the servers' own, with no server
-around them and no thread of their own: see `embedded_combiner`. A driver that nobody has any more
-is closed, in whichever thread that is noticed, without waiting for it; so nothing but its clients
-may keep it.
-Imported by name from `dodona`, since it needs what the server extra installs.
+Owns: the two drivers, blocking and for asyncio. The cores are those of the servers, without servers
+and without threads: see `embedded_combiner`. A driver that the program can no longer reach is
+closed without a wait, in the thread in which Python notices. So only its clients may keep a
+reference to a driver.
+
+`dodona` imports this module by name, because it needs the packages of the server extra.
 """
 
 import asyncio
@@ -32,13 +33,13 @@ from dodona_wire.net.pools import Pool
 from dodona_wire.types import Timestamp
 
 THREADS_MAX: Final = 64
-"""Of the asyncio twin: so many protocols run at a time, and share a flush at most."""
+"""The number of protocols of the asyncio twin that run at a time. At most so many share a flush."""
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":
-    """Open the folder for blocking callers. `made` gets the driver before anything is open: so an
-    interrupt of the caller leaves nothing open that nobody has."""
-    del routing  # nothing has an address here
+    """Open the folder for blocking callers. `made` gets the driver before anything is open. So an
+    interrupt of the caller leaves no open folder without an owner."""
+    del routing  # an embedded database has no addresses
     driver = EmbeddedDriver(path)
     made.append(driver)
     driver.open()
@@ -51,8 +52,8 @@ async def open_async(path: str, routing: Routing) -> "AsyncEmbeddedDriver":
     threads = Pool(THREADS_MAX, "dodona-embedded")
     driver = EmbeddedDriver(path)
     try:
-        # Until this task waits, the loop has the last error that it met, which leads to all that it
-        # came through: the client that had the folder before, too.
+        # Until this task waits, the loop holds the last error that it met, with its traceback. The
+        # traceback may lead to the client that had the folder before.
         await asyncio.sleep(0)
         await threads.ask(partial(_open, weakref.ref(driver)))
     except BaseException:
@@ -66,14 +67,14 @@ class EmbeddedDriver:
     """Runs protocols in any thread of the process that made it."""
 
     def __init__(self, path: str) -> None:
-        """Opens nothing yet. Raises InvalidRequest."""
+        """Make the driver; the folder is not open yet. Raises InvalidRequest."""
         if not __debug__:
-            raise InvalidRequest("an embedded database does not run under python -O")
+            raise InvalidRequest("an embedded database does not run under python -O: leave -O out")
         check_threads()
         self._process_id = os.getpid()
         self._folder = OpenFolder(place_of(path))
         self._combiner = Combiner(self._folder.open, self._folder.close)
-        # One that nobody has any more does not keep its folder. At the end of the process that
+        # A driver without references must release its folder. At the end of the process a close
         # would only take time.
         weakref.finalize(self, _close, self._combiner, self._process_id).atexit = False
 
@@ -83,12 +84,12 @@ class EmbeddedDriver:
         self._combiner.open()
 
     def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
-        """The protocol's result, or its error, in about `timeout_ms` at most; a sync of the disk is
-        not cut short."""
+        """Return the protocol's result, or raise its error, after about `timeout_ms` at most. A
+        sync of the disk is not cut short."""
         if os.getpid() != self._process_id:
             raise InvalidRequest(
-                f"process {self._process_id} opened this database, and this one is a fork of it: "
-                "open it before the fork in one of them only"
+                f"process {self._process_id} opened this database, and this process is a fork of "
+                "it: only one process at a time can use an embedded database"
             )
         if timeout_ms is not None:
             protocol = bounded(protocol, timeout_ms, instant_us)
@@ -114,28 +115,28 @@ class EmbeddedDriver:
             protocol.close()
 
     def generate_timestamp(self) -> Timestamp:
-        """Without a protocol. Raises Unavailable."""
+        """Return a fresh timestamp, without a protocol. Raises Unavailable."""
         (reply,) = self._combiner.exchange(((ORACLE, GenerateTimestamps(1)),))
         return expect(reply, TimestampRange).first
 
     def close(self) -> None:
-        """Close the stores and let go of the folder. Repeating it is harmless, and goes on with
-        what an interrupt ended."""
+        """Close the stores and release the folder. A repeat is harmless, and continues a close that
+        an interrupt ended."""
         if os.getpid() == self._process_id:
             self._combiner.close()
 
     def begin_closing(self) -> None:
-        """As `close`, and don't wait for it."""
+        """Begin to close, as `close` does, without a wait."""
         _close(self._combiner, self._process_id)
 
 
 def _close(combiner: Combiner, process_id: int) -> None:
-    if os.getpid() == process_id:  # else it is another process's
+    if os.getpid() == process_id:  # after a fork, the parent owns the folder
         combiner.begin_closing()
 
 
 class AsyncEmbeddedDriver:
-    """Runs each protocol in a thread, since a flush would hold up the event loop."""
+    """Runs each protocol in a thread, because a flush would block the event loop."""
 
     def __init__(self, driver: EmbeddedDriver, threads: Pool) -> None:
         self._driver = driver
@@ -144,19 +145,19 @@ class AsyncEmbeddedDriver:
         self._is_closed = False
 
     async def run(self, protocol: Protocol[Result], timeout_ms: int | None = None) -> Result:
-        """The protocol's result, or its error, in about `timeout_ms` at most."""
+        """Return the protocol's result, or raise its error, after about `timeout_ms` at most."""
         self._check_usable()
         ask = partial(_run, weakref.ref(self._driver), protocol, timeout_ms)
         return await self._threads.ask(ask)
 
     def generate_timestamp(self) -> "asyncio.Future[Timestamp]":
-        """Raises InvalidRequest; the future fails with Unavailable."""
+        """Return a future for a timestamp; it fails with Unavailable. Raises InvalidRequest."""
         self._check_usable()
         ask = partial(_generate_timestamp, weakref.ref(self._driver))
         return self._threads.ask(ask)
 
     async def close(self) -> None:
-        """Close the stores and let go of the folder. Repeating it is harmless."""
+        """Close the stores and release the folder. A repeat is harmless."""
         if not self._is_closed:
             self._check_usable()
             self._is_closed = True
@@ -166,14 +167,15 @@ class AsyncEmbeddedDriver:
                 self._threads.close(wait=False)
 
     def _check_usable(self) -> None:
-        """Before anything is asked of the database: whoever can't hear of it must not change it."""
+        """Check the driver before any request to the database. A caller that can't get the answer
+        must not change the database."""
         if self._is_closed:
             raise InvalidRequest(CLOSED.message)
         check_loop(self._loop)
 
 
-# In a thread of the asyncio twin. It has its call for a moment longer than the caller waits for it:
-# so that call does not keep the driver.
+# These functions run in a thread of the asyncio twin. The thread keeps its call a little longer
+# than the caller waits. So the call has only a weak reference to the driver.
 
 
 def _open(driver: "weakref.ref[EmbeddedDriver]") -> None:
@@ -192,6 +194,6 @@ def _generate_timestamp(driver: "weakref.ref[EmbeddedDriver]") -> Timestamp:
 
 def _kept(driver: "weakref.ref[EmbeddedDriver]") -> EmbeddedDriver:
     kept = driver()
-    if kept is None:  # its caller was cancelled before this thread came to it
+    if kept is None:  # the caller was cancelled before this thread began the call
         raise InvalidRequest(CLOSED.message)
     return kept

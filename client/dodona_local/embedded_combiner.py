@@ -1,16 +1,18 @@
-"""Flat combining: many threads, one of which serves all of them at a time.
+"""Combine many threads: one at a time serves the requests of all (flat combining).
 
-Owns: the queue, who serves, who flushes, and what becomes of everybody when that fails. A thread
-puts its requests into the queue and tries to take the turn. Whoever gets it serves the whole queue;
-the others sleep. If that left something to flush, and nobody flushes, the same thread does: without
-the turn, so that reads and timestamps are served meanwhile, and commits gather for the next flush.
-Whoever is done wakes one who is not, if there is work left.
+Owns: the queue, which thread serves and which flushes, and the requests of all threads if that
+fails. A thread puts its requests into the queue and tries to take the turn. The thread that gets
+the turn serves the whole queue, and the others sleep. If there is something to flush, and no flush
+runs, the same thread flushes. It does so without the turn: meanwhile other threads serve reads and
+timestamps, and commits gather for the next flush. A thread that is done wakes another one if there
+is work left.
 
-When the cores raise, or an interrupt ends a thread that has the turn or flushes, they are in an
-unknown state: they are thrown away, those who wait for an answer are told `unavailable` (it may
-have happened or not), and the next one has them recovered from the stores, as a server does that
-was killed. Opening, throwing away and closing is done in a thread of its own, which is there as
-long as it takes: signal handlers raise in the main thread only, so that nothing interrupts it.
+The state of the cores is unknown after they have raised. It is also unknown after an interrupt has
+ended a thread that had the turn or flushed. Then the cores are thrown away, and all callers that
+wait get `unavailable` (the request may have been carried out or not). The next caller has the cores
+recovered from the stores, as after a crash of a server. To open, throw away and close, there is a
+separate thread for as long as that takes. Signal handlers raise in the main thread only, so nothing
+interrupts that thread.
 """
 
 import atexit
@@ -39,37 +41,38 @@ MENDING_STEP_S: Final = 0.001
 WITHIN: Final = Failure(
     "invalid_request",
     "a signal handler or a finalizer can't use the client whose call it interrupts in this thread: "
-    "leave a note there, and act on it when the call has ended",
+    "set a flag there, and use the client after the call has ended",
     {"is_sent": False},
 )
 EXIT_S_MAX: Final = 15.0
-"""How long the end of the process waits for what is being closed: a little longer than that may
-take to bring rows into chunks."""
+"""The longest wait in seconds at the end of the process for a close. It is a little more than the
+time to bring rows into chunks."""
 
 _at_work: "Final[set[Combiner]]" = set()
 _logger: Final = logging.getLogger("dodona.embedded")
 
 
 class Interrupted(Exception):
-    """An interrupt ended whoever used the cores."""
+    """An interrupt has ended the thread that used the cores."""
 
 
 class Combiner:
-    """What all threads share."""
+    """The state that all threads share."""
 
     def __init__(
         self, open_cores: Callable[[], Cores], let_go: Callable[[], None] = lambda: None
     ) -> None:
-        """`open_cores` is called before the first exchange, and again after something has raised;
-        `let_go` when all is closed, or was not opened. Both in a thread of their own."""
+        """Make a combiner. `open_cores` is called before the first exchange, and again after the
+        cores have raised. `let_go` is called after a close, or after an open that failed. Both run
+        in a separate thread."""
         self._open_cores = open_cores
         self._let_go_of_all = let_go
         self._cores: Cores | None = None
-        self._turns: dict[int, Turn] = {}  # at 0 the one that is taken, if it is
-        self._flush: Flush | None = None  # from its beginning until the cores know of its end
+        self._turns: dict[int, Turn] = {}  # by 0, the turn that is taken, if any
+        self._flush: Flush | None = None  # from its start until the cores know its end
         self._queue: deque[Exchange] = deque()
         self._served: list[Exchange] = []
-        self._fault: BaseException | None = None  # why the cores are to be thrown away
+        self._fault: BaseException | None = None  # why the cores must be thrown away
         self._is_new = True
         self._opening_error: BaseException | None = None
         self._is_closed = False
@@ -78,24 +81,24 @@ class Combiner:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Return whether the combiner is closed, or about to be."""
         return self._is_closed
 
     def open(self) -> None:
-        """Open the cores now. Raises what the attempt does."""
+        """Open the cores now. Raises the error of the attempt."""
         self._mend_until(lambda: not self._is_new)
         error, self._opening_error = self._opening_error, None
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # else the traceback, which is the error's, would keep it
+                del error  # otherwise the error's own traceback would keep the error
 
     def exchange(
         self, requests: Sequence[tuple[Target, Request]], timeout_ms: int | None = None
     ) -> list[Reply]:
-        """The replies to these requests. Blocks the calling thread, for no longer than
-        `timeout_ms` while others work or hold rows."""
+        """Return the replies to these requests. Blocks the calling thread. After `timeout_ms` it
+        stops waiting for other threads and for locked rows."""
         if self._is_closed or self._is_within():
             return [CLOSED if self._is_closed else WITHIN] * len(requests)
         exchange = Exchange(requests)
@@ -109,29 +112,29 @@ class Combiner:
                     exchange.is_given_up = True
                     break
         except BaseException:
-            exchange.end(CLOSED)  # nobody waits: it need not be served any more
+            exchange.end(CLOSED)  # the caller has left, and its requests need no service
             raise
         return [_late(timeout_ms) if it is None else it for it in exchange.replies]
 
     def close(self) -> None:
-        """Close the stores. Requests that are waiting, and later ones, are refused. Repeating it
-        is harmless, and goes on with what an interrupt ended."""
+        """Close the stores. Requests that wait, and later requests, are refused. A repeat is
+        harmless, and continues a close that an interrupt ended."""
         self.begin_closing()
-        if not self._is_within():  # else this thread is to let go of them first
+        if not self._is_within():  # otherwise this thread must first leave the cores
             self._mend_until(lambda: self._is_over)
 
     def begin_closing(self) -> None:
-        """Have it closed, and don't wait."""
+        """Begin to close, without a wait."""
         self._is_closed = True
         self._start_mending()
 
     def wait_closed(self, seconds: float) -> None:
-        """Of one that is being closed: until it is, but no longer than that."""
+        """Wait until a combiner that is closing is closed, for at most that many seconds."""
         until_s = time.monotonic() + seconds
         self._mend_until(lambda: self._is_over or time.monotonic() > until_s)
 
     def _is_within(self) -> bool:
-        """Whether this thread is serving or flushing, further up its stack."""
+        """Return whether this thread serves or flushes, further up its stack."""
         turn, flush = self._turns.get(0), self._flush
         return (turn is not None and turn.is_of_this_thread) or (
             flush is not None and flush.is_of_this_thread
@@ -140,8 +143,8 @@ class Combiner:
     # ---- a thread's work
 
     def _work(self, exchange: Exchange) -> Iterator[None]:
-        """All there is to do until its requests are answered. Yields when there is nothing but to
-        wait; only then it holds nothing."""
+        """Work until the exchange's requests are answered. Yields when this thread can only wait,
+        and then holds nothing."""
         mine: Flush | None = None
         while exchange.left_count or (mine is not None and mine is self._flush):
             turn = Turn(exchange)
@@ -165,9 +168,9 @@ class Combiner:
                 yield
 
     def _serve(self, exchange: Exchange) -> Flush | None:
-        """End a flush that is done, serve all who are in the queue. → the flush that the caller is
-        to run, if there is one. What the caller is interrupted by is raised: then it has the turn
-        for good, until somebody sees that."""
+        """End a finished flush, and serve all exchanges in the queue. Return the flush that the
+        caller must run, or None. An interrupt of the caller is raised: the turn then stays taken
+        until another thread notices."""
         cores = self._cores
         if cores is None or self._fault is not None:
             return None
@@ -189,7 +192,8 @@ class Combiner:
         return flush
 
     def _next_batch(self) -> list[Exchange]:
-        """Whoever is in the queue. At every moment each is there, or among the served, or both."""
+        """Return the exchanges in the queue. At every time each is in the queue, or among the
+        served, or in both."""
         batch, queue = [], self._queue
         while queue:
             first = queue[0]
@@ -204,14 +208,14 @@ class Combiner:
         if flush is None or flush.is_under_way:
             return
         if not flush.is_done:
-            raise Interrupted("whoever flushed was interrupted")
+            raise Interrupted("the thread of a flush was interrupted")
         if flush.error is not None:
             raise flush.error
         cores.end_flush()
         self._flush = None
 
     def _wake_next(self) -> None:
-        """If there is work left, have somebody do it who waits for it. Only a hint: whoever sleeps
+        """If there is work left, wake a thread that waits. This is only a hint: a sleeping thread
         looks for work from time to time."""
         cores, flush = self._cores, self._flush
         if flush is not None and flush.is_done:
@@ -221,10 +225,10 @@ class Combiner:
                 self._queue[0].wake()
             elif cores is not None and cores.is_flush_due:
                 self._served[0].wake()
-        except IndexError:  # nobody waits
+        except IndexError:  # no thread waits
             pass
 
-    # ---- in a thread of its own, which no signal handler interrupts
+    # ---- mending, in a separate thread, which no signal handler interrupts
 
     def _mend_until(self, is_so: Callable[[], bool]) -> None:
         pause_s = MENDING_STEP_S / 4
@@ -234,8 +238,8 @@ class Combiner:
             pause_s = min(2 * pause_s, MENDING_STEP_S * 4)
 
     def _start_mending(self) -> None:
-        """Unless it is being done, or there can be no thread just now: whoever waits looks again,
-        and must not take that for the outcome of his call."""
+        """Start a thread that mends, unless one runs or no thread can start now. A caller that
+        waits tries again, and must not take such an error for the outcome of its call."""
         if not self._mending.locked():
             with suppress(Unavailable):
                 begin_thread_soon(self._mend, "dodona-embedded")
@@ -256,24 +260,25 @@ class Combiner:
                     waiting.wake()
 
     def _take_turn(self) -> None:
-        """From nobody, or from whoever has it and is gone."""
+        """Take the turn when it is free, or when its holder was interrupted."""
         turn = Turn(None)
         while (taken := self._turns.setdefault(0, turn)) is not turn:
             if not taken.is_running and self._turns.get(0) is taken:
-                self._fault = self._fault or Interrupted("whoever was served was interrupted")
+                self._fault = self._fault or Interrupted("the thread of a call was interrupted")
                 del self._turns[0]
             else:
                 time.sleep(MENDING_STEP_S)
 
     def _is_to_be_mended(self) -> bool:
-        """Whoever began this may have seen something that was over a moment later."""
+        """Return whether there is anything to mend. The caller that started this thread may have
+        seen a state that has passed since."""
         if self._is_over:
             return False
         is_wanted = self._cores is None and (self._is_new or bool(self._queue))
         return self._is_closed or self._fault is not None or is_wanted
 
     def _wait_for_flush(self) -> None:
-        """The stores are in use."""
+        """Wait for a flush that runs, because it uses the stores."""
         while (flush := self._flush) is not None and flush.is_under_way:
             time.sleep(MENDING_STEP_S)
 
@@ -302,19 +307,19 @@ class Combiner:
 
     def _end(self) -> None:
         self._finish()
-        self._throw_away(Failure("unavailable", "the database was closed meanwhile"))
+        self._throw_away(Failure("unavailable", "the database was closed during the call"))
         self._refuse(CLOSED)
         self._let_go_of_all()
         self._is_new, self._is_over = False, True
 
     def _finish(self) -> None:
-        """Nothing is lost if this fails: the next one recovers."""
+        """Finish the cores. If this fails nothing is lost, because the next open recovers."""
         if self._cores is not None and self._fault is None:
             try:
                 self._end_flush(self._cores)
                 self._cores.finish()
             except BaseException as error:
-                _logger.critical("the database did not end well", exc_info=error)
+                _logger.critical("the database failed while it was closed", exc_info=error)
 
     def _throw_away(self, failure: Failure) -> None:
         cores, self._cores, self._flush = self._cores, None, None
@@ -322,30 +327,31 @@ class Combiner:
             if cores is not None:
                 cores.close()
         except BaseException as error:
-            _logger.critical("the stores did not close well", exc_info=error)
+            _logger.critical("the stores failed while they were closed", exc_info=error)
         served, self._served = self._served, []
         for exchange in served:
             exchange.end(failure)
 
     def _refuse(self, failure: Failure) -> None:
-        """All who are in the queue: their requests reached nobody."""
+        """Refuse all exchanges in the queue: no core has seen their requests."""
         while self._queue:
             self._queue.popleft().end(failure)
 
 
 def _wait_for_menders() -> None:
-    """At the end of the process: they use libraries that must not be taken away under them."""
+    """Wait for open threads at the end of the process: they use libraries that are about to be
+    unloaded."""
     until_s = time.monotonic() + EXIT_S_MAX
     while _at_work and time.monotonic() < until_s:
         time.sleep(MENDING_STEP_S)
 
 
 atexit.register(_wait_for_menders)
-os.register_at_fork(after_in_child=_at_work.clear)  # the threads are the parent's
+os.register_at_fork(after_in_child=_at_work.clear)  # the threads belong to the parent
 
 
 def _failure_of(error: BaseException) -> Failure:
-    """What those are told who wait for an answer: it may have happened or not."""
+    """Return the failure for callers that wait: the request may have been carried out or not."""
     if isinstance(error, DiskFull):
         attributes = {"cause": error.kind, **error.attributes}
         return Failure("unavailable", error.message, attributes)

@@ -1,9 +1,9 @@
-"""A master and one cell in this process, over the stores that servers have. One thread at a time.
+"""Run a master and one cell in this process, on the stores that servers have. One thread at a time.
 
-Owns: carrying out both cores' effects under their one law: in order, and nothing behind an append
-leaves before it is durable. What leads from one core to the other (timestamps, heartbeats) is a
-method call. A flush is begun, run and ended: while it runs, in whatever thread, the cores go on,
-and the next one gathers.
+Owns: carrying out both cores' effects under one rule. Effects are carried out in order, and no
+reply behind an append leaves before the append is durable. Messages between the cores (timestamps,
+heartbeats) are method calls. A flush has a begin, a run and an end. While it runs, in any thread,
+the cores go on, and records gather for the next flush.
 """
 
 import os
@@ -58,9 +58,9 @@ ADDRESS: Final = "embedded"
 LOG_BYTES_MAX: Final = 64 << 30
 COMPACTION_BYTES_PER_S: Final = 64 << 20
 LIMITS: Final = CellLimits(heartbeat_period_ms=10, heartbeat_hold_ms=0)
-"""A heartbeat is a method call here: often, so that mounting a table takes no time."""
+"""A heartbeat is a method call here, so it is frequent, and a mount is fast."""
 DIGITS_MAX: Final = 6
-"""Of a number of days. All time has fewer."""
+"""The length of a number of days, at most."""
 
 Deliver = Callable[[Reply], None]
 Asked = tuple[Target, Request, Deliver]
@@ -75,7 +75,7 @@ class _Log(Protocol):
 
 
 class _Batch:
-    """Records that are made durable together, and the replies that wait for it."""
+    """Records that are made durable together, and the replies that wait for them."""
 
     __slots__ = ("held", "records")
 
@@ -85,7 +85,8 @@ class _Batch:
 
 
 class _Outbox:
-    """One core's effects on their way: appends gather, and replies behind them wait."""
+    """The effects of one core that are not carried out yet. Appends gather, and the replies behind
+    them wait."""
 
     def __init__(
         self, core: _Core, log: _Log, handle_durable: Callable[[Any, Now], None] | None = None
@@ -101,7 +102,7 @@ class _Outbox:
         return bool(self._gathering.records)
 
     def sort(self) -> list[Effect]:
-        """Take the core's effects. → those that may be carried out now, in order."""
+        """Take the core's effects. Return those that may be carried out now, in order."""
         free: list[Effect] = []
         for effect in self._core.take_effects():
             if type(effect) is Append:
@@ -115,17 +116,19 @@ class _Outbox:
         return free
 
     def begin(self) -> None:
-        """What has gathered is to be written now; what comes from here on gathers anew."""
+        """Begin a flush of the gathered records. Later records gather for the next flush."""
         assert self._in_flight is None, "one flush at a time"
         self._in_flight, self._gathering = self._gathering, _Batch()
 
     def write(self) -> None:
-        """Make it durable. Touches nothing else, so that another thread may use the cores."""
+        """Make the flush's records durable. This uses the log only, so another thread may use the
+        cores."""
         if self._in_flight is not None and self._in_flight.records:
             self._log.append(self._in_flight.records)
 
     def end(self, now: Now) -> list[Effect]:
-        """It is durable: say so to the core. → what waited for it, in order."""
+        """End the flush: tell the core that its records are durable. Return the effects that
+        waited, in order."""
         batch, self._in_flight = self._in_flight, None
         assert batch is not None
         if self._handle_durable is not None:
@@ -135,20 +138,24 @@ class _Outbox:
 
 
 def _allocator_settings() -> AllocatorSettings:
-    """As a master has them, of which only one may be needed here: nobody else can open a database
-    that was closed for longer. Raises InvalidRequest."""
+    """Return a master's settings of timestamps. An embedded database may need only one: how far the
+    clock may be ahead at a start. A database that was closed for longer could not be opened
+    otherwise. Raises InvalidRequest."""
     text = os.environ.get(START_VARIABLE)
     if text is None:
         return AllocatorSettings()
     if not (text.isascii() and text.isdecimal() and 0 < len(text) <= DIGITS_MAX and int(text)):
-        raise InvalidRequest(f"{START_VARIABLE} is a number of days, at least 1, not {shown(text)}")
+        raise InvalidRequest(
+            f"{START_VARIABLE} takes a number of days, at least 1, not {shown(text)}"
+        )
     return AllocatorSettings(clock_start_us_max=int(text) * DAY_US)
 
 
 class Cores:
-    """Both cores and their stores. Make one with `open`. Any exception leaves it in an unknown
-    state: close it and open another, which recovers. All methods but `flush` need to be called by
-    one thread at a time; and `flush` by one, between `begin_flush` and `end_flush`."""
+    """Both cores and their stores. Make them with `open`. After any exception their state is
+    unknown: close them and open others, which recovers. All methods but `flush` must be called by
+    one thread at a time. `flush` must be called by one thread, between `begin_flush` and
+    `end_flush`."""
 
     def __init__(self, folder: Path, store: MasterStore, log: CellLog) -> None:
         self._folder = folder
@@ -178,12 +185,12 @@ class Cores:
             if why is not None:
                 raise Unavailable(why, path=str(folder))
             refusal = self._refusal
-            assert refusal is not None, "a cell that does not serve, and nobody has refused it"
+            assert refusal is not None, "the master refuses a cell that does not serve"
             raise error_from_wire(refusal.kind, refusal.message, refusal.attributes)
 
     @classmethod
     def open(cls, folder: Path) -> "Cores":
-        """Recover what the folder holds; it has the layout of a local cluster with one node.
+        """Recover the folder, which has the layout of a local cluster with one node.
 
         Raises FolderInUse, DataCorrupted, DiskFull, InvalidRequest.
         """
@@ -213,8 +220,8 @@ class Cores:
             raise
 
     def serve(self, requests: Sequence[Asked]) -> None:
-        """Handle requests together. What needs no flush is answered before this returns, as far as
-        time has no part in the answer; else it is by a later call, even of none."""
+        """Handle requests together. Requests that need no flush and no passage of time are answered
+        before this returns. Later calls, even without requests, answer the others."""
         self._take_results()
         now = read_clock()
         is_about_tables = any(target == MASTER for target, _, _ in requests)
@@ -230,12 +237,13 @@ class Cores:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether there is something to flush, and nobody who does it."""
+        """Return whether there are records to flush, and no flush runs."""
         is_due = self._node_outbox.is_flush_due or self._master_outbox.is_flush_due
         return is_due and not self._is_flushing
 
     def begin_flush(self) -> bool:
-        """→ whether the caller is to `flush`, and to `end_flush` then."""
+        """Begin a flush if one is due. Return whether the caller must call `flush`, and then
+        `end_flush`."""
         if not self.is_flush_due:
             return False
         self._is_flushing = True
@@ -244,14 +252,14 @@ class Cores:
         return True
 
     def flush(self) -> None:
-        """Make durable what was gathered when it began. Blocks; the cores may be used meanwhile.
-        Raises DiskFull, and what the stores raise."""
+        """Make the flush's records durable. Blocks; the cores may be used meanwhile. Raises
+        DiskFull, and the errors of the stores."""
         with no_space_told(self._folder):
             self._master_outbox.write()
             self._node_outbox.write()
 
     def end_flush(self) -> None:
-        """Answer those who waited for the flush."""
+        """End a flush, and send the replies that waited for it."""
         now = read_clock()
         self._is_flushing = False
         self._node.note_log(self._log.size_bytes(), self._log.fill_ratio(), now)
@@ -260,7 +268,7 @@ class Cores:
         self._settle(now)
 
     def finish(self) -> None:
-        """Bring rows into chunks before a clean end, as far as there is time."""
+        """Bring rows into chunks before a clean end, for at most `DRAIN_S_MAX`."""
         until_s = time.monotonic() + DRAIN_S_MAX
         while time.monotonic() < until_s:
             self._node.drain(read_clock())
@@ -279,7 +287,7 @@ class Cores:
             self.end_flush()
 
     def close(self) -> None:
-        """Close the stores. Everything that was said to be durable is."""
+        """Close the stores. All data that was reported durable is durable."""
         try:
             self._jobs.close()
         finally:
@@ -287,7 +295,7 @@ class Cores:
             self._log.close()
 
     def _look_at_disk(self, now: Now) -> None:
-        if not self._is_flushing:  # the log may be given a file
+        if not self._is_flushing:  # a flush may be using the log
             note_disk(self._node, self._log, self._space)
             self._master.note_disk(self._node.cell.disk_shortage, now)
 
@@ -304,7 +312,7 @@ class Cores:
         else:
             deliver(Failure("unavailable", f"there is no cell {target} here", {"is_sent": False}))
 
-    # ---- long work: done in threads that live as long as it, taken in by the next one who calls
+    # ---- long work: a thread for each job; the next call takes its result
 
     def _deliver(self, token: Any, result: Any) -> None:
         self._results.put(lambda: self._node.handle_job(token, result, read_clock()))
@@ -323,7 +331,7 @@ class Cores:
     # ---- effects
 
     def _settle(self, now: Now) -> None:
-        """Until both outboxes are empty, but for what has to wait for a flush."""
+        """Carry out effects until both outboxes have only effects that wait for a flush."""
         while effects := [*self._master_outbox.sort(), *self._node_outbox.sort()]:
             tokens = [token for it in effects if (token := self._carry_out(it, now)) is not None]
             if tokens:
@@ -331,7 +339,8 @@ class Cores:
                 self._master.handle(partial(self._deal, tokens), request, now)
 
     def _carry_out(self, effect: Effect, now: Now) -> Any:
-        """→ the token of a question to the oracle: they are put together."""
+        """Carry out an effect. Return the token of a request for a timestamp, else None: such
+        requests are sent together."""
         match effect:
             case ReplyTo() | ReplyAtOnce():
                 effect.route(effect.body)
@@ -363,9 +372,9 @@ class Cores:
 
 
 def in_use(folder: Path, error: DodonaError) -> FolderInUse:
-    """The same error, about the folder that the user named."""
+    """Return the same error, for the folder that the user named."""
     return FolderInUse(
-        f"{folder} is open already, in another process or by another client in this one: "
+        f"{folder} is open already, in another process or by another client in this process: "
         "close it there, or use another folder",
         path=str(folder),
         reason=error.message,

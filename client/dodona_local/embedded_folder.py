@@ -1,10 +1,10 @@
-"""The folder of an embedded database, and who in this process has it.
+"""Take the folder of an embedded database, once in this process.
 
-Owns: taking a folder and letting go of it, what must be in it, and the list of those that this
-process has open. A client that nobody has any more is closed as soon as Python notices: at once, or
-where something leads back to it, when the garbage collector comes. Before a folder is refused it is
-called, since in a notebook a traceback may have the old client. If somebody does have that, the
-error says where it was opened.
+Owns: how a folder is taken and released, the check of its content, and the list of open folders of
+this process. A client without references is closed when Python notices. That is immediate, or, if a
+reference cycle leads back to the client, when the garbage collector runs. The collector runs before
+an open is refused, because in a notebook a traceback may keep the old client. If the old client is
+still in use, the error says where it was opened.
 """
 
 import gc
@@ -23,27 +23,28 @@ from dodona_wire.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
 CLOSE_SECONDS_MAX: Final = 30.0
-"""How long an open waits for a close of the same folder that is under way."""
+"""How long an open waits for a close of the same folder that is under way, in seconds."""
 
 _by_path: Final[WeakValueDictionary[Path, Combiner]] = WeakValueDictionary()
-"""What this process has open, and what it is about to close."""
+"""The combiners that this process has open or is closing, by folder."""
 _places: Final[WeakKeyDictionary[Combiner, str | None]] = WeakKeyDictionary()
-"""Where each of them was opened."""
-os.register_at_fork(after_in_child=_by_path.clear)  # whoever closes it is the parent's
+"""The place in the user's program where each combiner was opened."""
+os.register_at_fork(after_in_child=_by_path.clear)  # only the parent closes its folders
 
 
 class OpenFolder:
-    """A folder, taken from the first `open` until `close`. Used by the combiner's own thread."""
+    """A folder that is taken from the first `open` until `close`. Only the combiner's separate
+    thread uses it."""
 
     def __init__(self, path: Path) -> None:
-        """Takes nothing yet."""
+        """Note the folder; it is not taken yet."""
         self.path = path
         self.place = calling_place()
-        """Where the user's program asked for it."""
+        """The place in the user's program that asked for the folder."""
         self._lock: LockedFolder | None = None
 
     def open(self) -> Cores:
-        """Take it, unless that was done, and recover what it holds."""
+        """Take the folder, unless it is taken, and recover its data."""
         if self._lock is None:
             try:
                 self._lock = lock_folder(self.path)
@@ -54,23 +55,23 @@ class OpenFolder:
         return Cores.open(self.path)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the folder."""
         if self._lock is not None:
             self._lock.close()
 
 
 def admit(folder: OpenFolder, combiner: Combiner) -> None:
-    """Have it listed that this combiner is about to open the folder.
+    """Register that this combiner is about to open the folder.
 
-    Raises FolderInUse if a client of this process has it, InvalidRequest if it is no folder of one
-    cell, Overloaded if this process may open no more files.
+    Raises FolderInUse if a client of this process has the folder. Raises InvalidRequest if the
+    folder has other nodes, and Overloaded if this process may open no more files.
     """
     with no_space_told(folder.path):
         _check_single_node(folder.path)
     path = Path(os.path.realpath(folder.path))
     known = _by_path.get(path)
     if known is not None and not known.is_closed:
-        gc.collect()  # if nobody can reach its client, it is being closed from here on
+        gc.collect()  # a client without references begins to close here
         known = _by_path.get(path)  # a finalizer may have opened the folder itself
     if known is not None and known.is_closed:
         known.wait_closed(CLOSE_SECONDS_MAX)
@@ -78,8 +79,8 @@ def admit(folder: OpenFolder, combiner: Combiner) -> None:
         place = _places.get(known)
         where = "" if place is None else f", which was opened at {place}"
         raise FolderInUse(
-            f"{folder.path} is open already, by a client of this process{where}: close that one "
-            "(`close`, or a `with` block), or go on with it",
+            f"{folder.path} is open already, by a client of this process{where}: close that client "
+            "(`close`, or a `with` block), or use that client",
             path=str(folder.path),
             **({} if place is None else {"opened_at": place}),
         )
@@ -91,7 +92,7 @@ def _check_single_node(folder: Path) -> None:
     strangers = sorted(it.name for it in folder.glob("node-*") if it.name != "node-0")
     if strangers:
         raise InvalidRequest(
-            f"{folder} holds the data of several nodes ({', '.join(strangers)} too): "
+            f"{folder} has the data of several nodes ({', '.join(strangers)} too): "
             "start it with `dodona up`",
             path=str(folder),
         )

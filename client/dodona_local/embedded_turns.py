@@ -1,10 +1,10 @@
-"""What threads hold in the combiner, so that an interrupt can leave nothing held for good.
+"""Define what threads hold in the combiner, so that an interrupt leaves nothing held for ever.
 
-Owns: an exchange, the turn with the cores, and a flush; and how to see that their holder is gone.
-An exception of a signal handler can end a call between any two of its steps, also those that would
-let go of a lock. So whatever is held names the generator that holds it. A generator that holds
-something does not yield: if it is not running, an interrupt has ended it, and what it held is
-nobody's. To take, to let go and to find out are one step of the interpreter each.
+Owns: an exchange, the turn with the cores, and a flush, and how to see that their holder has ended.
+A signal handler may raise between any two steps of a call, even before a step that releases a lock.
+So each held object names the generator that holds it. A generator that holds something does not
+yield. If it is not running, an interrupt has ended it, and its objects are free. To take, to
+release and to check are each one step of the interpreter.
 """
 
 import threading
@@ -21,7 +21,7 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply, Request
 
 WAIT_SECONDS: Final = 0.02
-"""How long a thread sleeps before it looks for itself: some answers only time brings about."""
+"""How long a thread sleeps before it looks for work itself: some answers only need time to pass."""
 
 
 class Exchange:
@@ -38,13 +38,13 @@ class Exchange:
     )
 
     work: "GeneratorType[None, None, None]"
-    """Waits and serves on its behalf. Set before it begins."""
+    """The generator that waits and serves for the thread. It is set before it begins."""
 
     def __init__(self, requests: Sequence[tuple[Target, Request]]) -> None:
         self.replies: list[Reply | None] = [None] * len(requests)
         self.left_count = len(requests)
         self.is_given_up = False
-        """By its thread, whose time was up."""
+        """Whether the thread has stopped waiting, because its time was over."""
         self.thread_id = threading.get_ident()
         self._requests = requests
         self._signal = threading.Lock()
@@ -52,11 +52,11 @@ class Exchange:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether its thread waits for it."""
+        """Return whether the thread waits for replies."""
         return self.left_count > 0 and not self.is_given_up
 
     def asked(self) -> list[Asked]:
-        """The requests, each with the place for its answer."""
+        """Return the requests, each with the function that takes its reply."""
         return [
             (target, body, partial(self._take, place))
             for place, (target, body) in enumerate(self._requests)
@@ -70,13 +70,13 @@ class Exchange:
                 self.wake()
 
     def end(self, failure: Failure) -> None:
-        """Whatever is unanswered by now will stay so."""
+        """Answer all open requests with this failure."""
         for place in range(len(self.replies)):
             self._take(place, failure)
 
     def wake(self) -> None:
-        """Have the thread look again: at its answers, or at the cores."""
-        with suppress(RuntimeError):  # somebody else woke it just now
+        """Wake the thread, so that it looks for its replies, or serves."""
+        with suppress(RuntimeError):  # another thread has just woken it
             self._signal.release()
 
     def sleep(self) -> None:
@@ -84,8 +84,8 @@ class Exchange:
 
 
 class Turn:
-    """The right to use the cores, taken once. The thread that mends has no exchange: no signal
-    handler runs there, so that nothing interrupts it."""
+    """The right to use the cores, taken once. The thread that mends has no exchange. No signal
+    handler runs in it, so nothing interrupts it."""
 
     __slots__ = ("_exchange", "_thread_id")
 
@@ -95,12 +95,13 @@ class Turn:
 
     @property
     def is_running(self) -> bool:
-        """False of a turn that is still held: its holder was interrupted."""
+        """Return whether the holder runs. False for a turn that is still held means that its holder
+        was interrupted."""
         return self._exchange is None or self._exchange.work.gi_running
 
     @property
     def is_of_this_thread(self) -> bool:
-        """Whether the caller is inside of it: in a signal handler, or in a finalizer."""
+        """Return whether the caller is inside the turn, in a signal handler or a finalizer."""
         return self._thread_id == threading.get_ident() and self.is_running
 
 
@@ -116,7 +117,8 @@ class Flush:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Blocks. Raises what is the caller's own; the flush is then never done."""
+        """Run the flush. Blocks. Raises exceptions of the caller itself; the flush is then never
+        done."""
         try:
             self.cores.flush()
         except BaseException as error:
@@ -131,5 +133,5 @@ class Flush:
 
     @property
     def is_of_this_thread(self) -> bool:
-        """Whether the caller is inside of it."""
+        """Return whether the caller is inside the flush."""
         return self.by.thread_id == threading.get_ident() and self.is_under_way

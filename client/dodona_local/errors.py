@@ -1,13 +1,13 @@
-"""Errors of what runs on one machine: for the person at the terminal, never on the wire.
+"""Define errors of programs on one machine: for the user at the terminal, never on the wire.
 
-Owns: `LaunchFailed` and its like. Their messages are one sentence that says what to do.
+Owns: `LaunchFailed` and similar errors. Their messages say in one sentence what to do.
 """
 
 from dodona_wire.errors import DodonaError
 
 
 class LaunchFailed(DodonaError):
-    """The local cluster cannot start, or cannot be kept up."""
+    """The local cluster can't start, or can't be kept running."""
 
     kind, code, status, action = "launch_failed", 11190, 500, "stop"
 
@@ -19,6 +19,6 @@ class ExtraMissing(DodonaError):
 
 
 class RestoreFailed(DodonaError):
-    """A backup could not be restored, or not to the end. The message says what is left of it."""
+    """A backup could not be restored, or only in part. The message says which tables are left."""
 
     kind, code, status, action = "restore_failed", 11192, 500, "stop"

@@ -1,7 +1,7 @@
-"""The rows of a table at one timestamp, a page at a time: to look at, or for a file.
+"""Read the rows of a table at one timestamp, in batches: to show them, or to write a file.
 
-Owns: that what is read is of one moment, whatever others write meanwhile and however long it takes,
-and that a file has all of it or is not there.
+Owns: that all rows are of one snapshot, even if other transactions write meanwhile, and that a file
+has all rows or does not exist.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from dodona_wire.types import Timestamp
 
 
 class Selection(NamedTuple):
-    """Which rows and columns of which table, as of when: now for None."""
+    """Rows and columns of a table, and the timestamp to read at; None for now."""
 
     path: str
     schema: TableSchema
@@ -34,12 +34,13 @@ class Selection(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Of its rows. Raises SchemaViolation on a column that the table does not have."""
+        """Return the shape of the rows. Raises SchemaViolation for a column that the table does not
+        have."""
         return Shape.of_columns(Projection(self.schema, self.columns).columns)
 
 
 class Exported(NamedTuple):
-    """What became a file."""
+    """The result of an export."""
 
     row_count: int
     timestamp: Timestamp
@@ -47,8 +48,8 @@ class Exported(NamedTuple):
 
 @contextmanager
 def scan(db: Client, selection: Selection) -> Iterator[tuple[Snapshot, Iterator[Any]]]:
-    """The snapshot, and its record batches. The end of the block raises SnapshotTooOld if they were
-    not of one moment; reads raise what `Snapshot.read_batches` does."""
+    """Yield the snapshot, and its record batches. The end of the block raises SnapshotTooOld if the
+    rows were not of one snapshot. Reads raise the errors of `Snapshot.read_batches`."""
     shape = selection.shape
     with db.hold_snapshot([selection.path], selection.timestamp) as snapshot:
         yield snapshot, _batches(snapshot, selection, shape)
@@ -58,7 +59,9 @@ def _batches(snapshot: Snapshot, selection: Selection, shape: Shape) -> Iterator
     path, lower, upper, columns = selection.path, *selection[2:5]
     for batch in snapshot.read_batches(path, lower, upper, columns):
         if not batch.schema.equals(shape.schema):
-            raise MetadataChanged("the table was altered meanwhile: begin anew", table=path)
+            raise MetadataChanged(
+                "the table was altered during the export: export again", table=path
+            )
         yield batch
 
 
@@ -71,8 +74,8 @@ def export(
     *,
     is_overwriting: bool = False,
 ) -> Exported:
-    """Write the rows to a file. Raises InvalidRequest if it is there already or can't be written,
-    SnapshotTooOld, and what reads raise: then the file is as it was."""
+    """Write the rows to a file. If an error is raised, the file is as it was. Raises InvalidRequest
+    if the file exists or can't be written, SnapshotTooOld, and the errors of reads."""
     row_count = 0
     with (
         replacing(file, is_overwriting=is_overwriting) as sink,
@@ -89,7 +92,7 @@ def export(
 
 
 def limited(batches: Iterator[Any], limit: int | None) -> Iterator[Any]:
-    """The first so many rows; all for None."""
+    """Yield the batches with the first `limit` rows; all rows for None."""
     if limit is None:
         yield from batches
         return

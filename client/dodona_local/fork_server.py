@@ -1,10 +1,11 @@
-"""The supervisor's end of the fork server: a process that has imported the servers, and forks them.
+"""Control the fork server: a process that has imported the servers, and forks them.
 
-Owns: that process, how it is told what a fork is to become, and how each fork's end is known.
-Imports take nearly all of the time of a start, and here they are made once for all servers: also
-for a master that was killed, without which nobody gets a timestamp. Invariants: a fork runs nothing
-before its supervisor knows it; the end of the fork server ends no fork; leaving `close` leaves no
-fork server behind. The other end is in `child`. Must not import the servers.
+Owns: that process, how it learns what a fork must run, and how the end of each fork is known.
+Imports take nearly the whole time of a start. The fork server imports once for all servers, also
+for a master that restarts after a crash. Without a master, no client gets a timestamp.
+Invariants: a fork runs nothing before its supervisor knows it. The end of the fork server ends no
+fork. After `close` no fork server is left. The other end is in `child`.
+Must not import: the servers.
 """
 
 import asyncio
@@ -24,22 +25,23 @@ from dodona_wire.net.forks import close_kept, keep_from_forks
 NAME: Final = "fork-server"
 AGAIN_S_MIN: Final = 2.0
 AGAIN_S_MAX: Final = 60.0
-"""After one ended; it doubles while they end."""
+"""The pause in seconds before a fork server starts again. It doubles while fork servers end."""
 FORK_WAIT_S_MAX: Final = 60.0
-"""It imports first. Who waits longer is started without it."""
+"""The longest wait for a fork in seconds: the fork server imports first. After that the server
+starts without it."""
 STATUS_WAIT_S_MAX: Final = 1.0
-"""After the end of a fork, for the word of its status."""
+"""The wait after the end of a fork for its exit status, in seconds."""
 LOST: Final = 255
-"""The status of a fork whose fork server was not there to tell it."""
+"""The status of a fork whose fork server ended before it reported the status."""
 BYTES_MAX: Final = 1 << 16
 GO: Final = b"g"
 
 
 class Fork:
-    """A process that the fork server made: what is used of `asyncio.subprocess.Process`."""
+    """A process that the fork server made. It has the used part of `asyncio.subprocess.Process`."""
 
     def __init__(self, pid: int, pidfd: int, ended: "asyncio.Future[int]") -> None:
-        """`ended` gets the status, if the fork server is there to tell it."""
+        """Watch a fork. `ended` gets its status, if the fork server reports it."""
         self.pid = pid
         self._pidfd = pidfd
         self._ended = ended
@@ -49,18 +51,19 @@ class Fork:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs, minus a signal's number, or `LOST`."""
+        """Return the exit status: None while the process runs, minus a signal's number, or
+        `LOST`."""
         return self._ended.result() if self._ended.done() else None
 
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
 
     def terminate(self) -> None:
-        """Raises ProcessLookupError if it has ended."""
+        """Send SIGTERM. Raises ProcessLookupError if the process has ended."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Raises ProcessLookupError if it has ended."""
+        """Send SIGKILL. Raises ProcessLookupError if the process has ended."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -83,7 +86,7 @@ class Fork:
 
 
 class ForkServer:
-    """Keeps one such process, and has it fork."""
+    """Keeps one fork server running, and asks it for forks."""
 
     def __init__(self, folder: DataFolder, lifeline_fd: int, modules: Sequence[str]) -> None:
         self._folder = folder
@@ -96,7 +99,7 @@ class ForkServer:
         self._ends: dict[int, asyncio.Future[int]] = {}
 
     async def keep(self) -> None:
-        """Have it run again whenever it ends, until cancelled."""
+        """Start the fork server again when it ends, until cancelled."""
         pause_s = AGAIN_S_MIN
         while True:
             if self._process is not None:
@@ -107,9 +110,9 @@ class ForkServer:
             await self.open()
 
     async def open(self) -> None:
-        """Start it, if the machine lets it. What is asked meanwhile waits until it has imported
-        all."""
-        with suppress(OSError):  # those who are started without it say what is wrong
+        """Start the fork server, if the system allows it. Requests wait until it has imported all
+        modules."""
+        with suppress(OSError):  # servers that start without it report the error
             await self._open()
 
     async def _open(self) -> None:
@@ -139,18 +142,18 @@ class ForkServer:
         asyncio.get_running_loop().add_reader(here.fileno(), self._hear)
 
     async def close(self) -> None:
-        """End it. For when all forks have ended."""
+        """End the fork server. Call this when all forks have ended."""
         self._let_go()
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-            # Else the loop may close before it hears of the end.
+            # Otherwise the loop may close before it learns of the end.
             await uncancelled(_wait_for(process))
 
     async def fork(self, module: str, arguments: Sequence[str], log_fd: int) -> Fork | None:
-        """Have it run `python -m module arguments` with this log. → None if it can't: it has not
-        imported that, or is not there, or has no answer."""
+        """Make a fork that runs `python -m module arguments` with this log. Return None if that
+        fails: the fork server lacks the module, does not run, or does not answer."""
         link = self._link
         if link is None or module not in self._packages:
             return None
@@ -166,7 +169,7 @@ class ForkServer:
             async with asyncio.timeout(FORK_WAIT_S_MAX):
                 pid, pidfd = await _introduced(here)
             made = Fork(pid, pidfd, ended)
-            here.send(GO)  # if this is never sent, the fork ends
+            here.send(GO)  # without this message the fork ends
         except (OSError, EOFError, TimeoutError):
             self._ends.pop(number, None)
             return None
@@ -176,7 +179,7 @@ class ForkServer:
         return made
 
     def _hear(self) -> None:
-        """What the fork server says: which fork has ended, and how."""
+        """Read a message of the fork server: a fork has ended, with this status."""
         assert self._link is not None
         try:
             said = self._link.recv(BYTES_MAX)
@@ -193,7 +196,7 @@ class ForkServer:
             ended.set_result(os.waitstatus_to_exitcode(status))
 
     def _let_go(self) -> None:
-        """Of the link, and so of the word of ends."""
+        """Close the link. The fork server's reports of ends are lost."""
         link, self._link = self._link, None
         if link is None:
             return
@@ -203,7 +206,8 @@ class ForkServer:
 
 
 async def _introduced(link: socket.socket) -> tuple[int, int]:
-    """A fork's number, and a descriptor of it. Raises EOFError if there is none, OSError."""
+    """Return a fork's process id and its descriptor. Raises EOFError if there is no fork,
+    OSError."""
     loop = asyncio.get_running_loop()
     while True:
         try:

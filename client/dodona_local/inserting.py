@@ -1,15 +1,15 @@
-"""Rows of a file, brought into a table or taken out of it by their keys.
+"""Write the rows of a file into a table, or delete rows of a table by the keys in a file.
 
-Owns: in which transactions that happens, and how errors say where in the file they are and what
-had been written by then.
+Owns: the transactions in which that happens. Owns also how errors name the place in the file, and
+the rows that were written by then.
 
-- `Whole`, for tables with atomicity: all of it at one commit timestamp or nothing. What fits into
-  one transaction is one; what is longer is a bulk load.
-- `Load`: a bulk load, however short it is.
-- `Batches`: a transaction for every so many rows, one after the other; what was committed before
-  an error stays.
+- `Whole`, for tables with atomicity: all rows at one commit timestamp, or none. Rows that fit into
+  one transaction are one transaction. More rows are a bulk load.
+- `Load`: a bulk load, even for few rows.
+- `Batches`: a transaction for each so many rows, one after the other. Rows that were committed
+  before an error stay.
 
-Tables without atomicity know batches only.
+Tables without atomicity have batches only.
 """
 
 import enum
@@ -33,16 +33,17 @@ MODES: Final[dict[BatchKind, LoadMode]] = {
     "update": "update",
     "delete": "delete",
 }
-"""What a bulk load is to do with rows."""
+"""The mode of a bulk load for each kind of change."""
 OWNER: Final = "dodona"
 BATCH_ROWS: Final = 10_000
-"""Few enough for a transaction, enough to be quick."""
+"""The rows of one batch: few enough for a transaction, and enough to be fast."""
 BULK_ROWS: Final = 1 << 20
-"""Without transactions the more the better; there are bounds of bytes, too."""
+"""The rows of one batch without transactions, where larger is faster. There are bounds in bytes
+too."""
 
 
 class How(enum.Enum):
-    """In which transactions."""
+    """The kind of transactions that write a file."""
 
     WHOLE = enum.auto()
     LOAD = enum.auto()
@@ -50,8 +51,8 @@ class How(enum.Enum):
 
 
 class Written(NamedTuple):
-    """What came of it. `timestamp` is that of the last commit; None for no rows, and where rows
-    have timestamps of their own."""
+    """The result. `timestamp` is that of the last commit; None if there were no rows, or if each
+    row has a separate timestamp."""
 
     row_count: int
     timestamp: Timestamp | None
@@ -59,7 +60,7 @@ class Written(NamedTuple):
 
 
 class Bringing(NamedTuple):
-    """A file for a table: what its rows do there, and how."""
+    """A file for a table: the change that its rows make, and the kind of transactions."""
 
     path: str
     file: Path
@@ -70,17 +71,19 @@ class Bringing(NamedTuple):
 
 
 def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
-    """Write, update or delete all rows of a file. If a key comes twice the last row counts, but in
-    a bulk load it is an error.
+    """Write, update or delete all rows of a file. If a key comes twice, the last row counts, but in
+    a bulk load that is an error.
 
-    Raises InvalidRequest if the file can't be read, SchemaViolation (its attributes say which
-    `row`, counted from 1 without a heading, perhaps `line`, and which column), and whatever
-    transactions and bulk loads do; `rows_written` is what had been committed by then.
+    Raises InvalidRequest if the file can't be read. Raises SchemaViolation, whose attributes name
+    the `row` (counted from 1 without a heading), the column, and for some formats the `line`.
+    Raises the errors of transactions and bulk loads. `rows_written` is the number of rows that were
+    committed by then.
     """
     table = db.get_table(wanted.path)
     if table.atomicity == "none" and wanted.how is How.LOAD:
         raise InvalidRequest(
-            "a table of atomicity none takes rows as they come, never as a whole", table=wanted.path
+            "a table of atomicity none can't take all rows or none: leave out --atomic",
+            table=wanted.path,
         )
     rows_per_part = wanted.rows_per_batch or (
         BATCH_ROWS if table.atomicity == "full" else BULK_ROWS
@@ -101,7 +104,7 @@ _STEPS: Final[dict[BatchKind, str]] = {
 
 
 class _State:
-    """What has been committed so far."""
+    """The rows that were committed so far."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -113,11 +116,11 @@ class _State:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Errors tell it."""
+        """Add the state to errors."""
         try:
             yield
         except DodonaError as error:
-            error.attributes.pop("row_count", None)  # of the last call alone
+            error.attributes.pop("row_count", None)  # it is that of the last call alone
             error.attributes["rows_written"] = self.row_count
             raise
         except KeyboardInterrupt as error:
@@ -125,7 +128,7 @@ class _State:
 
 
 def _watched(source: Source, progress: Progress) -> Iterator[FilePart]:
-    """A part is done when the next one is asked for."""
+    """Yield the parts. A part is done when the next one is asked for."""
     for part, advanced in source.parts():
         yield part
         progress.advance(advanced)
@@ -138,7 +141,7 @@ def _batches(parts: Iterator[FilePart]) -> Iterator[Any]:
 
 @contextmanager
 def _counted_from_0() -> Iterator[None]:
-    """Errors that name a row by its index among all have its number in the file."""
+    """Give errors that name a row by its index the number of the row in the file."""
     try:
         yield
     except DodonaError as error:
@@ -156,7 +159,7 @@ class _Writer:
         self._state = state
 
     def write(self, parts: Iterator[FilePart]) -> Written:
-        """Raises as `bring`."""
+        """Write all parts. Raises the errors of `bring`."""
         if self._table.atomicity == "none" or self._wanted.how is How.BATCHES:
             for part in parts:
                 self._batch(part)
@@ -186,11 +189,12 @@ class _Writer:
         wanted = self._wanted
         if wanted.kind == "update" and wanted.how is not How.LOAD:
             raise LimitExceeded(
-                "these are more rows than one transaction takes. A bulk load (--atomic) updates "
-                "rows that are there, all or none; batches (--batch-rows) make those that are not"
+                "these are more rows than one transaction can have. Use a bulk load (--atomic), "
+                "which updates existing rows, all or none. Or use batches (--batch-rows), which "
+                "also create missing rows"
             )
         with self._db.loads.begin([wanted.path], mode=MODES[wanted.kind], owner=OWNER) as load:
-            if wanted.kind == "update":  # of which each batch may have other columns
+            if wanted.kind == "update":  # each batch of an update may have other columns
                 for part in parts:
                     with placed(part):
                         for batch in part.batches():
@@ -219,7 +223,7 @@ class _Writer:
             raise
 
     def _halves(self, rows: list[Row], first: int = 0) -> None:
-        """In one transaction, or in several where one is too small for them."""
+        """Write the rows in one transaction, or, if they are too many, in several."""
         try:
             self._transaction(rows)
         except LimitExceeded:
@@ -234,7 +238,8 @@ class _Writer:
             raise
 
     def _transaction(self, rows: list[Row]) -> None:
-        """Conflicts and lost answers are dealt with, as far as that goes without a person."""
+        """Write the rows in one transaction. Conflicts and lost answers are retried, as far as that
+        is safe."""
         if self._table.atomicity == "none":
             self._state.add(len(rows), self._plain(rows))
             return

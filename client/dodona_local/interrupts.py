@@ -1,15 +1,19 @@
-"""Whose an exception is that came out of the cores: their own, or their caller's.
+"""Find out whose an exception is that came out of the cores: their own, or their caller's.
 
-Owns: that one question. The cores run in their callers' threads, and Python lets signal handlers
-raise in the main thread between any two steps: KeyboardInterrupt, or whatever a handler of SIGALRM
-throws. Such an exception says nothing about the cores and has to reach the caller. A failed
+Owns: that one question. The cores run in their callers' threads. Python lets signal handlers raise
+in the main thread between any two steps: KeyboardInterrupt, or the exception of a handler of
+SIGALRM. Such an exception says nothing about the cores, and has to reach the caller. A failed
 assertion or write is the cores' own: the caller gets an answer that says so.
 
-Three signs, each of which is enough, since cores call nobody else's code and define what they
-raise: it is no `Exception` (KeyboardInterrupt, SystemExit); its class comes from a module that
-cores do not use; or it came through a function that was handed the frame it interrupted, as signal
-handlers and trace functions are.
-Imports nothing of the cores: it knows their modules by name.
+Three signs show a caller's exception, and each one is enough. Cores call no code of others and
+define the exceptions that they raise.
+
+- It is no `Exception` (KeyboardInterrupt, SystemExit).
+- Its class comes from a module that cores do not use.
+- It came through a function that got the frame that it interrupted, as signal handlers and trace
+  functions do.
+
+Must not import: the cores. It knows their modules by name.
 """
 
 import sys
@@ -26,7 +30,7 @@ CORE_PACKAGES: Final = frozenset(
 
 
 def is_callers_own(error: BaseException) -> bool:
-    """Whether an exception was raised for the caller, and not by the cores."""
+    """Return whether an exception was raised for the caller, and not by the cores."""
     return not isinstance(error, Exception) or _is_foreign(type(error)) or is_of_handler(error)
 
 

@@ -1,8 +1,8 @@
-"""A whole cluster on one machine: which processes, on which ports, with which folders.
+"""Launch a whole cluster on one machine: its processes, their ports and their folders.
 
-Owns: the layout (master, proxies, gateways, nodes), and its two forms: `run_cluster` for a
-terminal and `LocalCluster` for programs and tests. How processes are kept up is `supervisor`'s
-business. Must not import the servers, which are started by module name, in processes of their own.
+Owns: the layout (master, proxies, gateways, nodes), and its two forms: `run_cluster` for a terminal
+and `LocalCluster` for programs and tests. `supervisor` keeps the processes running.
+Must not import: the servers. They start by module name, in separate processes.
 """
 
 import asyncio
@@ -37,20 +37,21 @@ FORK_MODULES: Final = {
     "dodona_gateway": ("dodona_gateway.shell.gateway",),
     "dodona_tablets": ("dodona_tablets.shell.pages", "dodona_tablets.shell.service"),
 }
-"""What servers import, by their modules: all that they need, so that no fork imports it again."""
+"""The imports of servers, by their modules: all that they need, so that no fork imports a module
+again."""
 
 Arrange = Callable[[list[Plan]], list[Plan]]
-"""Takes the plans before anything starts, and gives those that are carried out."""
+"""Takes the plans before anything starts, and returns the plans to carry out."""
 
 
 class Layout(NamedTuple):
-    """How many processes of each kind there are besides the one master."""
+    """The number of processes of each kind besides the one master."""
 
     node_count: int
     proxy_count: int = 1
     gateway_count: int = 0
     is_insecure: bool = False
-    """Whether the gateways ask for no tokens."""
+    """Whether the gateways need no tokens."""
     has_key: bool = False
     """Whether the processes, and their clients, show each other the folder's key."""
 
@@ -60,8 +61,8 @@ class Layout(NamedTuple):
 
 
 def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> list[Plan]:
-    """Master on the first port, then the proxies, the gateways, and one node on each further
-    one."""
+    """Return the plans: the master on the first port, then the proxies, the gateways, and the
+    nodes."""
     free = iter(ports)
     master_port = next(free)
     master_url = f"http://{HOST}:{master_port}"
@@ -100,13 +101,13 @@ def _plan(name: str, module: str, *words: str, port: int, **options: object) -> 
 
 
 def _fork_modules(plans: Sequence[Plan]) -> list[str]:
-    """What a fork server has to import for these."""
+    """Return the modules that a fork server has to import for these plans."""
     modules = dict.fromkeys(plan.module for plan in plans)
     return [name for module in modules for name in FORK_MODULES.get(module, ())]
 
 
 class _Launch:
-    """What both forms hold while a cluster runs: the folder, the ports, the plans."""
+    """The state of both forms while a cluster runs: the folder, the ports, the plans."""
 
     def __init__(
         self, data_dir: Path, layout: Layout, port_base: int, arrange: Arrange = list
@@ -145,9 +146,10 @@ def run_cluster(
     say: Report,
     warn: Report,
 ) -> None:
-    """Run a cluster until Ctrl-C or SIGTERM; `say` gets the addresses, then `ready`.
+    """Run a cluster until Ctrl-C or SIGTERM. `say` gets the addresses, then `ready`.
 
-    Must be called in the main thread. Raises LaunchFailed when it can't start or be kept up.
+    Must be called in the main thread. Raises LaunchFailed if the cluster can't start or be kept
+    running.
     """
     layout = Layout(node_count, gateway_count=1, is_insecure=is_insecure, has_key=True)
     launch = _Launch(data_dir, layout, port_base)
@@ -168,11 +170,11 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
         for url in [it.url for it in launch.plans if it.module == "dodona_gateway"]:
             say(f"console {url}/console")
         if is_insecure:
-            warn("the gateway asks for no tokens: whoever uses this machine may do everything")
+            warn("the gateway asks for no tokens: every user of this machine may do everything")
         elif launch.folder.admin_token.exists():
             say(f"admin token in {launch.folder.admin_token}")
         failing = supervisor.failures()
-        say(f"ready, but for {', '.join(failing)}" if failing else "ready")
+        say(f"ready, except {', '.join(failing)}" if failing else "ready")
 
     modules = _fork_modules(launch.plans)
     supervisor = Supervisor(launch.plans, launch.folder, warn, fork_modules=modules)
@@ -182,11 +184,11 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
 class LocalCluster:
     """A cluster for the length of a `with` block, supervised by a thread of this process.
 
-    `port_base=0` takes any free ports; gateways ask for tokens unless `is_insecure`; with `has_key`
-    all else takes the folder's key, which clients on this machine find by themselves. `warn` gets a
-    sentence when a process had to be restarted, which it is at most `back_off_s_max` after its end.
-    `arrange` may change what is started. Raises LaunchFailed on entry when it can't start, on exit
-    when it could not be kept up.
+    `port_base=0` takes any free ports. Gateways need tokens unless `is_insecure`. With `has_key`
+    all other servers need the folder's key, which clients on this machine find by themselves.
+    `warn` gets a sentence when a process was restarted, which happens at most `back_off_s_max`
+    seconds after its end. `arrange` may change the plans. Raises LaunchFailed on entry if the
+    cluster can't start, and on exit if it could not be kept running.
     """
 
     def __init__(
@@ -244,7 +246,7 @@ class LocalCluster:
 
     @property
     def master_url(self) -> str:
-        """What to give to `dodona.connect`."""
+        """Return the address for `dodona.connect`."""
         return self._launch.plans[0].url
 
     @property
@@ -253,13 +255,13 @@ class LocalCluster:
 
     @property
     def node_urls(self) -> tuple[str, ...]:
-        """By cell id."""
+        """Return the addresses of the nodes, by cell id."""
         before = self._layout.port_count - self._layout.node_count
         return tuple(plan.url for plan in self._launch.plans[before:])
 
     @property
     def admin_token(self) -> str:
-        """The first token of a cluster with gateways that ask for tokens."""
+        """Return the first token of a cluster whose gateways need tokens."""
         return self._launch.folder.admin_token.read_text().strip()
 
     @property
@@ -269,16 +271,16 @@ class LocalCluster:
 
     @property
     def processes(self) -> dict[str, ProcessStatus]:
-        """Each process as it is now, by name: `master`, `proxy`, `proxy 1`, ..., `gateway`, ...,
-        `node 0`, ..."""
+        """Return the status of each process by name: `master`, `proxy`, `proxy 1`, ..., `gateway`,
+        ..., `node 0`, ..."""
         return self._supervisor.statuses()
 
     def kill(self, name: str) -> None:
-        """`kill -9` a process, as a crash would. The cluster starts it again by itself."""
+        """Kill a process with `kill -9`, as a crash would. The cluster restarts it by itself."""
         self._signal(name, signal.SIGKILL)
 
     def pause(self, name: str) -> None:
-        """Have a process stand still until `resume`, as a machine that is too busy would."""
+        """Stop a process until `resume`, as on a machine that is too busy."""
         self._signal(name, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
@@ -288,13 +290,13 @@ class LocalCluster:
     def _signal(self, name: str, number: signal.Signals) -> None:
         pid = self.processes[name].pid
         if pid is not None:
-            with suppress(ProcessLookupError):  # it ended a moment ago
+            with suppress(ProcessLookupError):  # the process has just ended
                 os.kill(pid, number)
 
     def wait_until_ready(self, name: str, *, start_count: int = 1, wait_s_max: float = 60) -> None:
         """Wait until the process was started `start_count` times and answers.
 
-        Raises LaunchFailed when that takes too long.
+        Raises LaunchFailed after `wait_s_max` seconds.
         """
         deadline = time.monotonic() + wait_s_max
         while True:
@@ -320,7 +322,9 @@ class LocalCluster:
         finally:
             self._launch.close()
             if not self._started.done():
-                self._started.set_exception(self._failure or LaunchFailed("the launch was ended"))
+                self._started.set_exception(
+                    self._failure or LaunchFailed("the cluster was stopped before it was ready")
+                )
 
     def _end(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: the cluster ended by itself

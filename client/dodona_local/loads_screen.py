@@ -1,6 +1,6 @@
-"""Bulk loads as the command line shows them: a table for people, all fields for programs.
+"""Print bulk loads on the command line: a table for people, all fields for programs.
 
-Owns: which columns there are, and what one line says at the end of a load. Asks nobody anything.
+Owns: the columns, and the line at the end of a load. Sends no request.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NUMBERS: Final = frozenset(
 
 
 def show_loads(records: Sequence[LoadRecord], form: str) -> None:
-    """To standard output."""
+    """Print the loads to standard output."""
     if form != Format.TABLE:
         _show_fields(LoadRecord, records, form)
         return
@@ -41,7 +41,7 @@ def show_loads(records: Sequence[LoadRecord], form: str) -> None:
 
 
 def show_recoveries(recoveries: Sequence[LoadRecovery], form: str) -> None:
-    """To standard output."""
+    """Print the recoveries to standard output."""
     if form != Format.TABLE:
         _show_fields(LoadRecovery, recoveries, form)
         return
@@ -58,7 +58,7 @@ def show_recoveries(recoveries: Sequence[LoadRecovery], form: str) -> None:
 
 
 def show_end(load: int, published: Published | None, form: str) -> None:
-    """Of a load that was to be aborted: to standard output."""
+    """Print the end of a load that was to be aborted, to standard output."""
     if form == Format.JSON:
         print_json({"load": load, "published": published})
     elif form != Format.TABLE:
@@ -69,11 +69,11 @@ def show_end(load: int, published: Published | None, form: str) -> None:
         print(f"load {load} is aborted")
     else:
         rows = f"{published.row_count:,} rows at timestamp {published.timestamp}"
-        print(f"load {load} was published before, with {rows}, and stays so")
+        print(f"load {load} was published before, with {rows}, and stays published")
 
 
 def _show_fields(kind: type[msgspec.Struct], found: Sequence[Any], form: str) -> None:
-    """All that is known of each."""
+    """Print all known fields of each."""
     if form == Format.JSON:
         print_json(found)
         return

@@ -1,4 +1,4 @@
-"""Where in a user's program something was called: for errors that point there.
+"""Find the place in a user's program that called Dodona, for errors that name it.
 
 Owns: `calling_place`.
 """
@@ -16,8 +16,8 @@ _OWN: Final = frozenset(
 
 
 def calling_place() -> str | None:
-    """File and line of the code that called into Dodona, in this thread or task; None if there is
-    no such code, as under the command line."""
+    """Return file and line of the code that called Dodona, in this thread or task. Return None if
+    there is no such code, as under the command line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

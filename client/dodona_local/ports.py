@@ -1,8 +1,8 @@
-"""Ports of a local cluster: chosen, checked, and kept for its life.
+"""Choose, check and reserve the ports of a local cluster.
 
-Owns: the reservations. A reservation is a bound socket that never listens: the server binds the
-same port beside it (both set SO_REUSEADDR), and while the server is down no outgoing connection
-can be given the port as its own, which on loopback would connect a waiting client to itself.
+Owns: the reservations. A reservation is a bound socket that never listens. The server binds the
+same port beside it, because both set SO_REUSEADDR. While the server is down, no outgoing connection
+can get the port. On loopback such a port would connect a waiting client to itself.
 """
 
 import socket
@@ -16,32 +16,33 @@ from dodona_local.errors import LaunchFailed
 HOST = "127.0.0.1"
 FREE_PORT_MIN = 10_000
 FREE_PORT_MAX = 32_000
-"""Below what Linux gives to outgoing connections, so that nothing takes a port by chance."""
+"""The bound is below the ports that Linux gives to outgoing connections, so that nothing takes a
+port by chance."""
 
 ATTEMPTS_MAX = 200
 
 
 class PortReservation:
-    """A run of neighbouring ports on loopback. Keep it until the servers are gone."""
+    """A run of neighbouring ports on loopback. Keep it until the servers have ended."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         assert sockets
         self.ports: tuple[int, ...] = tuple(held.getsockname()[1] for held in sockets)
         self._sockets = sockets
-        if sys.platform != "linux":  # elsewhere a bound socket keeps the server out, too
+        if sys.platform != "linux":  # elsewhere a bound socket keeps the server out too
             self.release()
 
     def release(self) -> None:
-        """Let the ports go. Safe to repeat."""
+        """Release the ports. A repeat is harmless."""
         for held in self._sockets:
             held.close()
         self._sockets = []
 
 
 def reserve_ports(base: int, count: int) -> PortReservation:
-    """Reserve `count` ports from `base` on, or any free ones for base 0.
+    """Reserve `count` ports from `base` on, or any free ports for base 0.
 
-    Raises LaunchFailed naming the first port that is taken.
+    Raises LaunchFailed, which names the first port that is taken.
     """
     assert count > 0
     if base:
@@ -50,7 +51,7 @@ def reserve_ports(base: int, count: int) -> PortReservation:
         with suppress(LaunchFailed):
             return _reserve_run(candidate, count)
     raise LaunchFailed(
-        f"no {count} free ports side by side between {FREE_PORT_MIN} and {FREE_PORT_MAX}"
+        f"there are no {count} adjacent free ports between {FREE_PORT_MIN} and {FREE_PORT_MAX}"
     )
 
 
@@ -74,8 +75,8 @@ def _reserve_run(base: int, count: int) -> PortReservation:
         for bound in held:
             bound.close()
         raise LaunchFailed(
-            f"port {base + len(held)} is not free ({error.strerror}): stop what holds it, "
-            "or choose other ports with --port-base (0 takes any free ones)"
+            f"port {base + len(held)} is not free ({error.strerror}): stop the process that uses "
+            "it, or choose other ports with --port-base (0 takes any free ports)"
         ) from error
     return PortReservation(held)
 

@@ -1,7 +1,7 @@
-"""Asks a server on this machine whether it is ready.
+"""Ask a server on this machine whether it is ready.
 
-Owns: one question, `GET /readyz`, bounded in time. Uses bare asyncio, since a HTTP library would
-cost the launcher more start-up time than the servers take to answer.
+Owns: one request, `GET /readyz`, bounded in time. Uses bare asyncio. To import an HTTP library, the
+launcher would need longer than the servers need to start.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ PAGE_BYTES_MAX: Final = 64 << 10
 
 
 async def is_ready(url: str) -> bool:
-    """Whether `url`/readyz answers 200 now. Never raises for what a server may do."""
+    """Return whether `url`/readyz answers 200 now. Raises nothing for any answer of a server."""
     with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         async with asyncio.timeout(ANSWER_S_MAX):
             return b" 200 " in await _status_line(url)
@@ -22,7 +22,7 @@ async def is_ready(url: str) -> bool:
 
 
 async def readiness_page(url: str) -> bytes:
-    """What `url`/readyz says; nothing if nobody answers."""
+    """Return the content of `url`/readyz; empty if no server answers."""
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_S_MAX):
             return (await _ask(url, PAGE_BYTES_MAX)).partition(b"\r\n\r\n")[2]
@@ -34,7 +34,7 @@ async def _status_line(url: str) -> bytes:
 
 
 async def _ask(url: str, bytes_max: int | None) -> bytes:
-    """The answer's first line, or all of it up to so many bytes."""
+    """Return the answer's first line, or with `bytes_max` the whole answer up to that size."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     try:

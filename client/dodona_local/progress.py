@@ -1,14 +1,15 @@
-"""How long work tells whoever watches how far it is.
+"""Report the progress of long work to a watcher.
 
-Owns: the seam between commands that take long and what shows them (`progress_screen`).
+Owns: the interface between commands that take long and the code that shows them
+(`progress_screen`).
 """
 
 
 class Progress:
-    """Who watches. This one looks away. `advance` may be called by any thread."""
+    """A watcher of progress. This one shows nothing. Any thread may call `advance`."""
 
     def begin(self, name: str, total: int | None, unit: str) -> None:
-        """A step begins; the one before it has ended. None: nobody knows how much there is."""
+        """Begin a step; the step before it has ended. `total` is None if it is not known."""
 
     def advance(self, count: int) -> None:
-        """So much more is done: less, where something is done again."""
+        """Add to the progress. `count` is negative if work is done again."""

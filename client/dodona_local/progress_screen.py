@@ -1,4 +1,4 @@
-"""How long work shows its progress: a bar on a terminal, nothing in a pipe."""
+"""Show the progress of long work: a bar on a terminal, nothing in a pipe."""
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -23,11 +23,11 @@ from rich.text import Text
 from dodona_local.progress import Progress
 
 PIPE_WIDTH: Final = 120
-"""Columns to use where no terminal says how wide it is."""
+"""The width in columns if the output is no terminal."""
 
 
 class _Count(ProgressColumn):
-    """How much is done: rows by their number, bytes as such."""
+    """The amount that is done: numbers of rows, or sizes in bytes."""
 
     _bytes = DownloadColumn()
 
@@ -69,7 +69,8 @@ class Screen(Progress):
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """To standard output. Long texts go on in the next line, but for the first: it is a name."""
+    """Print a table to standard output. Long texts continue in the next line, except in the first
+    column, which has names."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for place, heading in enumerate(headings):
         table.add_column(heading, no_wrap=not place, overflow="fold")

@@ -1,21 +1,24 @@
-"""When to start a server again, and when to give up. Pure: lifetimes come in, delays go out.
+"""Decide when to restart a server, and when to restart it slowly. Pure: it takes lifetimes and
+returns delays.
 
-Owns: the back-off. Imports no clock and no asyncio.
+Owns: the back-off.
+Must not import: any clock, asyncio.
 """
 
 from typing import Final
 
 START_FAILURES_MAX: Final = 5
 START_AGAIN_S: Final = 15.0
-"""Between two starts of a server that failed so often: whoever mends it sees it come back."""
+"""The pause in seconds between two starts of a server that failed often. So a user who repairs it
+sees it start soon."""
 BACK_OFF_S_MIN: Final = 0.1
 BACK_OFF_S_MAX: Final = 5.0
 STEADY_S: Final = 10.0
-"""A server that was up this long has earned an undelayed restart."""
+"""A server that was ready for this many seconds is restarted without a long delay."""
 
 
 class RestartRules:
-    """Counts how one server's lives ended."""
+    """Counts the ends of one server's runs."""
 
     def __init__(
         self, back_off_s_max: float = BACK_OFF_S_MAX, start_again_s: float = START_AGAIN_S
@@ -27,14 +30,14 @@ class RestartRules:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it failed to become ready too many times in a row: from then on it is started
-        at a slow pace."""
+        """Return whether the server failed to become ready too many times in a row. From then on it
+        is restarted slowly."""
         return self._start_failures >= START_FAILURES_MAX
 
     def note_end(self, ready_s: float | None) -> float:
-        """A life ended after `ready_s` seconds of being ready (None: it never was).
+        """Note the end of a run that was ready for `ready_s` seconds (None: it never was).
 
-        Returns how many seconds to wait before the next one.
+        Return how many seconds to wait before the next start.
         """
         self._start_failures = self._start_failures + 1 if ready_s is None else 0
         is_steady = ready_s is not None and ready_s >= STEADY_S

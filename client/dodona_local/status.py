@@ -1,7 +1,8 @@
-"""A running cluster as its servers' REST pages tell: who is alive, and what is undecided.
+"""Read the status of a running cluster from its servers' REST pages: its servers, and transactions
+in doubt.
 
-Owns: which pages are asked, for how long, and what is made of silence. Changes nothing. The master
-is asked where everybody is; whoever it names is asked, too.
+Owns: which pages are asked, for how long, and what a missing answer means. Changes nothing. The
+master lists the other servers, and then each of them is asked.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,14 +28,14 @@ AT_A_TIME_MAX: Final = 16
 READY: Final = "ready"
 PROGRAM: Final = "dodona/"
 NOT_JOINED: Final = (
-    "the master has let in no node of this cell since its start: the node's /readyz and log say why"
+    "the master has admitted no node of this cell since its start: see the node's /readyz and log"
 )
 
 Found = TypeVar("Found")
 
 
 class PartStatus(NamedTuple):
-    """One server. None is what is not known, or nothing that it counts."""
+    """The status of one server. None means unknown, or that the server has no such count."""
 
     part: str
     state: str
@@ -42,13 +43,13 @@ class PartStatus(NamedTuple):
     version: str | None = None
     tablets: int | None = None
     rows: int | None = None
-    """Versions of rows in memory, which are in no chunk yet."""
+    """The number of versions of rows in memory, which are in no chunk yet."""
     transactions: int | None = None
-    """Alive there."""
+    """The number of open transactions in the cell."""
     prepared: int | None = None
-    """Of them, prepared and not decided yet."""
+    """How many of the open transactions are prepared and undecided."""
     committed: int | None = None
-    """Since its start."""
+    """The number of commits since its start."""
     address: str | None = None
 
     @property
@@ -94,7 +95,8 @@ class _CountsPage(msgspec.Struct):
 
 
 def look_at_cluster(url: str) -> list[PartStatus]:
-    """The master, the proxies, the cells. Raises InvalidRequest if that is no URL."""
+    """Return the status of the master, the proxies and the cells. Raises InvalidRequest if the URL
+    is not valid."""
     master_url = check_url(url)
     with _http(url) as http:
         master = _look(http, "master", master_url)
@@ -109,7 +111,7 @@ def look_at_cluster(url: str) -> list[PartStatus]:
 
 
 def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
-    """What is prepared and undecided, oldest first, and why some cells could not be asked. Raises
+    """Return the transactions in doubt, oldest first, and why cells could not be asked. Raises
     InvalidRequest, and Unavailable if the master does not answer."""
     master_url = check_url(url)
     with _http(url) as http:
@@ -127,7 +129,7 @@ def _http(url: str) -> httpx.Client:
 
 
 def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:
-    """All results, in order; some are waited for at the same time."""
+    """Run the jobs, several at the same time, and return all results in order."""
     with ThreadPoolExecutor(AT_A_TIME_MAX, "dodona-status") as pool:
         return list(pool.map(lambda job: job(), jobs))
 
@@ -149,7 +151,7 @@ def _cluster(http: httpx.Client, master_url: str) -> Cluster | Failure:
 
 
 def _look(http: httpx.Client, part: str, address: str) -> PartStatus:
-    """Whether a server is ready."""
+    """Return whether a server is ready."""
     try:
         response = http.get(f"{address}/readyz")
     except httpx.HTTPError as error:
@@ -204,7 +206,7 @@ def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:
 
 
 def _page(http: httpx.Client, url: str, kind: type[Found]) -> Found | str:
-    """What a page says, or why it does not."""
+    """Return the content of a page, or why there is none."""
     try:
         response = http.get(url)
         if response.status_code != httpx.codes.OK:
@@ -213,7 +215,7 @@ def _page(http: httpx.Client, url: str, kind: type[Found]) -> Found | str:
     except httpx.HTTPError as error:
         return _silence(url, error)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        return f"the answer is not a tablet node's: {error}"
+        return f"the answer does not come from a tablet node: {error}"
 
 
 def _silence(address: str, error: Exception) -> str:
@@ -221,7 +223,7 @@ def _silence(address: str, error: Exception) -> str:
 
 
 def _reason(response: httpx.Response) -> str:
-    """Of an answer that is no good one: servers say it as a problem, or as their status."""
+    """Return the reason of a failed answer: servers send it as a problem, or as their status."""
     try:
         said: Any = response.json()
     except ValueError:

@@ -1,10 +1,10 @@
-"""Keeps a set of server processes running: starts, watches, restarts and stops them.
+"""Keep a set of server processes running: start, watch, restart and stop them.
 
-Owns: the processes. Invariants: at most one process a plan at any time; a process that is not
-ready is never reported ready; one that can't be started never ends the others, unless it is
-essential and has never been ready: then nothing works without it; leaving `Supervisor.run`,
-whatever the reason, leaves no process behind. Knows nothing of what the servers are (see
-`launcher`).
+Owns: the processes.
+Invariants: there is at most one process for each plan. A process that is not ready is never
+reported ready. A process that can't be started never ends the others. There is one exception: if it
+is essential and has never been ready, nothing works without it. After `Supervisor.run`, however it
+ends, no process is left. Knows no server (see `launcher`).
 """
 
 import asyncio
@@ -30,23 +30,23 @@ READY_POLL_S: Final = 0.05
 STOP_WAIT_S_MAX: Final = 10.0
 
 Report = Callable[[str], None]
-"""Takes one sentence for the person who watches."""
+"""Takes one sentence for the user."""
 Process = asyncio.subprocess.Process | Fork
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: `python -m module arguments`, answering at `url` when ready."""
+    """A process to run: `python -m module arguments`, which answers at `url` when it is ready."""
 
     name: str
     module: str
     arguments: tuple[str, ...]
     url: str
     is_essential: bool = False
-    """Without it the others are of no use."""
+    """Whether the others are of no use without this process."""
 
     def with_option(self, option: str, value: str) -> "Plan":
-        """The same with `--option value`, in place of what it said before."""
+        """Return the plan with `--option value`, in place of any earlier value."""
         words = list(self.arguments)
         if option in words:
             words[words.index(option) + 1] = value
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """A process as it is now. `pid` is None while it is down."""
+    """The status of a process. `pid` is None while it is down."""
 
     name: str
     url: str
@@ -83,9 +83,9 @@ class Child:
         self._fork_server = fork_server
         self.first_ready = asyncio.Event()
         self.settled = asyncio.Event()
-        """It has been ready, or it can't be started."""
+        """Set when the process has been ready, or can't be started."""
         self.failure: str | None = None
-        """Why it can't be started, since it was ready the last time."""
+        """Why the process can't be started; None after it has been ready."""
         self._folder = folder
         self._lifeline_fd = lifeline_fd
         self._report = report
@@ -93,8 +93,8 @@ class Child:
         self.status = ProcessStatus(plan.name, plan.url, None, 0, is_ready=False)
 
     async def run(self) -> None:
-        """Keep it running until cancelled; after too many failed starts at a slow pace. Raises
-        LaunchFailed then if it is essential and has never been ready."""
+        """Keep the process running until cancelled, at a slow pace after too many failed starts.
+        Raises LaunchFailed after these if the process is essential and has never been ready."""
         while True:
             process = await self._start()
             try:
@@ -133,11 +133,12 @@ class Child:
             stdout=log_fd,
             stderr=log_fd,
             pass_fds=(self._folder.lock_fd,),
-            start_new_session=True,  # Ctrl-C is for the supervisor, which stops all in order
+            # Ctrl-C must reach only the supervisor, which stops all in order.
+            start_new_session=True,
         )
 
     async def _live(self, process: Process) -> float | None:
-        """Wait for the process to end. Returns the seconds that it was ready, None if never."""
+        """Wait for the process to end. Return the seconds that it was ready, None if never."""
         if not await self._wait_until_ready(process):
             return None
         self._set_status(pid=process.pid, is_ready=True)
@@ -168,7 +169,7 @@ class Child:
         return False
 
     async def _tell_reasons(self) -> None:
-        """Say why it is not ready, whenever that is something new."""
+        """Report why the process is not ready, for each new reason."""
         name, told = self.plan.name, ""
         slow_at = asyncio.get_running_loop().time() + SLOW_AFTER_S
         while True:
@@ -186,16 +187,16 @@ class Child:
         self.status = ProcessStatus(self.plan.name, self.plan.url, pid, count, is_ready)
 
     def _tell_failure(self, process: Process, again_s: float) -> None:
-        """Once for each reason."""
+        """Report a failure, once for each reason."""
         name = self.plan.name
         words = self._folder.log_tail(name, 1).strip() or _cause(process)
         if self._folder.is_disk_full():
-            words = f"the disk of {self._folder.path} is full; it said last: {words}"
+            words = f"the disk of {self._folder.path} is full; its last line: {words}"
         if words != self.failure:
             self.failure = words
             self._report(
                 f"{name} failed to start {START_FAILURES_MAX} times in a row ({_cause(process)}): "
-                f"{words}; starting it again every {again_s:g} s, the others go on; see "
+                f"{words}; starting it again every {again_s:g} s, the others continue; see "
                 f"{self._folder.log_path(name)}"
             )
 
@@ -220,11 +221,11 @@ class Supervisor:
         *,
         fork_modules: Sequence[str] = (),
     ) -> None:
-        """`fork_modules` are imported by a process that is forked for each start; none, no such
-        process."""
+        """Make a supervisor. A process imports `fork_modules` once and is forked for each start.
+        Without modules there is no such process."""
         assert plans
-        # Children inherit the reading end; the writing end stays here alone (see `child`): a copy
-        # in a fork would keep the servers of a supervisor that was killed.
+        # Children inherit the reading end, and the writing end stays here alone (see `child`).
+        # Another copy in a fork would keep the servers of a killed supervisor running.
         self._lifeline_fds = os.pipe()
         for end in self._lifeline_fds:
             keep_from_forks(end)
@@ -237,15 +238,15 @@ class Supervisor:
         return {child.plan.name: child.status for child in self._children}
 
     def failures(self) -> dict[str, str]:
-        """Those that can't be started now, and why."""
+        """Return the processes that can't be started now, each with the reason."""
         found = {it.plan.name: it.failure for it in self._children}
         return {name: failure for name, failure in found.items() if failure is not None}
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event) -> None:
-        """Start all, call `on_ready` once each is ready or can't be started (see `failures`), keep
-        them up until `stop` is set, stop all.
+        """Start all processes, and call `on_ready` once each is ready or can't be started (see
+        `failures`). Keep them running until `stop` is set, then stop all.
 
-        Raises LaunchFailed when an essential one cannot be started.
+        Raises LaunchFailed if an essential process can't be started.
         """
         forks = self._fork_server
         try:
@@ -261,7 +262,7 @@ class Supervisor:
             raise failure
 
     async def _live(self, on_ready: Callable[[], None], stop: asyncio.Event) -> list[BaseException]:
-        """→ why it ended, when all processes have."""
+        """Run the children. Return the errors that ended them, once all processes have ended."""
         tasks = [asyncio.create_task(child.run()) for child in self._children]
         tasks += [
             asyncio.create_task(_wait_for(stop)),
@@ -279,7 +280,7 @@ class Supervisor:
         for child in self._children:
             await child.settled.wait()
         on_ready()
-        await asyncio.Future()  # for ever: were it to end, the supervisor would
+        await asyncio.Future()  # for ever: if this ended, the supervisor would end
 
 
 async def _wait_for(event: asyncio.Event) -> None:
@@ -295,7 +296,8 @@ async def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException
 
 
 async def _terminate(process: Process) -> None:
-    """Ask it to stop, wait, then insist. Does nothing to a process that has ended."""
+    """Ask the process to stop, wait `STOP_WAIT_S_MAX` seconds, then kill it. Does nothing if it has
+    ended."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""Tokens as the command line shows them: a table for people, JSON for programs.
+"""Print tokens on the command line: a table for people, JSON for programs.
 
-Owns: which columns there are, and how a new token is handed over: its text alone on standard
-output, so that a script can take it, and what it is on standard error. Asks nobody anything.
+Owns: the columns, and how a new token is printed. Its text alone is on standard output, so that a
+script can read it, and its description is on standard error. Sends no request.
 """
 
 import sys
@@ -20,7 +20,7 @@ JSON = "json"
 
 
 def show_tokens(tokens: Sequence[Token], unix_us: int, form: str) -> None:
-    """To standard output."""
+    """Print the tokens to standard output."""
     if form == JSON:
         _show_json([_fields(it, unix_us) for it in tokens])
         return
@@ -35,7 +35,7 @@ def show_tokens(tokens: Sequence[Token], unix_us: int, form: str) -> None:
 
 
 def show_new(made: NewToken, form: str) -> None:
-    """The only time that its text is shown."""
+    """Print a new token. Its text is shown only here."""
     token = made.token
     if form == JSON:
         _show_json({**_fields(token, token.created_us), "token": made.text})
@@ -48,14 +48,14 @@ def show_new(made: NewToken, form: str) -> None:
 
 
 def moment(unix_us: int | None) -> str:
-    """To the second, in UTC."""
+    """Return the time to the second, in UTC."""
     if unix_us is None:
         return ""
     return f"{datetime.fromtimestamp(unix_us / 1e6, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def _fields(token: Token, unix_us: int) -> dict[str, Any]:
-    """What may be shown: not the hash."""
+    """Return the fields that may be shown: not the hash."""
     return {
         "id": token.id,
         "name": token.name,

@@ -1,6 +1,7 @@
-"""Work that is done to its end, also for a task that is cancelled meanwhile.
+"""Finish work even if its task is cancelled meanwhile.
 
-Owns: that rule. The end of a process has to be waited for: whoever leaves before leaves it behind.
+Owns: that rule. The end of a process has to be waited for, because otherwise the process would be
+left behind.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from typing import Any
 
 
 async def uncancelled(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, then pass on a cancellation that came meanwhile. Work bounds its own time."""
+    """Do the work, then raise a cancellation that came meanwhile. The work bounds its own time."""
     task = asyncio.create_task(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""What every server process is made of: its runtime, its port, its pages, its log, its files.
+"""The parts of every server process: its runtime, its port, its pages, its log and its files.
 
-Knows no server in particular. Must not import: any client, any server.
+Knows no particular server. Must not import: any client, any server.
 """

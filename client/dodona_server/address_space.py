@@ -1,8 +1,8 @@
-"""Address space: what files are mapped into, and the error where there is none left.
+"""Address space: the maps of files, and the error if there is too little address space.
 
-Owns: what counts as a lack of address space, and the error that says so. A log is mapped by far
-more than it holds, since it may grow that long. A limit of the process (`ulimit -v`) that allows
-less is a fault of its settings: neither the file nor the disk is damaged.
+Owns: what counts as a lack of address space, and the error that says so. The map of a log is much
+larger than its content, because the log may grow that long. A limit of the process (`ulimit -v`)
+may allow less. That is a fault of the settings: neither the file nor the disk is damaged.
 
 Reads limits of this process, and nothing else. Must not import LMDB: the base install has none.
 """
@@ -21,7 +21,7 @@ _MIB_BITS: Final = 20
 
 
 def is_no_address_space(error: BaseException) -> bool:
-    """Whether a file could not be mapped: by Python, or by LMDB, whose errors have a `code`."""
+    """Return whether a file could not be mapped. Errors of LMDB have a `code`, others an errno."""
     number = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
     return number == errno.ENOMEM
 
@@ -30,9 +30,9 @@ def is_no_address_space(error: BaseException) -> bool:
 def address_space_needed(
     path: Path, size_bytes: int | None = None, *, may_ask_for_more: bool = False
 ) -> Iterator[None]:
-    """Map a file in the block: `size_bytes` of it, by default all. Raises InvalidRequest, which
-    names the limit, if the process may not have so much address space. A file that is damaged
-    `may_ask_for_more`: then the error is passed on where there is as much as it should take."""
+    """Map a file in the block: `size_bytes`, by default all. Raises InvalidRequest, which names the
+    limit, if the process may not have so much address space. With `may_ask_for_more` a damaged file
+    may ask for more: if `size_bytes` are available, the error is passed on."""
     try:
         yield
     except Exception as error:
@@ -45,13 +45,13 @@ def address_space_needed(
 
 
 def map_to_read(file: BinaryIO, path: Path) -> mmap.mmap:
-    """All of an open file, which is not empty. Raises InvalidRequest, OSError."""
+    """Map all of an open file, which is not empty. Raises InvalidRequest, OSError."""
     with address_space_needed(path):
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _is_given(size_bytes: int) -> bool:
-    """Whether there is so much. Nothing is counted against memory, since nothing can be written."""
+    """Return whether there is so much. The test takes no memory: it maps without write access."""
     try:
         mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
     except OSError:
@@ -62,12 +62,12 @@ def _is_given(size_bytes: int) -> bool:
 def _refusal(path: Path, needed_bytes: int) -> InvalidRequest:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed_mib = -(-needed_bytes >> _MIB_BITS)
-    text = f"{path} can't be mapped into memory: it takes {needed_mib} MiB more of address space"
+    text = f"{path} can't be mapped into memory: it needs {needed_mib} MiB more of address space"
     if limit == resource.RLIM_INFINITY:
-        text += ", which the system does not give. Raise vm.max_map_count, or vm.overcommit_memory"
+        text += ", which the system refuses. Raise vm.max_map_count, or vm.overcommit_memory"
         return InvalidRequest(text, path=str(path), needed_bytes=needed_bytes)
     text += (
-        f", and this process may have {limit >> _MIB_BITS} MiB in all. It is address space, not "
-        "memory: lift the limit (`ulimit -v unlimited`) and start the process again"
+        f", and the limit of this process is {limit >> _MIB_BITS} MiB. It is a limit of address "
+        "space, not of memory: lift it (`ulimit -v unlimited`) and start the process again"
     )
     return InvalidRequest(text, path=str(path), needed_bytes=needed_bytes, limit_bytes=limit)

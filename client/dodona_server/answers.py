@@ -1,7 +1,7 @@
-"""Answers to HTTP requests that need no web framework: health, and errors as problems.
+"""Answers to HTTP requests without a web framework: health, and errors as problems.
 
-Owns: their form. A server gives them before its pages exist (see `listener` and `front`).
-Imports no web framework: such an import takes longer than the rest of a start.
+Owns: the form of these answers. A server gives them before its pages exist (see `listener` and
+`front`). Imports no web framework: such an import takes longer than the rest of a start.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -17,13 +17,13 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-"""ASGI's."""
+"""An application of ASGI."""
 
 OK: Final = 200
 
 
 class AnswerLike(Protocol):
-    """What is read of an answer; a web framework's responses have it, too."""
+    """The parts of an answer that are read. The responses of a web framework have them, too."""
 
     status_code: int
 
@@ -35,7 +35,7 @@ class AnswerLike(Protocol):
 
 
 class Answer(msgspec.Struct):
-    """One answer as a whole."""
+    """One whole answer."""
 
     status_code: int
     content_type: str
@@ -43,38 +43,38 @@ class Answer(msgspec.Struct):
 
     @property
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
-        """As ASGI and the door write them."""
+        """The headers, in the form of ASGI. `listener` writes them in this form, too."""
         length = str(len(self.body)).encode()
         return [(b"content-length", length), (b"content-type", self.content_type.encode())]
 
     async def send(self, send: Send) -> None:
-        """To whoever asked."""
+        """Send the answer over ASGI."""
         head = {"status": self.status_code, "headers": self.raw_headers}
         await send({"type": "http.response.start", **head})
         await send({"type": "http.response.body", "body": self.body})
 
 
 def problem_answer(failure: Failure) -> Answer:
-    """A Failure as `application/problem+json`."""
+    """Return a Failure as `application/problem+json`."""
     problem = problem_of(failure)
     return Answer(problem.status, PROBLEM_TYPE, encode_problem(problem))
 
 
 def status_answer(status: str) -> Answer:
-    """What a health page says if all is well."""
+    """Return the answer of a health page if all is well."""
     return Answer(OK, JSON_TYPE, b'{"status":"%s"}' % status.encode())
 
 
 def health_answer(reason: str | None, status: str) -> Answer:
-    """`status`, or the reason why it is not so."""
+    """Return an answer with `status`, or with the reason against it."""
     return status_answer(status) if reason is None else problem_answer(failure_for(reason))
 
 
 def failure_for(reason: str) -> Failure:
-    """Of a server that does not serve now."""
+    """Return the Failure of a server that does not serve now."""
     return Failure("unavailable", reason)
 
 
 def failure_of(error: DodonaError) -> Failure:
-    """What an error says, as it travels."""
+    """Return an error as a Failure, the form in which it is sent."""
     return Failure(error.kind, error.message, error.attributes)

@@ -1,7 +1,8 @@
-"""Work that goes on beside a server for as long as it serves.
+"""Work that runs beside a server while the server serves.
 
-Owns: its beginning and its end. Such work ends by being cancelled and in no other way: a process
-that had lost some of it would look as if all was well, so it ends instead, and says why.
+Owns: the start and the end of this work. Such work ends only by cancellation. If a part ended in
+another way, the process would look healthy without it. So the process ends instead, and logs the
+reason.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from dodona_server.process import stop_process
 
 @asynccontextmanager
 async def running_beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have these run until the end of the block."""
+    """Run these coroutines until the end of the block."""
     tasks = [asyncio.create_task(it) for it in works]
     for task in tasks:
         task.add_done_callback(_check)

@@ -1,15 +1,15 @@
-"""The space on the disk of a data folder: how much is left, and some kept back for a start.
+"""The space on the disk of a data folder: how much is left, and a reserve for a start.
 
 Owns: the file `ballast` in a data folder, what counts as a full disk, and the error that says so.
 
-A write that fails for want of space ends its process, since nobody knows then what is on the disk.
-So new writes are refused while some space is left (`SPARE_BYTES`): the log goes on, rows are
-flushed, the log gets shorter. If others took the rest of the space, the next start finds none for
-its own files. It removes the ballast, which is zeros and nothing else, then serves reads, and takes
-writes once there is space again and the ballast has been made anew. A limit that the file system
-does not tell, such as a quota, shows by the ballast, too: it can't be made.
+A write that fails for lack of space ends its process, because then the content of the disk is
+unknown. So new writes are refused while some space is left (`SPARE_BYTES`). The log goes on, rows
+are flushed, and the log gets shorter. If other programs take the rest of the space, the next start
+finds none for its own files. It removes the ballast, which contains only zeros, and then serves
+reads. It takes writes when there is space again and a new ballast has been made. The file system
+does not report some limits, such as a quota. The ballast shows these, too: it cannot be made.
 
-For servers and embedded databases. Must not be asked on the way of a request: it asks the disk.
+For servers and embedded databases. Must not be called in the path of a request: it asks the disk.
 """
 
 import os
@@ -25,31 +25,31 @@ from dodona_wire.net.folder import NO_SPACE, private_file
 
 BALLAST_NAME: Final = "ballast"
 SPARE_BYTES: Final = 32 << 20
-"""With less left than this, or than a sixteenth of a small disk, new writes are refused."""
+"""New writes are refused if less is left than this, or than a sixteenth of a small disk."""
 BALLAST_BYTES: Final = 4 << 20
-"""Or a sixty-fourth of a small disk."""
+"""The size of the ballast. On a small disk it is a sixty-fourth of the disk."""
 PROBE_BYTES: Final = 256 << 10
 """A start takes less than this."""
 LOOK_SECONDS: Final = 0.02
 BALLAST_SECONDS: Final = 1.0
-"""Between two attempts to make it."""
+"""The time between two attempts to make the ballast."""
 
 
 def is_no_space(error: BaseException) -> bool:
-    """Whether a write failed for want of space: one of ours, or one of LMDB's."""
+    """Return whether a write failed for lack of space: one of ours, or one of LMDB's."""
     number = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
     return number in NO_SPACE
 
 
 def disk_full(folder: Path | str) -> DiskFull:
-    """The error to raise about a data folder."""
+    """Return the error about a data folder whose disk is full."""
     return DiskFull(_text(Path(folder)), path=str(folder))
 
 
 @contextmanager
 def no_space_told(folder: Path | str) -> Iterator[None]:
-    """In place of any error for want of something that is limited: raises DiskFull, which names the
-    folder, and Overloaded, which names the limit of open files."""
+    """Replace errors about limited resources. Raises DiskFull, which names the folder, and
+    Overloaded, which names the limit of open files."""
     try:
         yield
     except DodonaError:
@@ -67,7 +67,7 @@ def _text(folder: Path) -> str:
 
 
 class DiskSpace:
-    """Of one data folder. One thread at a time."""
+    """The disk space of one data folder. For one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -75,11 +75,11 @@ class DiskSpace:
         self._look_at_s = self._make_at_s = 0.0
         self._is_full = False
         self._is_put_off = False
-        """The ballast, for want of a descriptor: that says nothing of the disk."""
+        """The ballast waits for a file descriptor. That says nothing about the disk."""
 
     def make_way(self) -> None:
-        """Before a start: if there is no space for it, remove the ballast. Raises Overloaded, and
-        InvalidRequest: the disk says something else than that it is full."""
+        """Before a start, remove the ballast if there is no space for the start. Raises Overloaded,
+        and InvalidRequest if the disk has another error than that it is full."""
         if not self._folder.exists():
             return
         try:
@@ -93,7 +93,7 @@ class DiskSpace:
             raise InvalidRequest(text, path=str(self._folder)) from error
 
     def shortage(self) -> str | None:
-        """Why new writes are to be refused, or None. Asks the disk fifty times a second at most."""
+        """Return why new writes are refused, or None. Asks the disk at most 50 times a second."""
         now_s = time.monotonic()
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + LOOK_SECONDS
@@ -102,7 +102,7 @@ class DiskSpace:
 
     @property
     def text(self) -> str:
-        """What is said where there is no space."""
+        """The text of the error if there is no space."""
         return _text(self._folder)
 
     def _look(self, now_s: float) -> bool:
@@ -111,13 +111,13 @@ class DiskSpace:
         total_bytes, left_bytes = found.f_blocks * found.f_frsize, blocks * found.f_frsize
         spare_bytes = min(SPARE_BYTES, total_bytes // 16)
         if self._is_full:
-            spare_bytes += spare_bytes // 4  # not to and fro
+            spare_bytes += spare_bytes // 4  # do not switch back and forth
         if left_bytes < spare_bytes:
             return True
         return not (self._ballast.exists() or self._make(now_s, total_bytes))
 
     def _make(self, now_s: float, total_bytes: int) -> bool:
-        """Have a ballast. → whether there is one, as far as the disk has a say in it."""
+        """Make a ballast. → whether the disk has room for it. Without a descriptor: assume so."""
         if now_s < self._make_at_s:
             return self._is_put_off
         self._make_at_s, self._is_put_off = now_s + BALLAST_SECONDS, False
@@ -137,7 +137,7 @@ class DiskSpace:
 
 
 def _has_space(probe: Path, size_bytes: int) -> bool:
-    """Whether a file of this size can be made. It is removed again. Raises OSError."""
+    """Return whether a file of this size can be made. The file is removed again. Raises OSError."""
     try:
         _write_zeros(probe, size_bytes)
     except OSError as error:
@@ -150,7 +150,7 @@ def _has_space(probe: Path, size_bytes: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """If it is there, and if the disk has space for that: some take some. Raises OSError."""
+    """Remove a file if it exists. It stays if the disk has no space for that. Raises OSError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -159,6 +159,6 @@ def _remove(path: Path) -> None:
 
 
 def _write_zeros(path: Path, size_bytes: int) -> None:
-    """All of them are written: a hole takes no space."""
+    """Write all of the zeros: a hole takes no space."""
     with private_file(path, "wb") as file:
         file.write(bytes(size_bytes))

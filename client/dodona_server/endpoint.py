@@ -1,12 +1,12 @@
-"""The `/rpc` endpoint: WebSocket frames in, envelopes to a runtime, replies out.
+"""The `/rpc` endpoint: WebSocket frames become requests to a runtime, and replies become frames.
 
-Owns: the handshake's checks, the frames of each connection, and the bound on what a slow reader may
-leave unread. A route is `(connection, request id)`. Replies that one iteration of the event loop
-makes for a connection leave in one frame. Given to uvicorn in the place of its own WebSocket
-protocol, so that the data plane shares the server's port and skips ASGI (see the decision 002).
+Owns: the checks of the handshake, the frames of each connection, and the limit of unread replies of
+a slow reader. A route is `(connection, request id)`. Replies that one iteration of the event loop
+makes for a connection leave in one frame. uvicorn gets this endpoint in place of its own WebSocket
+protocol. So the data plane shares the server's port and skips ASGI (see the decision 002).
 
-Whatever a peer sends costs it at most its own connection: garbled frames close with 1007, over-long
-ones with 1009, a slow reader is cut off. Imports no web framework.
+A peer that sends wrong data loses at most its own connection. Garbled frames close it with 1007,
+frames that are too long with 1009, and a slow reader is disconnected. Imports no web framework.
 """
 
 import logging
@@ -63,12 +63,12 @@ UVICORN_OPTIONS: Final[dict[str, Any]] = {
     "date_header": False,
     "log_level": "warning",
 }
-"""What `uvicorn.Config` needs besides `ws=endpoint.protocol`."""
+"""The options that `uvicorn.Config` needs besides `ws=endpoint.protocol`."""
 
 UNKNOWN_MESSAGE: Final = Failure(
     InvalidRequest.kind,
-    "this server does not know such a message: it is of an older release than its caller, so"
-    " upgrade it first",
+    "This server does not know the message, because it has an older release than the caller."
+    " Upgrade the server first.",
 )
 
 _BINARY: Final = WSMsgType.BINARY
@@ -78,12 +78,12 @@ _picows_logger: Final = logging.getLogger("picows.dodona")
 
 
 class FrameTracing(Protocol):
-    """Who looks at the requests that are traced (see `traced_server`)."""
+    """Observes the requests that are traced (see `traced_server`)."""
 
     def open(
         self, replier: Replier, envelopes: list[RequestEnvelope]
     ) -> tuple[Replier, list[RequestEnvelope]]:
-        """A frame's requests without the contexts of their traces, and who gets the answers."""
+        """Return a frame's requests without their trace contexts, and the replier for them."""
 
 
 class EndpointLimits(msgspec.Struct, frozen=True):
@@ -91,11 +91,11 @@ class EndpointLimits(msgspec.Struct, frozen=True):
 
     connection_count_max: int = 4096
     unread_bytes_max: int = 128 << 20
-    """Replies that may wait for one connection's reader; beyond this it is closed."""
+    """Replies that may wait for the reader of one connection. Beyond this it is closed."""
 
 
 class Endpoint:
-    """The data plane of one process. `cell` is the one served here, if any."""
+    """The data plane of one process. `cell` is the cell that this process serves, if any."""
 
     def __init__(
         self,
@@ -119,15 +119,15 @@ class Endpoint:
 
     @property
     def connection_count(self) -> int:
-        """Connections open now."""
+        """How many connections are open."""
         return len(self._connections)
 
     def protocol(self, config: Any, server_state: Any, app_state: Any) -> "_UpgradedProtocol":
-        """What uvicorn makes for each request to upgrade a connection to a WebSocket."""
+        """Return what uvicorn uses for each request to upgrade a connection to a WebSocket."""
         return _UpgradedProtocol(self, server_state.connections)
 
     def answer_handshake(self, request: WSUpgradeRequest) -> Any:
-        """Who listens to a new connection, or the HTTP answer that refuses it."""
+        """Return the listener of a new connection, or the HTTP answer that refuses it."""
         refusal = self._refusal(request.path.decode("latin-1"), request.headers.get)
         if refusal is None:
             made = _Connection(self._runtime, self._limits, self._connections, self._tracing)
@@ -157,7 +157,7 @@ class Endpoint:
         cell = query.get("cell", [None])[-1]
         here = None if self._cell is None else str(self._cell)
         if cell != here:
-            reason = f"cell {cell} is not here; here is {'no cell' if here is None else here}"
+            reason = f"cell {cell} is not here: the cell here is {'none' if here is None else here}"
             return HTTPStatus.MISDIRECTED_REQUEST, reason
         if self.connection_count >= self._limits.connection_count_max:
             return HTTPStatus.SERVICE_UNAVAILABLE, "too many connections"
@@ -165,12 +165,12 @@ class Endpoint:
 
 
 class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
-    """picows's server protocol on a connection that uvicorn accepted and read the request of."""
+    """picows's server protocol, on a connection that uvicorn accepted and read the request of."""
 
     def __init__(self, endpoint: Endpoint, connections: set[Any]) -> None:
         super().__init__(
-            None,  # host and port: a client's
-            None,  # path: a client's
+            None,  # host and port: only for a client
+            None,  # path: only for a client
             False,  # is a client
             endpoint.answer_handshake,
             _picows_logger,
@@ -182,7 +182,7 @@ class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
             WSAutoPingStrategy.PING_WHEN_IDLE,
             True,  # pongs
             FRAME_BYTES_MAX,
-            None,  # headers: a client's
+            None,  # headers: only for a client
             READ_BUFFER_BYTES,
         )
         self._connections = connections
@@ -196,16 +196,16 @@ class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
         super().connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """uvicorn hands over the request that it read; whatever follows is read by picows."""
+        """Take the request that uvicorn has read. picows reads all that follows."""
         buffer = self.get_buffer(len(data))
-        if len(data) > len(buffer):  # headers beyond reason
+        if len(data) > len(buffer):  # the headers are too long
             self.transport.disconnect()
             return
         buffer[: len(data)] = data
         self.buffer_updated(len(data))
 
     def shutdown(self) -> None:
-        """uvicorn is about to stop. The other end learns which of its requests nobody looked at."""
+        """Close before uvicorn stops. The close frame says which requests were not handled."""
         reason = b""
         if isinstance(self.listener, _Connection):
             reason = goodbye(self.listener.retire())
@@ -214,7 +214,7 @@ class _UpgradedProtocol(WSProtocol):  # type: ignore[misc]
 
 
 class _Connection(WSListener):
-    """One peer. The runtime answers into `reply`."""
+    """The connection of one peer. The runtime answers into `reply`."""
 
     _transport: WSTransport
 
@@ -249,7 +249,7 @@ class _Connection(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         kind = frame.msg_type
         if self._is_closed:
-            return  # a frame that was under way when the connection was given up
+            return  # the frame was under way when this side closed the connection
         if kind is _BINARY and frame.fin:
             self._take(frame.get_payload_as_memoryview())
         elif kind is _BINARY or kind is _CONTINUATION:
@@ -287,8 +287,8 @@ class _Connection(WSListener):
         self._runtime.handle_frame(replier, envelopes, len(payload))
 
     def _envelopes(self, payload: bytes | memoryview) -> list[RequestEnvelope]:
-        """Those that this release knows; the others are refused one by one. Raises InvalidRequest
-        of a garbled frame."""
+        """Return the requests that this release knows, and refuse each of the others. Raises
+        InvalidRequest if the frame is garbled."""
         try:
             return decode_requests(payload)
         except InvalidRequest as error:
@@ -311,11 +311,11 @@ class _Connection(WSListener):
     # ---- out
 
     def reply(self, request_id: int, body: Reply) -> None:
-        """Have an answer sent. Cheap: it is encoded later, with its neighbours."""
+        """Send an answer. Cheap: it is encoded later, together with others."""
         if request_id == ONE_WAY or self._is_closed:
             return
         self._outbox.append((request_id, body))
-        if self._is_paused:  # the reader is slow: count what it leaves lying
+        if self._is_paused:  # the reader is slow: count what it leaves unread
             self._unread_bytes += len(encode_frame(body))
             if self._unread_bytes > self._unread_bytes_max:
                 self._give_up()
@@ -339,7 +339,7 @@ class _Connection(WSListener):
     # ---- the end
 
     def retire(self) -> int:
-        """Send what is answered, and hear nothing more. → the newest request that was heard."""
+        """Send the answers so far, and read nothing more. → the newest request that was read."""
         if self._outbox:
             self._flush()
         self._let_go()
@@ -353,7 +353,7 @@ class _Connection(WSListener):
         self._transport.disconnect()
 
     def _give_up(self) -> None:
-        self._tell_why(f"its peer left {self._unread_bytes} bytes unread")
+        self._tell_why(f"the client left {self._unread_bytes} bytes unread")
         self._let_go()
         self._transport.disconnect(graceful=False)
 
@@ -380,6 +380,6 @@ def reply_frames(replies: list[tuple[int, Reply]]) -> Iterator[bytes]:
         yield from reply_frames(replies[:middle])
         yield from reply_frames(replies[middle:])
     else:
-        message = f"the answer is longer than {FRAME_BYTES_MAX} bytes: ask for less"
+        message = f"The answer is longer than {FRAME_BYTES_MAX} bytes. Request less data."
         failure = Failure("limit_exceeded", message, {"size_bytes": len(frame)})
         yield encode_frame([(replies[0][0], failure)])

@@ -1,9 +1,12 @@
-"""LMDB environments: whole when they are opened, and as durable as they look, or refused.
+"""LMDB environments: each is whole when it is opened and durable as it looks, or it is refused.
 
-Owns: what LMDB leaves to its users. It makes a file in one write, which the first commit syncs: a
-crash before that leaves a file that it does not take for its own. A commit whose last write failed
-is taken back in the kernel's memory only, while the disk may have kept it. And of the two heads of
-a file it believes the newer one, whatever that says: heads have no checksum.
+Owns: what LMDB leaves to its users.
+
+- LMDB makes a file in one write, which the first commit syncs. A crash before that leaves a file
+  that LMDB does not accept.
+- If the last write of a commit fails, LMDB undoes it only in the kernel's memory. The disk may have
+  kept it.
+- LMDB believes the newer one of the two heads of a file, without a check: heads have no checksum.
 
 For servers: the base install has no LMDB.
 """
@@ -24,13 +27,13 @@ from dodona_wire.errors import DataCorrupted, InvalidRequest
 from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona_wire.net.folder import FILE_MODE, make_whole
 
-# A page's header, then magic, version, address, size, both trees, the last page, the transaction.
+# A page's header, then magic, version, address, size, both trees, last page, transaction.
 _HEAD: Final = struct.Struct("=16xII120xQ")
 _MAGIC_AND_VERSION: Final = (0xBEEFC0DE, 1)
 _LMDB_FORMAT: Final = 0
-"""That of LMDB 0.9."""
+"""The file format of LMDB 0.9."""
 _MAP_BYTES_DEFAULT: Final = 10 << 20
-"""Of a file that is only made."""
+"""The map of a file that is only created."""
 _DISK_ERRORS: Final = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
     errno.ENOENT,
@@ -40,18 +43,19 @@ _DISK_ERRORS: Final = (
 def open_environment(
     path: Path, map_bytes: int | None, *, has_late_heads: bool = False
 ) -> lmdb.Environment:
-    """Open the file, or make it. What can be read in it is durable. The folder is locked: nobody
-    else has the file, and one thread at a time is in it.
+    """Open the file, or create it. All that can be read in it is durable. The folder is locked, so
+    no other process has the file. One thread at a time uses it.
 
-    Without `map_bytes` it is opened to be read only, as it is. All of it is mapped: LMDB would go
-    by a head, which if it is damaged may count too few pages, and to read the rest of a value
-    behind those would kill the process.
+    Without `map_bytes` the file is opened for reads only, and mapped as a whole. LMDB alone
+    would use the size in a head. If that head is damaged, it may count too few pages. Then a read
+    of a value behind those pages would kill the process.
 
-    With late heads a commit is durable but for its head, which becomes so with the next commit: its
-    owner has to find the last ones without (see `log_tail` of the tablets).
+    With late heads a commit is durable except for its head, which becomes durable with the next
+    commit. Its owner must find the last commits without their heads (see `log_tail` of the
+    tablets).
 
-    Raises DataCorrupted, DiskFull, InvalidRequest (the disk does not let it be used, or the process
-    may not have so much address space), Overloaded (this process may open no more files).
+    Raises DataCorrupted, DiskFull, Overloaded (this process may open no more files). Raises
+    InvalidRequest if the disk does not permit it, or the process lacks address space.
     """
     try:
         make_whole(path, lambda unfinished: _open(unfinished).close())
@@ -79,7 +83,7 @@ def open_environment(
 
 
 def _open(path: Path, **options: Any) -> lmdb.Environment:
-    """Without LMDB's own lock: shared memory, with survivors of killed processes."""
+    """Open without LMDB's own lock: it is shared memory, and killed processes stay in it."""
     size_bytes = options.get("map_size", _MAP_BYTES_DEFAULT)
     with address_space_needed(path, size_bytes, may_ask_for_more=True):
         return lmdb.open(
@@ -93,7 +97,7 @@ def _open(path: Path, **options: Any) -> lmdb.Environment:
 
 
 def _make_durable(environment: lmdb.Environment) -> None:
-    """All that the last process left, so that a restart relies on nothing that may go again."""
+    """Make durable what the last process left: a restart must not rely on data that may vanish."""
     try:
         environment.sync(True)
     except BaseException:
@@ -102,9 +106,9 @@ def _make_durable(environment: lmdb.Environment) -> None:
 
 
 def make_environment(path: Path, map_bytes: int, items: Sequence[tuple[bytes, bytes]]) -> None:
-    """Make the file, in the place of one that may be there, with these items. Each is brought by a
-    commit of its own; they are synced together. Durable, with its name. Raises OSError, lmdb.Error;
-    InvalidRequest (the process may not have so much address space)."""
+    """Make the file with these items, in the place of one that may exist. Each item has a commit of
+    its own, and all are synced together. The file is durable, and so is its name. Raises OSError,
+    lmdb.Error; InvalidRequest (the process may not have so much address space)."""
 
     def fill(unfinished: Path) -> None:
         with _open(unfinished, map_size=map_bytes, sync=False) as environment:
@@ -116,13 +120,14 @@ def make_environment(path: Path, map_bytes: int, items: Sequence[tuple[bytes, by
 
 
 def _check_heads(path: Path) -> None:
-    """Commits write the heads by turns. One that is not next to the other is damaged, and whichever
-    LMDB takes may be the wrong one. Files of other versions are LMDB's to judge."""
+    """Check the two heads, which commits write in turn. If their numbers are not consecutive (or
+    both 0), one is damaged, and LMDB may take the wrong one. Files of other versions are left to
+    LMDB. Raises DataCorrupted."""
     with path.open("rb") as file:
         page_bytes = os.sysconf("SC_PAGESIZE")
         heads = [file.read(page_bytes)[: _HEAD.size] for _ in range(2)]
     if not heads[0]:
-        raise DataCorrupted(f"{path} is empty", path=str(path))  # LMDB would make a new one of it
+        raise DataCorrupted(f"{path} is empty", path=str(path))  # LMDB would begin it anew
     if any(len(head) < _HEAD.size for head in heads):
         return
     (*first_kind, first), (*second_kind, second) = map(_HEAD.unpack, heads)
@@ -130,13 +135,14 @@ def _check_heads(path: Path) -> None:
         return
     if abs(first - second) != 1 and (first, second) != (0, 0):
         raise DataCorrupted(
-            f"the heads of {path} are of transactions {first} and {second}, not of two in a row",
+            f"{path} is damaged: its heads have transactions {first} and {second}, which are not "
+            "consecutive",
             path=str(path),
         )
 
 
 def verify_pages(path: Path) -> None:
-    """Look at all pages of a file that nobody has open: structure, order, what is free. Raises
+    """Check all pages of a file that no process has open: structure, order, and free pages. Raises
     DataCorrupted."""
     try:
         complaints = verify(str(path))  # type: ignore[no-untyped-call]  # it has no types

@@ -1,6 +1,6 @@
-"""Makes Prometheus's text of a server's table of metrics and of a reading of it.
+"""Make the text for Prometheus from a server's table of metrics and from its report.
 
-Owns: the collector. Only servers' pages import this: it needs prometheus-client.
+Owns: the collector. Only servers' pages import this module: it needs prometheus-client.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,19 +22,19 @@ from dodona_wire.cores.counting import Histogram
 
 
 class Metrics:
-    """One server's metrics, to be asked for its text."""
+    """The metrics of one server, as text."""
 
     def __init__(self, server: str, table: Sequence[Metric], report: Callable[[], object]) -> None:
-        """`report` is called for each scrape, and never between two."""
+        """`report` is called once for each scrape, and never between two scrapes."""
         self._registry = CollectorRegistry()
         self._registry.register(_Collector(server, table, report))
         ProcessCollector(registry=self._registry)
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """→ what to answer, and its type, for somebody whose header `Accept` says that."""
+        """Return the text and its content type, for a request with this header `Accept`."""
         try:
             encode, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version that is no number is too much for the library
+        except (TypeError, ValueError):  # the library fails on a version that is no number
             encode, content_type = choose_encoder("")
         return encode(self._registry), content_type
 
@@ -46,7 +46,7 @@ class _Collector(Collector):
         self._report = report
 
     def describe(self) -> list[Family]:
-        """Nothing: to register is no reason to ask for a report."""
+        """Return nothing: to register the collector must not ask for a report."""
         return []
 
     def collect(self) -> Iterator[Family]:
@@ -71,7 +71,7 @@ def _family(name: str, metric: Metric, value: Any) -> Family:
 
 
 def _samples(value: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """→ the values of the labels, and the value under them."""
+    """Yield the values of the labels, and the value that belongs to them."""
     if depth:
         for name, below in value.items():
             for names, found in _samples(below, depth - 1):

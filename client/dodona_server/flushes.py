@@ -1,7 +1,8 @@
-"""Groups of records on their way to the log, who makes them durable, and what is counted of them.
+"""Flushes: groups of records on their way to the log, and their counts.
 
-Owns: what one flush makes durable, with the effects behind it; which of them the loop makes by
-itself; how long flushes took and how many records they had. Counted once a flush.
+Owns: what one flush makes durable with the effects behind it, and which flushes the loop itself
+makes. Also owns how long flushes took and how many records they had. These are counted once for
+each flush.
 """
 
 from typing import Any, Final
@@ -13,11 +14,11 @@ from dodona_wire.cores.effects import Append, Effect
 
 INLINE_RECORDS_MAX: Final = 1_000
 INLINE_BYTES_MAX: Final = 64 << 10
-"""A longer frame brings more than is written in no time."""
+"""A longer frame brings more than a quick flush can write."""
 INLINE_PAUSE_US: Final = 100_000
 PAUSE_RATIO: Final = 10
-"""Of the pause after a slow one to how long it took: for these the loop stands still for at most
-this part of the time."""
+"""The pause after a slow flush is so many times as long as the flush. So slow flushes stop the loop
+for at most a tenth of the time."""
 
 
 class RuntimeStatistics(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class RuntimeStatistics(msgspec.Struct, frozen=True):
 
 
 class Batch:
-    """What one flush makes durable, and the effects that may leave once it has."""
+    """The records that one flush makes durable, and the effects that may leave after it."""
 
     __slots__ = ("effects", "records", "since_us", "size_bytes")
 
@@ -47,23 +48,23 @@ class Batch:
 
 
 class InlineRule:
-    """Which flushes the loop makes by itself, while everything else waits.
+    """Decides which flushes the loop itself makes, while everything else waits.
 
-    A thread that makes a flush sleeps at each answer of the disk, and then waits for a core and for
-    the interpreter's lock while the loop has both: under load that takes several times as long as
-    the flush, and each of its sleeps costs processor time. So what is short, and waited for, is
-    made at once. What nobody waits for gathers meanwhile, behind the thread; what is long, or was
-    slow, would stop all others: then all flushes are the thread's for `INLINE_PAUSE_US`, or for
-    `PAUSE_RATIO` times as long as the slow one took.
+    A thread that makes a flush sleeps at each answer of the disk. Then it waits for a processor
+    core and for the interpreter's lock, and the loop has both. Under load that takes several times
+    as long as the flush, and each sleep costs processor time. So the loop itself makes a flush that
+    is short and has an answer behind it. Records without an answer gather behind the thread. A long
+    or slow flush would stop everything else. After one, the thread makes all flushes for
+    `INLINE_PAUSE_US`, or for `PAUSE_RATIO` times as long as the slow one took.
     """
 
     def __init__(self, duration_us_max: int) -> None:
-        """0: none."""
+        """`duration_us_max` is the longest flush for the loop. 0: the thread makes all flushes."""
         self._duration_us_max = duration_us_max
         self._paused_until_us = 0
 
     def admits(self, batch: Batch, now_us: int) -> bool:
-        """Whether the loop is to make this flush."""
+        """Return whether the loop makes this flush."""
         return (
             self._duration_us_max > 0
             and now_us >= self._paused_until_us
@@ -72,18 +73,18 @@ class InlineRule:
         )
 
     def note(self, duration_us: int, now_us: int) -> None:
-        """So long did one take."""
+        """Note how long a flush took."""
         if duration_us > self._duration_us_max:
             self.pause(now_us, duration_us * PAUSE_RATIO)
 
     def pause(self, now_us: int, pause_us_min: int = 0) -> None:
-        """Leave them to the thread for a while."""
+        """Leave all flushes to the thread for a while."""
         until_us = now_us + max(pause_us_min, INLINE_PAUSE_US)
         self._paused_until_us = max(self._paused_until_us, until_us)
 
 
 class FlushCounts:
-    """Of all flushes since the start."""
+    """The counts of all flushes since the start."""
 
     def __init__(self) -> None:
         self._durations_us = Tally(DURATIONS_US)
@@ -91,7 +92,7 @@ class FlushCounts:
         self._duration_us_max = 0
 
     def add(self, duration_us: int, record_count: int) -> None:
-        """One more flush."""
+        """Count one flush."""
         self._duration_us_max = max(self._duration_us_max, duration_us)
         self._durations_us.add(duration_us)
         self._records.add(record_count)
@@ -99,7 +100,7 @@ class FlushCounts:
     def statistics(
         self, refused_count: int, waiting_count: int, waiting_age_us: int
     ) -> RuntimeStatistics:
-        """These, with what the runtime counts itself."""
+        """Return these counts, with those that the runtime itself keeps."""
         durations_us, records = self._durations_us.read(), self._records.read()
         return RuntimeStatistics(
             flush_count=durations_us.count,

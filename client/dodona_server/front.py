@@ -1,15 +1,19 @@
-"""What a server answers HTTP requests with, from its first moment: health at once, pages soon.
+"""The HTTP answers of a server from its first instant: health pages immediately, others soon.
 
-Owns: the application that uvicorn runs for master, proxy and node, and when its pages are made.
-The web framework takes longer to import than all the rest of a start, and the data plane
-(timestamps, transactions) needs none of it. So the server begins without it; a thread imports it
-and makes the pages afterwards, and requests for pages wait for that. The data plane goes on
-meanwhile: a thread that imports gives Python away every `SWITCH_S`. A server whose pages are only
-for those who look after it (proxy and node) makes them when the first of them is asked for.
+Owns: the application that uvicorn runs for master, proxy and node, and when its pages are made. To
+import the web framework takes longer than the rest of a start. The data plane (timestamps,
+transactions) needs no web framework. So the server begins without it. Afterwards a thread imports
+it and makes the pages, and requests for pages wait for that. Meanwhile the data plane goes on: a
+thread that imports gives Python's lock away every `SWITCH_S`. The pages of a proxy and a node are
+only for administrators. Such a server makes its pages when a client asks for the first of them.
 
-Invariants: health pages never wait for the other pages; a server that makes these at its start is
-not ready before they are made; they are made once; if that fails, the server is not ready any more,
-each request for one is told so, and the log says why. Must not import a web framework.
+Invariants:
+- Health pages never wait for the other pages.
+- A server that makes its pages at its start is not ready before they are made.
+- Pages are made once. If that fails, the server is not ready any more, each request for a page gets
+  an error, and the log says why.
+
+Must not import a web framework.
 """
 
 import asyncio
@@ -36,10 +40,10 @@ from dodona_wire.net.callers import READING
 SWITCH_S: Final = 0.0005
 """How long the thread may keep the event loop waiting for Python, as far as Python can tell."""
 AFTER_S: Final = 0.1
-"""The pages are made so long after the start, or when the first of them is asked for: those who
+"""How long after the start the pages are made, unless a client asks for one before. Clients that
 waited for the server ask for timestamps first."""
-MAKING: Final = "its pages are being made"
-FAILED: Final = "the server can't make its pages; its log says why"
+MAKING: Final = "the server prepares its pages"
+FAILED: Final = "The server can't prepare its pages. Its log shows the error."
 
 Lifespan = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -57,9 +61,9 @@ class Front:
         *,
         is_asked_often: bool = True,
     ) -> None:
-        """`make_pages` is called in a thread, and makes an ASGI application: soon after the start
-        if the pages are asked for often. `lifespan` is entered before the first request and left
-        after the last."""
+        """`make_pages` is called in a thread, and returns an ASGI application. If the pages are
+        asked for often, it is called soon after the start. `lifespan` is entered before the first
+        request and left after the last."""
         self._is_asked_often = is_asked_often
         self._lifecycle = lifecycle
         self._lifespan = lifespan
@@ -77,7 +81,7 @@ class Front:
         try:
             pages = await asyncio.shield(self._begin())
         except Exception as error:
-            _logger.error("the pages can't be made", exc_info=error)
+            _logger.error("the server can't prepare its pages", exc_info=error)
             await problem_answer(Failure("internal", FAILED)).send(send)
             return
         await pages(scope, receive, send)
@@ -99,7 +103,7 @@ class Front:
         return asyncio.get_running_loop().call_later(AFTER_S, self._begin)
 
     def _begin(self) -> "asyncio.Task[Application]":
-        """The making of the pages, which is begun here unless it was."""
+        """Return the task that makes the pages. Starts it unless it was started before."""
         if self._making is None:
             self._making = asyncio.create_task(self._make())
             self._making.add_done_callback(_retrieve)
@@ -119,7 +123,7 @@ class Front:
         return made
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """ASGI's lifespan. What is raised at the start ends the server."""
+        """Run ASGI's lifespan. An error at the start ends the server."""
         await receive()
         state = "startup"
         try:
@@ -140,4 +144,4 @@ class Front:
 
 def _retrieve(task: "asyncio.Task[Application]") -> None:
     if not task.cancelled():
-        task.exception()  # told to whoever asks; else it is logged as lost
+        task.exception()  # requests get the error; else asyncio logs it as lost

@@ -1,18 +1,22 @@
-"""One HTTP connection of any server, with the bounds that uvicorn leaves open.
+"""One HTTP connection of any server, with the limits that uvicorn leaves open.
 
-Owns: how long headers may take and be, how many connections there are, how long an answer may lie
-untaken, and how a connection ends. A connection that passes a bound is answered with a problem, if
-it still can be, and closed, whatever else it sends; it is counted, since nothing behind it hears of
-that. One too many may still ask for the process's health: that a server is busy is no reason to
-start it again. Connections that have not sent a whole request take nobody's place: where there are
-too many in all, the one of them that has waited longest goes. Nor do those that are idle: they are
-kept for longer than load balancers and clients keep theirs, since a request must not meet a
-connection that is just being closed, and the longest idle goes when there is no other place. A
-connection that is closed while its other end still sends is heard out for a moment: else that end
-would never get to read why. What follows a request and is none is never answered in the place of
-that request. A connection that becomes a WebSocket is its endpoint's from then on. The time of
-bodies and answers of a request that is under way is bounded by those behind (in a gateway by its
-edge).
+Owns: the time and length of headers, the number of connections, the time that an answer may wait,
+and the end of a connection.
+
+- A connection that passes a limit gets a problem as its answer, if that is still possible. Then it
+  is closed, even if it still sends. It is counted here, because no code behind this module sees it.
+- One connection too many may still ask for the health of the process. A busy server must not be
+  restarted only because it is busy.
+- Connections that have not sent a whole request take no place. If there are too many in all, the
+  one of them that has waited longest is closed.
+- Idle connections take no place, either. They are kept for longer than load balancers and clients
+  keep theirs: a request must not meet a connection that is being closed. If there is no other
+  place, the longest idle connection is closed.
+- If the other end still sends when its connection is closed, its bytes are read for some seconds.
+  Otherwise it could not read the answer.
+- Bytes behind a request that are no request are never answered in the place of that request.
+- A connection that becomes a WebSocket belongs to its endpoint from then on.
+- The code behind this module limits the time of bodies and answers (in a gateway its edge).
 """
 
 import asyncio
@@ -41,16 +45,16 @@ from dodona_wire.messages.rest import PROBLEM_TYPE, Problem, encode_problem
 
 HEADERS_STATUS: Final = 431
 LINGER_SECONDS_MAX: Final = 5.0
-"""For so long a connection that is closed is heard out."""
+"""How long the bytes of a closed connection are still read."""
 LINGER_BYTES_MAX: Final = 256 << 20
 AT_ONCE: Final = struct.pack("ii", 1, 0)
 REFUSALS: Final = {400: "garbled", 408: "late", 429: "overloaded", HEADERS_STATUS: "too_long"}
-"""What is wrong with a request that gets no further than here, by the status that says so."""
+"""The fault of a request that gets no further than here, by the status of its answer."""
 OVERFLOW_FACTOR: Final = 2
-"""So many times as many connections as there may be are still told that there are too many."""
+"""Up to so many times the largest number of connections get the answer that there are too many."""
 
 ErrorHeaders = Callable[[DodonaError], Mapping[str, str]]
-"""What else a refusal says, for those who know an error by its headers."""
+"""Further headers of a refusal, for clients that know an error by its headers."""
 
 
 def _no_headers(_: DodonaError) -> Mapping[str, str]:
@@ -58,21 +62,21 @@ def _no_headers(_: DodonaError) -> Mapping[str, str]:
 
 
 class HttpBounds(msgspec.Struct, frozen=True):
-    """Of each connection, but for the last two, which are of all together."""
+    """The limits of each connection. The last two are for all connections together."""
 
     header_seconds_max: float
     header_bytes_max: int
-    """Request line and headers together."""
+    """The limit of the request line and the headers together."""
     answer_seconds_max: float
-    """For what was answered to be taken."""
+    """The time for the client to read an answer."""
     connection_count_max: int
     headers_bytes_max: int
-    """Of requests whose headers are not there yet as a whole."""
+    """The limit of all headers that are not complete."""
 
 
 IDLE_SECONDS_MAX: Final = 620
-"""Load balancers keep a connection for 60 s (AWS, ingress-nginx) or 600 s (Google Cloud), Python's
-`requests` for as long as the server does."""
+"""Load balancers keep a connection for 60 s (AWS, ingress-nginx) or 600 s (Google Cloud). Python's
+`requests` keeps it as long as the server does."""
 SERVER_BOUNDS: Final = HttpBounds(
     header_seconds_max=10,
     header_bytes_max=64 << 10,
@@ -80,7 +84,7 @@ SERVER_BOUNDS: Final = HttpBounds(
     connection_count_max=4096,
     headers_bytes_max=64 << 20,
 )
-"""Of masters, proxies and nodes, which programs of the cluster call."""
+"""The limits of masters, proxies and nodes, which programs of the cluster call."""
 
 
 class _Outlet(asyncio.Transport):
@@ -94,7 +98,7 @@ class _Outlet(asyncio.Transport):
         self._deadline: asyncio.TimerHandle | None = None
         self._heard_bytes = 0
         self.is_heard_out = True
-        """Whether there is nothing of the other end's that is still to come."""
+        """Whether no more bytes of the present request are to come."""
         self._is_gone = False
 
     def close(self) -> None:
@@ -111,13 +115,13 @@ class _Outlet(asyncio.Transport):
             self.inner.write_eof()
 
     def hear(self, data: bytes) -> None:
-        """What comes after the close is counted and forgotten."""
+        """Count the bytes that come after the close, and drop them."""
         self._heard_bytes += len(data)
         if self._heard_bytes > LINGER_BYTES_MAX:
             self.abort()
 
     def end(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._is_gone = True
         if self._deadline is not None:
             self._deadline.cancel()
@@ -126,7 +130,7 @@ class _Outlet(asyncio.Transport):
         return self._deadline is not None or self.inner.is_closing()
 
     def has_untaken(self) -> bool:
-        """Whether bytes that were written are here or in the system's buffers still."""
+        """Return whether written bytes are still here or in the buffers of the system."""
         if self.inner.get_write_buffer_size():
             return True
         its_socket = self.inner.get_extra_info("socket")
@@ -136,8 +140,8 @@ class _Outlet(asyncio.Transport):
         return False
 
     def abort(self) -> None:
-        """End it now. What was written and not taken is dropped by the system, too, which would
-        else keep megabytes for whoever reads slowly."""
+        """End the connection now. The system drops the bytes that were not read, too: otherwise it
+        would keep megabytes for a slow reader."""
         its_socket = self.inner.get_extra_info("socket")
         if its_socket is not None:
             with suppress(OSError, ValueError):  # it is closed already
@@ -145,7 +149,7 @@ class _Outlet(asyncio.Transport):
         self.inner.abort()
 
     def write(self, data: Any) -> None:
-        if not self.inner.is_closing():  # the other end may be gone, and nobody heard of it yet
+        if not self.inner.is_closing():  # the other end may be gone without notice
             self.inner.write(data)
 
     def pause_reading(self) -> None:
@@ -160,23 +164,23 @@ class _Outlet(asyncio.Transport):
 
 
 class Connections:
-    """What all connections of one server have together."""
+    """What all connections of one server have in common."""
 
     def __init__(self) -> None:
         self.count = 0
-        """Open now."""
+        """How many connections are open."""
         self.unproven: dict[BoundedHttp, None] = {}
-        """Those of them that have not sent a whole request, oldest first."""
+        """Open connections that have not sent a whole request, oldest first."""
         self.idle: dict[BoundedHttp, None] = {}
-        """Those of them whose requests are all answered, longest idle first."""
+        """Open connections whose requests are all answered, longest idle first."""
         self.header_bytes = 0
-        """Of requests whose headers are not there yet as a whole."""
+        """Bytes of requests whose headers are not complete."""
         self.refusals = dict.fromkeys(REFUSALS.values(), 0)
-        """Since the start, by reason."""
+        """Refusals since the start, by reason."""
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """As uvicorn's. The bounds are set on a subclass by `bounded_http`."""
+    """uvicorn's HTTP protocol with limits, which `bounded_http` sets on a subclass."""
 
     bounds: HttpBounds
     together: Connections
@@ -184,13 +188,13 @@ class BoundedHttp(HttpToolsProtocol):
 
     _header_bytes = _trailer_bytes = 0
     _is_waiting = True
-    """For a request to begin, or for the rest of its headers."""
+    """Whether it waits for a request to begin, or for the rest of its headers."""
     _is_in_headers = False
     _is_too_long = False
     _is_deaf = False
-    """What still comes is no request."""
+    """Whether the bytes that still come are no request."""
     _is_counted = False
-    """Among these connections."""
+    """Whether it counts as an open connection."""
     _deadline: asyncio.TimerHandle | None = None
     _answer_deadline: asyncio.TimerHandle | None = None
     _idle_deadline: asyncio.TimerHandle | None = None
@@ -214,7 +218,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _leave(self) -> None:
-        """It is none of these connections any more."""
+        """Remove it from the open connections."""
         self._cancel_deadline()
         self._count_headers(0)
         self.together.count -= self._is_counted
@@ -239,7 +243,7 @@ class BoundedHttp(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
                 self._hand_over()
-            else:  # to nothing that is spoken here
+            else:  # the other protocol is unknown here
                 self._end_after(self.cycle)
             return
         except httptools.HttpParserError:
@@ -258,9 +262,9 @@ class BoundedHttp(HttpToolsProtocol):
         if self._is_in_headers:
             super().on_header(name, value)
             return
-        self._trailer_bytes += len(name) + len(value)  # behind the body, where none is used
+        self._trailer_bytes += len(name) + len(value)  # trailers, which are not used
         if self._trailer_bytes > self.bounds.header_bytes_max:
-            raise ValueError("the trailers are too long")  # so that the parser stops
+            raise ValueError("the trailers are too long")  # it stops the parser
 
     def on_headers_complete(self) -> None:
         size_bytes = sum(len(name) + len(value) for name, value in self.headers)
@@ -275,7 +279,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._cancel_deadline()
 
     def _prove(self) -> None:
-        """It has sent a whole request, for the first time perhaps."""
+        """Note that it has sent a whole request, perhaps for the first time."""
         unproven = self.together.unproven
         if self not in unproven or (self.parser.should_upgrade() and self._should_upgrade()):
             return
@@ -287,7 +291,7 @@ class BoundedHttp(HttpToolsProtocol):
         del unproven[self]
 
     def _give_way(self) -> None:
-        """Nothing is under way here, and another needs the place."""
+        """Close this connection. It is idle, and another one needs its place."""
         self._leave()
         self.transport.close()
 
@@ -299,7 +303,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._idle_deadline = self.loop.call_later(seconds, self._check_taken)
 
     def _check_taken(self) -> None:
-        """Who is only idle has taken his answers."""
+        """End an idle connection whose client has not read the answers."""
         if self._outlet.has_untaken():
             self._outlet.abort()
 
@@ -314,7 +318,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._idle_deadline = None
 
     def _hand_over(self) -> None:
-        """To the protocol of WebSockets, which has bounds of its own, and writes for itself."""
+        """Hand over to the WebSocket protocol, which has limits of its own and writes by itself."""
         self._leave()
         self._outlet.end()
         self.transport = self._outlet.inner
@@ -326,7 +330,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def _count_headers(self, size_bytes: int) -> None:
-        """So many bytes came of a request whose headers are not there yet."""
+        """Note how many bytes came of a request whose headers are not complete."""
         self.together.header_bytes += size_bytes - self._header_bytes
         self._header_bytes = size_bytes
 
@@ -334,7 +338,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self._header_bytes > self.bounds.header_bytes_max:
             self._refuse_length()
         elif self.together.header_bytes > self.bounds.headers_bytes_max:
-            text = "too many long headers are on their way to this server"
+            text = "This server receives too many long headers now. Wait, then repeat the request."
             self._answer(HTTPStatus.TOO_MANY_REQUESTS, Overloaded(text))
 
     # ---- what leaves
@@ -364,10 +368,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _time_out(self) -> None:
         self._deadline = None
-        if self._is_busy():  # with the request before
+        if self._is_busy():  # it is busy with the request before
             self._expect_headers()
         elif self._is_in_headers:
-            text = f"the headers did not come within {self.bounds.header_seconds_max:g} s"
+            text = f"The headers did not arrive within {self.bounds.header_seconds_max:g} s."
             self._answer(HTTPStatus.REQUEST_TIMEOUT, RequestTimedOut(text))
         else:
             self.transport.close()
@@ -375,24 +379,24 @@ class BoundedHttp(HttpToolsProtocol):
     # ---- refusals
 
     def _is_busy(self) -> bool:
-        cycle: Any = self.cycle  # None before the first
+        cycle: Any = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 
     def _refuse_garbage(self) -> None:
         if self._is_too_long:
             self._refuse_length()
         else:
-            self._answer(HTTPStatus.BAD_REQUEST, InvalidRequest("this is not HTTP"))
+            self._answer(HTTPStatus.BAD_REQUEST, InvalidRequest("The request is not HTTP."))
 
     def _refuse_length(self) -> None:
-        text = f"the request line and headers have at most {self.bounds.header_bytes_max} bytes"
+        text = f"The request line and headers have at most {self.bounds.header_bytes_max} bytes."
         self._answer(HEADERS_STATUS, LimitExceeded(text))
 
     def _note_refusal(self, status: int) -> None:
         self.together.refusals[REFUSALS[status]] += 1
 
     async def _answer_one_too_many(self, scope: Any, receive: Any, send: Any) -> None:
-        """The application of a connection too many."""
+        """Answer a request on one connection too many."""
         if scope["path"] in HEALTH_PATHS:
             self._end_after(self.cycle)
             await self.config.loaded_app(scope, receive, send)
@@ -401,7 +405,7 @@ class BoundedHttp(HttpToolsProtocol):
             await _refuse(send)
 
     def _end_after(self, cycle: Any) -> None:
-        """With the answer to this request the connection ends."""
+        """End the connection after the answer to this request."""
         self._is_deaf = True
         self._outlet.is_heard_out = False
         cycle.keep_alive = False
@@ -413,7 +417,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._note_refusal(status)
         self._outlet.is_heard_out = False
         if self._is_busy():
-            if self._is_waiting:  # what is wrong came after a whole request
+            if self._is_waiting:  # the fault came after a whole request
                 self._end_after(self.cycle)
                 return
             self.cycle.disconnected = True  # its body is broken
@@ -426,7 +430,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 def _response(status: int, error: DodonaError, more: Mapping[str, str]) -> bytes:
-    """A whole one, with a problem in it."""
+    """Return a whole response with a problem in it."""
     content = _problem(status, error)
     lines = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
@@ -453,9 +457,10 @@ def _problem(status: int, error: DodonaError) -> bytes:
 
 
 async def _refuse(send: Any) -> None:
-    """There is no connection for whoever asks."""
+    """Send the problem that there is no connection for the client."""
     content = _problem(
-        HTTPStatus.TOO_MANY_REQUESTS, Overloaded("the server has no connection left")
+        HTTPStatus.TOO_MANY_REQUESTS,
+        Overloaded("The server has no connection left. Wait, then repeat the request."),
     )
     headers = [
         (b"content-type", PROBLEM_TYPE.encode()),
@@ -471,7 +476,7 @@ async def _refuse(send: Any) -> None:
 def bounded_http(
     bounds: HttpBounds = SERVER_BOUNDS, error_headers: ErrorHeaders = _no_headers
 ) -> type[BoundedHttp]:
-    """The protocol with these bounds, for uvicorn's option `http`."""
+    """Return the protocol with these limits, for uvicorn's option `http`."""
     its_own = {
         "bounds": bounds,
         "together": Connections(),

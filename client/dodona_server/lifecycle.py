@@ -1,10 +1,15 @@
-"""A server process between its start and its end: what its probes say, and how it takes its leave.
+"""The lifecycle of a server process: what its probes say, and how it stops.
 
-Owns: the meanings of the health pages. `/startupz`: it has recovered; true ever after, and false
-only while `listener` answers. `/healthz`: the process, its event loop and its core live; false only
-when the core met a surprise, never for a slow disk or for another process's fault, since to be
-started again would help neither. `/readyz`: it serves now; false from the signal to stop on. While
-a disk that hangs holds up the loop `probe_responder` answers.
+Owns: the meanings of the health pages.
+
+- `/startupz`: the process has recovered. It is true from then on, and false only while `listener`
+  answers.
+- `/healthz`: the process, its event loop and its core are alive. It is false only after an
+  unexpected error in the core. It is never false for a slow disk or for a fault of another process,
+  because a restart would help neither.
+- `/readyz`: the process serves now. It is false from the signal to stop on.
+
+While a disk that hangs blocks the event loop, `probe_responder` answers.
 """
 
 import asyncio
@@ -19,7 +24,7 @@ METRICS: Final = "/metrics"
 POLL_SECONDS: Final = 0.005
 
 Reason = Callable[[], str | None]
-"""Why something is not so, or None if it is."""
+"""Returns why something is not so, or None if it is."""
 
 
 async def _nothing_to_finish() -> None:
@@ -27,7 +32,7 @@ async def _nothing_to_finish() -> None:
 
 
 async def wait_until(is_so: Callable[[], bool]) -> None:
-    """Look again and again; at the end of a process nobody tells. May be cancelled."""
+    """Poll until the condition is true: no event announces it. May be cancelled."""
     while True:
         if is_so():
             return
@@ -35,7 +40,7 @@ async def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 class Lifecycle:
-    """Of one process."""
+    """The lifecycle of one process."""
 
     def __init__(
         self,
@@ -44,24 +49,28 @@ class Lifecycle:
         finish: Callable[[], Awaitable[None]] = _nothing_to_finish,
         stalled_us: Callable[[], int] | None = None,
     ) -> None:
-        """`failure` is the surprise that its core met, if any. `finish` refuses what is new and
-        returns once what is under way has ended; it may be cancelled. `standing_us`, to be asked in
-        any thread: how long the event loop has stood still by now, if it ever does."""
+        """`failure` returns the unexpected error in the core, if there was one. `finish` refuses
+        new requests and returns once those under way have ended. It may be cancelled. `stalled_us`
+        returns how long the event loop has been blocked by now. Any thread may call it."""
         self._why_not_ready = why_not_ready
         self._failure = failure
         self.finish = finish
         self.stalled_us = stalled_us
         self.starting: str | None = None
-        """What there is still to do before it serves, though the data plane may be up already."""
+        """The work that is left before the process serves. The data plane may be up already."""
         self.is_draining = False
-        """From the signal to stop on."""
+        """True from the signal to stop on."""
 
     def why_not_well(self) -> str | None:
-        """Why it has to be started again, or None."""
-        return None if self._failure() is None else "the core met a surprise: the log says which"
+        """Return why the process must be restarted, or None."""
+        return (
+            None
+            if self._failure() is None
+            else "the core failed with an unexpected error: see the log"
+        )
 
     def why_not_ready(self) -> str | None:
-        """Why nothing should be sent here now, or None."""
+        """Return why no requests should be sent here now, or None."""
         if self.is_draining:
             return "the server is about to stop"
         return self.starting or self._why_not_ready()

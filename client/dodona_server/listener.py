@@ -1,12 +1,12 @@
-"""The port of a server, taken before its data are there, and who answers at it meanwhile.
+"""The port of a server, taken before its data are there, and the answers there until then.
 
-Owns: the listening sockets, and the thread that answers until the server itself does: it says that
-the process lives (`/healthz`), and to all else that it is starting, `/startupz` and `/readyz` among
-it. So a long replay is not taken for a process that hangs. The sockets are handed over open:
-nobody who connects in between is turned away.
+Owns: the listening sockets, and the thread that answers until the server itself does. It says that
+the process is alive (`/healthz`). To all other paths, also `/startupz` and `/readyz`, it says that
+the process is starting. So a long replay is not taken for a process that hangs. The sockets are
+handed over open: a client that connects in between is not refused.
 
-Invariants: one connection at a time, each bounded in time and bytes; nothing is read of a request
-but its first line; the thread ends before the server begins.
+Invariants: the thread serves one connection at a time, each with limits of time and bytes. It uses
+only the first line of a request. It ends before the server begins.
 """
 
 import errno
@@ -29,22 +29,24 @@ TALK_SECONDS_MAX: Final = 0.5
 REQUEST_BYTES_MAX: Final = 64 << 10
 HEADERS_END: Final = b"\r\n\r\n"
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-_starting: Final = Unavailable("the server is starting, which may take as long as its log is: wait")
+_starting: Final = Unavailable(
+    "The server is starting, which takes longer if its log is long. Wait, then repeat the call."
+)
 
 Refusal = Callable[[str, DodonaError], AnswerLike]
-"""The answer to whoever asks for a path, in the words of those who ask there."""
+"""Returns the answer for a path, in the form that the clients of that path know."""
 
 
 def problem(_: str, error: DodonaError) -> AnswerLike:
-    """An error as Dodona's own clients know it."""
+    """Return an error in the form that Dodona's own clients know."""
     return problem_answer(failure_of(error))
 
 
 class Listener:
-    """Sockets that listen. To be entered before the recovery, and left at the end."""
+    """Sockets that listen. Enter it before the recovery, and leave it at the end."""
 
     def __init__(self, host: str, port: int, refusal: Refusal = problem) -> None:
-        """Raises InvalidRequest if the port can't be had."""
+        """Listen on the port. Raises InvalidRequest if that is not possible."""
         self._sockets = _listen(host, port)
         self._refusal = refusal
         self._wake, self._woken = socket.socketpair()
@@ -52,7 +54,7 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         port: int = self._sockets[0].getsockname()[1]
         return port
 
@@ -70,7 +72,7 @@ class Listener:
             listening.close()
 
     def hand_over(self) -> list[socket.socket]:
-        """The sockets; nobody answers here any more. Repeating it is harmless."""
+        """Stop answering, and return the sockets. A repeated call is harmless."""
         if self._thread.is_alive():
             self._wake.send(b"x")
             self._thread.join()
@@ -90,7 +92,7 @@ class Listener:
                     return
                 for listening in ready:
                     assert isinstance(listening, socket.socket)
-                    with suppress(OSError):  # whoever came has gone, or takes too long
+                    with suppress(OSError):  # the client has gone, or takes too long
                         answer(listening.accept()[0], self._respond)
 
     def _respond(self, path: str) -> AnswerLike:
@@ -100,7 +102,7 @@ class Listener:
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
-    """On all addresses of that name which this machine has."""
+    """Listen on all addresses of that name that this machine has."""
     listening: list[socket.socket] = []
     reason: OSError | None = None
     try:
@@ -142,14 +144,14 @@ def _listener(made: socket.socket, address: object) -> socket.socket:
 
 
 def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> None:
-    """Tell whoever has connected what `respond` says to the path, and take leave. Raises OSError
-    if it has gone, or takes too long."""
+    """Answer one request with what `respond` returns for its path, then close. Raises OSError if
+    the client has gone, or takes too long."""
     with connection:
         deadline = time.monotonic() + TALK_SECONDS_MAX
         request = b""
         while HEADERS_END not in request and len(request) < REQUEST_BYTES_MAX:
             left = deadline - time.monotonic()
-            if left <= 0:  # who sends a byte now and then would keep everybody else waiting
+            if left <= 0:  # a client that sends single bytes would keep all others waiting
                 return
             connection.settimeout(left)
             part = connection.recv(REQUEST_BYTES_MAX)
@@ -163,7 +165,7 @@ def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> N
             encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
         connection.sendall(encoded)
         connection.shutdown(socket.SHUT_WR)
-        connection.recv(REQUEST_BYTES_MAX)  # so that what was unread does not reset the answer
+        connection.recv(REQUEST_BYTES_MAX)  # unread bytes would reset the answer
 
 
 def _encoded(response: AnswerLike) -> bytes:

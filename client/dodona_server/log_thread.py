@@ -1,8 +1,8 @@
-"""The thread that makes records durable, while whoever has them goes on.
+"""The thread that makes records durable while its caller goes on.
 
-Owns: the thread and the way to it. It appends one batch of records after the other, in order, and
-says after each that it is durable. With the first that fails it ends: no append is tried after
-another has failed.
+Owns: the thread and the queue to it. The thread appends one batch of records after the other, in
+order, and reports after each batch that it is durable. It ends with the first batch that fails: no
+append is tried after another has failed.
 """
 
 import threading
@@ -14,14 +14,14 @@ from dodona_server.scheduling import take_short_turns
 
 
 class Log(Protocol):
-    """Where records become durable. `append` blocks until they are, and is called from a thread."""
+    """A log. `append` blocks until the records are durable, and is called from a thread."""
 
     def append(self, records: Sequence[Any]) -> None: ...
 
 
 class LogThread:
-    """Appends to this log from when it is made until it is closed. `report` is called in the thread
-    after each batch: with None when it is durable, else with what went wrong."""
+    """Appends to this log until it is closed. The thread calls `report` after each batch: with None
+    when it is durable, else with the error."""
 
     def __init__(self, log: Log, report: Callable[[BaseException | None], None]) -> None:
         self._log = log
@@ -31,16 +31,16 @@ class LogThread:
         self._thread.start()
 
     def append(self, records: Sequence[Any]) -> None:
-        """Have them made durable, behind those of earlier calls. Returns at once."""
+        """Queue these records behind those of earlier calls. Returns without a wait."""
         self._batches.put(records)
 
     def close(self, wait_ms_max: int) -> None:
-        """End the thread, behind what it was given."""
+        """End the thread after the batches that it has. Waits for at most `wait_ms_max`."""
         self._batches.put(None)
         self._thread.join(wait_ms_max / 1000)
 
     def _run(self) -> None:
-        take_short_turns()  # the disk answers it several times a flush, and everybody waits for it
+        take_short_turns()  # it wakes several times in a flush, and all clients wait for it
         while (records := self._batches.get()) is not None:
             try:
                 self._log.append(records)

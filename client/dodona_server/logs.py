@@ -1,9 +1,9 @@
 """The log of a server process: lines on the standard error stream, for people or for programs.
 
-Owns: the two forms of a line, and the names that every line has (`docs/reference/logs.md`). What a
-record carries under `fields` is in both: at the end of a line of text, and as members of a JSON
-object. Nobody whose words are in a line can make it look like two: in either form. Secrets are
-nobody's business here: whoever logs must not hand any over.
+Owns: the two forms of a line, and the names that every line has (`docs/reference/logs.md`). Both
+forms show the `fields` of a record: text at the end of its line, JSON as members of its object. In
+both forms, text of a caller cannot make one line look like two. This module does not look for
+secrets: code that logs must not hand any over.
 """
 
 import datetime
@@ -22,9 +22,9 @@ from dodona_wire.shown import shown
 LogFormat = Literal["text", "json"]
 TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TALKATIVE: Final = ("httpx", "httpcore", "picows", "uvicorn", "uvicorn.error", "uvicorn.access")
-"""These tell of every single request."""
+"""These loggers report every single request."""
 OWN_NAMES: Final = ("time", "level", "server", "logger", "message", "error")
-"""What a record's fields can't be named in a JSON object: they get a `_` behind."""
+"""Names that the fields of a record cannot have in a JSON object: they get a `_` at the end."""
 
 Fields = Callable[[], Mapping[str, Any]]
 _contexts: list[Fields] = []
@@ -32,7 +32,7 @@ _logger: Final = logging.getLogger("dodona.process")
 
 
 def prepare_logging(level: str, form: LogFormat = "text", server: str = "") -> None:
-    """Everything goes to the standard error stream: warnings too, and what ends the process."""
+    """Log to the standard error stream, also warnings and the error that ends the process."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(server) if form == "json" else TextLines(TEXT_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -45,12 +45,12 @@ def prepare_logging(level: str, form: LogFormat = "text", server: str = "") -> N
 
 
 def tell(logger: logging.Logger, level: int, event: str, message: str, **fields: Any) -> None:
-    """A line about something that has a name, which stays as it is, and is in the reference."""
+    """Log an event that has a name. The name never changes, and it is in the reference."""
     logger.log(level, message, extra={"fields": {"event": event, **fields}})
 
 
 def add_context(fields: Fields) -> None:
-    """From now on have each line say these, too. Once for each function."""
+    """Add these fields to each line from now on. A function is added once."""
     if fields not in _contexts:
         _contexts.append(fields)
 
@@ -60,7 +60,7 @@ def _log_end(kind: type[BaseException], error: BaseException, trace: TracebackTy
 
 
 def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
-    if ended.exc_type is SystemExit:  # as Python does: to end in this way is no surprise
+    if ended.exc_type is SystemExit:  # as Python does: it is a normal end
         return
     error = ended.exc_value or ended.exc_type()
     name = "a thread" if ended.thread is None else f"the thread {ended.thread.name}"
@@ -68,9 +68,9 @@ def _log_end_of_thread(ended: threading.ExceptHookArgs) -> None:
 
 
 def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
-    """What is raised where nobody could catch it, as in `__del__`."""
+    """Log an error that no code can catch, as in `__del__`."""
     error = found.exc_value or found.exc_type()
-    text = found.err_msg or "an error that nobody could catch"
+    text = found.err_msg or "an error that no code could catch"
     _logger.error(text, exc_info=(found.exc_type, error, found.exc_traceback))
 
 
@@ -83,7 +83,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class TextLines(logging.Formatter):
-    """A sentence, and what it is about."""
+    """Formats a record as text: a sentence, and its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
@@ -95,12 +95,12 @@ class TextLines(logging.Formatter):
         return _visible(super().formatMessage(record).rstrip())  # Python's warnings end in a break
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Further in than a line begins: an error's text may be a caller's, too."""
+        """Indent the lines, because the text of an error may come from a caller."""
         return "\n".join(f"  {_visible(it)}" for it in super().formatException(ei).split("\n"))
 
 
 def _text(value: Any) -> str:
-    """As `str`, which raises ValueError for integers of more than 4,300 digits."""
+    """Return the value as text, also an integer of more than 4,300 digits, where `str` fails."""
     try:
         return str(value)
     except ValueError:
@@ -108,19 +108,19 @@ def _text(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As it is, or as JSON has it if something of it can't be printed."""
+    """Return the text as it is, or as JSON if a character is not printable."""
     return text if text.isprintable() else json.dumps(text)
 
 
 def _visible(text: str) -> str:
-    """What can't be printed, such as the end of a line, is written as Python would."""
+    """Write characters that are not printable, such as the end of a line, as Python would."""
     if text.isprintable():
         return text
     return "".join(it if it.isprintable() else repr(it)[1:-1] for it in text)
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time (UTC), level, server, logger, message, and what it is about."""
+    """Formats a record as JSON: time (UTC), level, server, logger, message, and its fields."""
 
     def __init__(self, server: str = "") -> None:
         super().__init__()
@@ -146,8 +146,8 @@ def _encode(line: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(line, enc_hook=str).decode()
     except ValueError:
-        # Half a character, as in the name of a file that is no UTF-8: spelt out, and not lost. Or
-        # an integer that has no text.
+        # A text may have half a character, as the name of a file that is not UTF-8: it is escaped,
+        # and not lost. Or an integer has no text.
         formatted = {name: _formatted(value) for name, value in line.items()}
         return msgspec.json.encode(formatted).decode()
 

@@ -1,8 +1,9 @@
-"""The way of other servers to the master: one connection, for timestamps and for announcements.
+"""The link of other servers to the master: one connection, for timestamps and announcements.
 
-Owns: how a heartbeat or the registration of a proxy gets to masters of any release. A master of
-today says in its handshake that it takes them on this connection. They go over REST to one that
-does not, by an HTTP client that is made when such a master is met, since its import takes long.
+Owns: how a heartbeat, or the registration of a proxy, gets to masters of any release. A current
+master says in its handshake that it takes announcements on this connection. An older master gets
+them over REST. The HTTP client for that is made only when such a master is met, because its import
+takes long.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class MasterPeer(Peer):
     _pages: "_Pages | None" = None
 
     def __init__(self, url: str, *, timeout_ms: int, key: ClusterKey | None) -> None:
-        """`url` is the master's. Nothing is sent yet. `timeout_ms` holds for each call."""
+        """`url` is the master's. `timeout_ms` is the limit of each call. Nothing is sent yet."""
         place = hide_password(url)
         silence = Silence(f"the master at {place}", {"server": "master", "address": place})
         super().__init__(rpc_url(url), timeout_ms=timeout_ms, key=key, silence=silence)
@@ -44,7 +45,7 @@ class MasterPeer(Peer):
         self._key = key
 
     async def tell(self, body: Announcement) -> Reply:
-        """Say that this server is there. Never fails: a call that did gets a `Failure`."""
+        """Announce this server to the master. Never raises: a failure returns a `Failure`."""
         if self._pages is None:
             reply = await self.call(body)
             if not isinstance(reply, Failure) or reply.kind != InvalidRequest.kind:
@@ -54,11 +55,11 @@ class MasterPeer(Peer):
             self._pages = _Pages(made)
         reply = await self._pages.ask(body)
         if isinstance(reply, Failure) and reply.kind == Unavailable.kind:
-            await self._forget_pages()  # who comes back may be of a newer release
+            await self._forget_pages()  # the next master may be of a newer release
         return reply
 
     async def close(self) -> None:
-        """Fail what is pending, say goodbye, and refuse further calls."""
+        """Fail the pending calls, close the connection, and refuse further calls."""
         await self._forget_pages()
         await super().close()
 
@@ -72,7 +73,7 @@ class MasterPeer(Peer):
         super()._opened(transport)
 
     def _send(self, transport: WSTransport, envelopes: list[Envelope]) -> None:
-        """Older masters end a connection on which they are told something that they do not know."""
+        """Send requests. Older masters end a connection on unknown messages: these fail here."""
         if not self._takes_announcements:
             strange = [
                 request_id for request_id, body in envelopes if isinstance(body, Announcement)
@@ -84,7 +85,7 @@ class MasterPeer(Peer):
 
 
 class _Pages:
-    """The REST pages of a master."""
+    """The REST pages of an older master."""
 
     def __init__(self, http: "httpx.AsyncClient") -> None:
         self._http = http

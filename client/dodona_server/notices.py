@@ -1,7 +1,7 @@
-"""What a server's log says of changes that nobody tells it of: it looks, once a second.
+"""Log lines about changes that no event announces: this module looks once a second.
 
-Owns: how often it looks, and the lines `ready` and `not_ready` of servers whose readiness is found
-out by whoever asks. Nothing is done for it between two looks, nor on the way of any request.
+Owns: how often it looks, and the lines `ready` and `not_ready` of servers that compute their
+readiness only when asked. It does nothing between two looks, and nothing in the path of a request.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _logger: Final = logging.getLogger("dodona.process")
 
 
 async def look_around(*looks: Callable[[], object]) -> None:
-    """Until cancelled."""
+    """Call these functions once a second until cancelled."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for look in looks:
@@ -28,18 +28,18 @@ async def look_around(*looks: Callable[[], object]) -> None:
 
 
 class Readiness:
-    """Of one process."""
+    """The readiness of one process, for its log."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._told: str | None = ""
 
     def look(self) -> None:
-        """Say whether it serves, and why not, if that is another reason than the last time."""
-        if self._lifecycle.is_draining:  # that has a line of its own
+        """Log whether it serves, and why not, if the reason is another one than the last time."""
+        if self._lifecycle.is_draining:  # a stop has a line of its own
             return
         reason = self._lifecycle.why_not_ready()
-        news = None if reason is None else _NUMBERS.sub("", reason)  # for how long is none
+        news = None if reason is None else _NUMBERS.sub("", reason)  # a new number is no news
         if news == self._told:
             return
         self._told = news

@@ -1,9 +1,8 @@
-"""What all REST servers have in common: health pages, metrics, bodies that are bounded, errors as
-problems.
+"""The common part of all REST servers: health pages, metrics, limits of bodies, errors as problems.
 
-Owns: the web application that a server adds its routes to. Whatever goes wrong is
-`application/problem+json`, without a word of the program's insides. Only servers import this: it
-needs FastAPI.
+Owns: the web application to which a server adds its routes. Every error is
+`application/problem+json`, and shows nothing of the program's inside. Only servers import this
+module: it needs FastAPI.
 """
 
 import asyncio
@@ -53,8 +52,9 @@ def create_application(
     lifecycle: Lifecycle,
     admission: Admission | None = None,
 ) -> FastAPI:
-    """An application with health checks and problem answers, and no other route yet. All but the
-    health checks are for those who are let in; all may ask if others see to that."""
+    """Return an application with health checks and problem answers, and no other route yet. All
+    paths but the health checks need what `admission` asks for. Without `admission` every request is
+    let through: the caller must check it."""
     application = FastAPI(title=title, lifespan=lifespan, docs_url=None, redoc_url=None)
     if admission is not None:
         application.add_middleware(_Guard, admission=admission)
@@ -84,8 +84,8 @@ def _response(answer: Answer) -> Response:
 
 
 def add_metrics(application: FastAPI, metrics: Metrics) -> None:
-    """Serve them, for those whom the application lets in. (Those who ask for the HEAD of a page get
-    its headers: uvicorn leaves the body out.)"""
+    """Serve the metrics, for callers that the application admits. (A HEAD request gets the headers:
+    uvicorn leaves the body out.)"""
 
     @application.head(METRICS, include_in_schema=False)
     @application.get(METRICS, operation_id="get_metrics", summary="What Prometheus scrapes.")
@@ -94,13 +94,13 @@ def add_metrics(application: FastAPI, metrics: Metrics) -> None:
 
 
 def metrics_response(metrics: Metrics, request: Request) -> Response:
-    """A scrape's answer."""
+    """Return the answer to a scrape."""
     content, content_type = metrics.text(request.headers.get("accept", ""))
     return Response(content, headers={"content-type": content_type})
 
 
 class _Guard:
-    """Refuses pages of browsers, and what does not show the key that it takes."""
+    """Refuses pages in browsers, and requests without the required key."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:
         self._app = app
@@ -124,26 +124,26 @@ class _Guard:
 
 
 def problem_response(failure: Failure) -> Response:
-    """A Failure as an HTTP response."""
+    """Return a Failure as an HTTP response."""
     return _response(problem_answer(failure))
 
 
 async def read_body(request: Request, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The body, if it is short and comes in time. Raises LimitExceeded, RequestTimedOut,
-    InvalidRequest."""
+    """Return the body, if it is short and comes in time. Raises LimitExceeded, RequestTimedOut,
+    InvalidRequest, UnsupportedMediaType."""
     try:
         async with asyncio.timeout(BODY_SECONDS_MAX):
             return await collect_body(request, bytes_max)
     except TimeoutError as error:
-        raise RequestTimedOut(f"the body did not come within {BODY_SECONDS_MAX} s") from error
+        raise RequestTimedOut(f"The body did not arrive within {BODY_SECONDS_MAX} s.") from error
 
 
 async def collect_body(request: Request, bytes_max: int) -> bytes:
-    """The body, if it is short, for those who bound its time themselves. Raises LimitExceeded,
+    """Return the body, if it is short. The caller limits the time. Raises LimitExceeded,
     InvalidRequest, UnsupportedMediaType."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        text = f"a body is sent as it is, without Content-Encoding, not as {encoding[:40]}"
+        text = f"Send the body without Content-Encoding, not as {encoding[:40]}."
         raise UnsupportedMediaType(text)
     parts: list[bytes] = []
     size_bytes = 0
@@ -151,10 +151,10 @@ async def collect_body(request: Request, bytes_max: int) -> bytes:
         async for part in request.stream():
             size_bytes += len(part)
             if size_bytes > bytes_max:
-                raise LimitExceeded(f"a body has at most {bytes_max} bytes", bytes_max=bytes_max)
+                raise LimitExceeded(f"A body has at most {bytes_max} bytes.", bytes_max=bytes_max)
             parts.append(part)
     except ClientDisconnect as error:
-        raise InvalidRequest("the connection ended within the body") from error
+        raise InvalidRequest("The connection ended before the end of the body.") from error
     return b"".join(parts)
 
 
@@ -169,7 +169,9 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 async def _answer_surprise(request: Request, error: Exception) -> Response:
     _logger.error("a REST handler failed", exc_info=error)
-    return problem_response(Failure("internal", "the server failed; its log says how"))
+    return problem_response(
+        Failure("internal", "The server failed with an unexpected error. Its log shows the error.")
+    )
 
 
 def _with_status(problem: Problem, status: int) -> Problem:

@@ -1,12 +1,12 @@
 """Answers probes at a server's port while a disk that hangs blocks the server's event loop.
 
-Owns: the thread that watches for this. No call interrupts a sync, so the loop can't answer. The
-thread answers new connections as `listener` does: the process is alive (`/healthz`), it has started
-(`/startupz`), and to all other paths that the disk does not answer. So an orchestrator does not
-take a disk that hangs for a process that hangs. Open connections wait.
+Owns: the thread that watches for this. No call interrupts a sync, so the loop cannot answer. The
+thread answers new connections as `listener` does. It says that the process is alive (`/healthz`)
+and has started (`/startupz`), and to all other paths that the disk does not answer. So an
+orchestrator does not take a disk that hangs for a process that hangs. Open connections wait.
 
-Invariants: nothing of the core or of the runtime is touched but for how long it has stood still;
-one connection at a time, each bounded in time and bytes.
+Invariants: the thread reads nothing of the core or the runtime but how long the loop has been
+blocked. It serves one connection at a time, each with limits of time and bytes.
 """
 
 import selectors
@@ -23,13 +23,13 @@ from dodona_server.listener import answer, problem
 from dodona_wire.errors import Unavailable
 
 STALLED_US_MIN: Final = 300_000
-"""Before that, the loop will see to whoever comes."""
+"""Before that, the loop itself answers."""
 POLL_SECONDS: Final = 0.2
 
 
 class ProbeResponder:
-    """Of a server that listens at these sockets; `standing_us` says for how long its loop has stood
-    still by now, 0 while it turns. To be entered while the server runs."""
+    """Answers for a server that listens on these sockets. `stalled_us` returns how long its loop
+    has been blocked by now, 0 while the loop runs. Enter it while the server runs."""
 
     def __init__(self, sockets: Sequence[socket.socket], stalled_us: Callable[[], int]) -> None:
         self._sockets = sockets
@@ -68,7 +68,7 @@ class ProbeResponder:
             while self._is_needed():
                 for key, _ in selector.select(POLL_SECONDS):
                     assert isinstance(key.fileobj, socket.socket)
-                    with suppress(OSError):  # whoever came has gone, or takes too long
+                    with suppress(OSError):  # the client has gone, or takes too long
                         answer(key.fileobj.accept()[0], self._respond)
 
     def _respond(self, path: str) -> AnswerLike:

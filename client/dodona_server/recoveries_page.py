@@ -1,6 +1,6 @@
 """The REST page with the book of a server's starts.
 
-Owns: the path and the form. Only servers' pages import this: it needs FastAPI.
+Owns: the path and the form. Only servers' pages import this module: it needs FastAPI.
 """
 
 import msgspec
@@ -12,11 +12,11 @@ from dodona_wire.messages.rest import JSON_TYPE
 
 
 def add_recoveries_page(pages: FastAPI, book: RecoveryBook) -> None:
-    """Serve it."""
+    """Add the page to the application."""
 
     @pages.get("/v1/recoveries", operation_id="list_recoveries")
     async def list_recoveries() -> Response:
-        """The last starts of this server: how the one before had ended, how long replay took, and
-        what became of the transactions that were undecided then."""
+        """List the last starts of this server. Each says how the run before it ended, how long the
+        replay took, and what became of the transactions that were undecided then."""
         page = RecoveryPage(book.recoveries)
         return Response(msgspec.json.encode(page), media_type=JSON_TYPE)

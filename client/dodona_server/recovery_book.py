@@ -1,8 +1,8 @@
 """The book of a server's starts: a small file in its data folder (`recoveries_page` serves it).
 
-Owns: the file, which has the last starts and is replaced as a whole, and how a start finds out how
-the one before it ended: a stop in order is written down, a crash is not. Nothing depends on the
-book: what can't be written is logged, and the server goes on. Only servers import this.
+Owns: the file, and how a start learns how the run before it ended. The file has the last starts and
+is replaced as a whole. A normal stop is written there, a crash is not. Nothing depends on the book.
+If it cannot be written, that is logged, and the server goes on. Only servers import this module.
 """
 
 import logging
@@ -17,14 +17,14 @@ from dodona_wire.net.folder import private_file, sync_folder
 
 FILE_NAME: Final = "recoveries.json"
 KEPT_MAX: Final = 32
-"""So many starts are in it, the last ones."""
+"""How many starts are in it, the last ones."""
 BYTES_MAX: Final = 8 << 20
 
 _logger: Final = logging.getLogger("dodona.recovery")
 
 
 class RecoveryBook:
-    """Of one data folder, which is this process's."""
+    """The book of one data folder, which belongs to this process."""
 
     def __init__(self, path: Path, recoveries: tuple[Recovery, ...]) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class RecoveryBook:
 
     @classmethod
     def open(cls, folder: Path) -> "RecoveryBook":
-        """As it was left. A damaged one is begun anew, and its log line says so."""
+        """Open the book as it was left. A damaged one is begun anew, and its log line says so."""
         path = folder / FILE_NAME
         try:
             if path.stat().st_size > BYTES_MAX:
@@ -41,23 +41,23 @@ class RecoveryBook:
         except FileNotFoundError:
             page = RecoveryPage()
         except (OSError, ValueError) as error:
-            _logger.warning("the book of starts can't be read, and is begun anew: %s", error)
+            _logger.warning("the book of starts can't be read, so a new one begins: %s", error)
             page = RecoveryPage()
         return cls(path, page.recoveries)
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """The last starts, oldest first; this one is the last."""
+        """The last starts, oldest first. The last one is this start."""
         return self._recoveries
 
     def begin(self, recovery: Recovery) -> None:
-        """This process's start. What was before it, the book says itself."""
+        """Add this process's start. The book itself knows how the run before it ended."""
         begun = msgspec.structs.replace(recovery, after=self._cause(recovery))
         self._recoveries = (*self._recoveries, begun)[-KEPT_MAX:]
         self._write()
 
     def amend(self, **changes: Any) -> None:
-        """What has become of this start since. Blocks until it is durable."""
+        """Add what has happened since this start. Blocks until it is durable."""
         *before, last = self._recoveries
         self._recoveries = (*before, msgspec.structs.replace(last, **changes))
         self._write()

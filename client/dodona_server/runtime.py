@@ -1,19 +1,19 @@
-"""The runtime: sole owner of a core, and keeper of the one law.
+"""The runtime: it is the only owner of a core, and it keeps one rule.
 
-Owns: the order in which effects are carried out, the group commit, and the end of the process when
-something surprising happens. The law: effects are carried out in order, and nothing behind an
-`Append` leaves before that append is durable. While one flush is in the worker thread the core goes
-on, and the appends made meanwhile are the next flush; with nothing pending, replies leave at once.
-A short flush that somebody waits for is made by the loop itself: to hand it over takes longer.
+Owns: the order of effects, the group commit, and the end of the process after an unexpected error.
+The rule: effects are carried out in order, and nothing behind an `Append` leaves before that append
+is durable. While one flush is in the worker thread the core goes on, and the new appends are the
+next flush. With nothing pending, replies leave without a wait. The loop itself makes a short flush
+that a client waits for: to hand it over takes longer.
 
 Invariants:
-- One thread (the event loop's) touches the core, one method at a time. What an effect's handler
-  feeds back while the core is being driven waits for its turn.
+- One thread (the event loop's) touches the core, one method at a time. If an effect's handler calls
+  the core while the core is driven, that call waits for its turn.
 - The log sees one `append` at a time, in order, and never a record twice.
-- Whatever the core or the log raises ends the process: it restarts and recovers. Nothing is caught
-  and survived here, so a core whose state is in doubt never answers anybody.
+- Any error of the core or the log ends the process: it restarts and recovers. No such error is
+  survived here, so a core whose state is in doubt never answers.
 
-Knows nothing of sockets: whoever asks brings a `Replier`. Must not import a server package.
+Knows nothing of sockets: each request brings a `Replier`. Must not import a server package.
 """
 
 import asyncio
@@ -44,20 +44,26 @@ from dodona_wire.types import Now
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
 
 _logger: Final = logging.getLogger("dodona.runtime")
-_overloaded: Final = Failure("overloaded", "too much waits for the log: wait, then repeat the call")
-_closing: Final = Failure("unavailable", "the server is shutting down", {"is_sent": False})
-"""The core never sees what is refused: for its sender that is as good as never sent."""
-_no_cell: Final = Failure("invalid_request", "this server is no cell")
+_overloaded: Final = Failure(
+    "overloaded", "Too many requests wait for the log. Wait, then repeat the call."
+)
+_closing: Final = Failure(
+    "unavailable", "The server is shutting down. Wait, then repeat the call.", {"is_sent": False}
+)
+"""The core never sees a refused request. For its sender the request counts as not sent."""
+_no_cell: Final = Failure(
+    "invalid_request", "This server has no cell. Send the request to a tablet node."
+)
 
 
 class Replier(Protocol):
-    """Where answers go. A route is `(replier, request id)`."""
+    """Takes answers. A route is `(replier, request id)`."""
 
     def reply(self, request_id: int, body: Reply) -> None: ...
 
 
 class Core(Protocol):
-    """What every core can do; `handle_durable` and `handle_cell_message` are found if there."""
+    """What every core can do. `handle_durable` and `handle_cell_message` are optional."""
 
     def handle(self, route: Any, body: Any, now: Now) -> None: ...
     def tick(self, now: Now) -> None: ...
@@ -66,28 +72,28 @@ class Core(Protocol):
 
 
 LATE_US_MIN: Final = 2_000_000
-"""What has waited longer for the disk says that something is wrong with it."""
+"""A longer wait for the disk means that something is wrong with the disk."""
 
 
 class RuntimeLimits(msgspec.Struct, frozen=True):
-    """What may wait for the log, and for how long a quick answer may run ahead of it."""
+    """How much may wait for the log, and how far early answers may run ahead."""
 
     waiting_count_max: int = 100_000
-    """Records and effects not yet durable; beyond this, requests are refused as overloaded."""
+    """Records and effects not yet durable. Beyond this, requests are refused as overloaded."""
     waiting_bytes_max: int = 256 << 20
-    """Bytes of the frames that came while records waited; beyond this, likewise."""
+    """Bytes of frames that came while records waited. Beyond this, requests are refused, too."""
     at_once_age_ms_max: int | None = None
-    """Once the oldest waiting append is older than this, `ReplyAtOnce` is held behind it too: the
-    most that a crash can take back of what was answered at once. None: never held."""
+    """If the oldest waiting append is older than this, `ReplyAtOnce` waits behind it, too. So a
+    crash can undo early answers only of this time. None: it never waits."""
     inline_flush_us_max: int = 0
-    """As long as flushes take no longer, the loop makes those that somebody waits for by itself:
-    see `InlineRule`. 0: the log's thread makes all."""
+    """While flushes take no longer than this, the loop itself makes those that a client waits for
+    (see `InlineRule`). 0: the log's thread makes all."""
     close_ms_max: int = 10_000
     """How long `close` lets the log finish."""
 
 
 class _Asker:
-    """A replier for one request made inside this process."""
+    """The replier of one request that was made inside this process."""
 
     __slots__ = ("future",)
 
@@ -95,19 +101,19 @@ class _Asker:
         self.future = future
 
     def reply(self, request_id: int, body: Reply) -> None:
-        if not self.future.done():  # the asker may have given up
+        if not self.future.done():  # the caller may have stopped waiting
             self.future.set_result(body)
 
 
 class Runtime:
-    """Drives a core on the running event loop. See the module's text for what it promises.
+    """Drives a core on the running event loop. The module's text says what it promises.
 
     `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
-    appends and replies, by type; they must neither block nor raise. `stop` ends the process.
-    `foresee` sees the requests of a frame just before the core does, and nothing once their effects
-    have been carried out: no other input comes between. `keep_posted` tells the core what only a
-    shell can see: it is called after each flush and before each tick. `watch_flush` is shown each
-    group that became durable, and when its flush began, before its effects leave.
+    appends and replies, by type. They must neither block nor raise. `stop` ends the process.
+    `foresee` gets the requests of a frame just before the core does. It gets an empty sequence once
+    their effects have been carried out: no other input comes between. `keep_posted` tells the core
+    what only a shell can see. It is called after each flush and before each tick. `watch_flush`
+    gets each group that became durable, and when its flush began, before its effects leave.
     """
 
     def __init__(
@@ -148,8 +154,8 @@ class Runtime:
         self._failure: BaseException | None = None
         self._afterwards: list[Callable[[], None]] = []
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        # The batch in the worker thread, the one that gathers behind it, and the effects of the
-        # newest of the two: what comes next in order joins those (None: nothing is pending).
+        # The batch in the worker thread, the batch that gathers behind it, and the effects of the
+        # newer one. The next effect in order joins these (None: nothing is pending).
         self._in_flight: Batch | None = None
         self._gathering: Batch | None = None
         self._tail: list[Effect] | None = None
@@ -164,7 +170,7 @@ class Runtime:
         self._refused_count = 0
 
     def start(self) -> None:
-        """Begin, on the running loop, with whatever the core already has to say."""
+        """Start on the running loop, with the effects that the core already has."""
         assert self._loop is None, "a runtime starts once"
         self._loop = asyncio.get_running_loop()
         if self._log is not None:
@@ -173,18 +179,18 @@ class Runtime:
 
     @property
     def failure(self) -> BaseException | None:
-        """The surprise after which the core is not driven any more, if there was one."""
+        """The unexpected error after which the core is not driven any more, or None."""
         return self._failure
 
     async def finish(self) -> None:
-        """Refuse what comes from now on, and wait until whatever came before is durable and its
-        answers have left. The core may go on to say things."""
+        """Refuse new requests, and wait until all earlier ones are durable and their answers have
+        left. The core may still produce effects."""
         self._is_closing = True
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Refuse what comes, let the log finish, end the thread. The core hears nothing more: there
-        is nobody to carry out what it says. Raises TimeoutError."""
+        """Refuse new requests, let the log finish, end the thread. The core gets no more input,
+        because its effects cannot be carried out any more. Raises TimeoutError."""
         if self._timer is not None:
             self._timer.cancel()
         async with asyncio.timeout(self._limits.close_ms_max / 1000):
@@ -196,7 +202,7 @@ class Runtime:
     # Inputs
 
     def handle(self, route: tuple[Replier, int], body: Request) -> None:
-        """One request; its answer goes to the route's replier, perhaps before this returns."""
+        """Handle one request. Its answer goes to the route's replier, perhaps within this call."""
         refusal = self._refusal()
         if refusal is not None:
             self._refused_count += 1
@@ -207,12 +213,12 @@ class Runtime:
     def handle_frame(
         self, replier: Replier, envelopes: list[RequestEnvelope], size_bytes: int
     ) -> None:
-        """All requests of one frame, at one instant; effects are carried out once, behind all."""
+        """Handle all requests of a frame at one instant. Effects are carried out after all."""
         refusal = self._refusal()
         if refusal is None:
             take = self._take_frame if self._foresee is None else self._take_foreseen_frame
             self._enter(take, (replier, envelopes))
-            if self._gathering is not None:  # what the frame brought may be part of it
+            if self._gathering is not None:  # records of this frame may be in it
                 self._gathering.size_bytes += size_bytes
             if size_bytes > INLINE_BYTES_MAX:
                 self._inline.pause(self._clock().instant_us)
@@ -223,22 +229,22 @@ class Runtime:
                 replier.reply(request_id, refusal)
 
     def call(self, method: Callable[..., None], *arguments: Any) -> None:
-        """Another input of the core: `method(*arguments, now)`. Never refused before the end."""
+        """Give the core another input: `method(*arguments, now)`. Never refused before the end."""
         self._enter(method, arguments)
 
     def call_from_thread(self, method: Callable[..., None], *arguments: Any) -> None:
-        """As `call`, a moment later, for other threads; after the end of the loop nothing comes."""
+        """As `call`, a little later, for other threads. Does nothing after the loop's end."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.call, method, *arguments)
 
     def call_each(self, method: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
-        """As `call`, once for each, at one instant; effects are carried out behind all."""
+        """As `call`, once for each, at one instant. Effects are carried out after all of them."""
         self._enter(_call_each, (method, arguments))
 
     def call_afterwards(self, callback: Callable[[], None]) -> None:
-        """Call back once the effects of the present input have been carried out: what a replier
-        gathered meanwhile can leave in one frame."""
+        """Call back once the effects of the present input have been carried out. So the answers
+        that a replier gathered meanwhile can leave in one frame."""
         if self._is_inside:
             self._afterwards.append(callback)
         else:
@@ -246,7 +252,7 @@ class Runtime:
             self._loop.call_soon(callback)
 
     async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
-        """Put a request to the core and wait for the answer; too late is a Failure."""
+        """Put a request to the core and wait for the answer. A late answer is a Failure."""
         assert self._loop is not None
         asker = _Asker(self._loop.create_future())
         self.handle((asker, 1), body)
@@ -254,26 +260,26 @@ class Runtime:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asker.future
         except TimeoutError:
-            return Failure("unavailable", f"no answer within {timeout_ms} ms")
+            return Failure("unavailable", f"There was no answer within {timeout_ms} ms.")
 
     def fail(self, error: BaseException) -> None:
-        """Something happened that puts the core's state in doubt: end the process."""
+        """End the process, because something has put the core's state in doubt."""
         self._failure = error
         self._stop(error)
 
     def why_late(self) -> str | None:
-        """That the disk has not answered for long, so that nothing should be sent here; or None."""
+        """Return how long the disk has not answered, if that is long; else None."""
         age_us = self._waiting_age_us()
         if age_us > LATE_US_MIN:
             return f"the disk has not answered for {age_us // 1000} ms"
         return None
 
     def stalled_us(self) -> int:
-        """For other threads: for how long the loop has stood still for a flush by now."""
+        """Return for other threads how long a flush has blocked the loop by now, else 0."""
         return self._clock().instant_us - self._flush_began_us if self._stands_still else 0
 
     def statistics(self) -> RuntimeStatistics:
-        """A record of now; cheap."""
+        """Return the current statistics; cheap."""
         return self._flushes.statistics(
             self._refused_count, self._waiting_count(), self._waiting_age_us()
         )
@@ -287,7 +293,7 @@ class Runtime:
             self._inbox.append((method, arguments))
             return
         if self._failure is not None:
-            raise RuntimeError("the core met a surprise and is not driven any more") from (
+            raise RuntimeError("the core failed with an unexpected error and has stopped") from (
                 self._failure
             )
         self._is_inside = True
@@ -373,7 +379,7 @@ class Runtime:
                 self._deliver(effect)
 
     def _must_hold(self, now: Now) -> bool:
-        """Whether an answer given now could be taken back from too far in the past."""
+        """Return whether the oldest waiting append is too old for an early answer."""
         oldest = self._in_flight or self._gathering
         assert oldest is not None
         age_us_max = self._at_once_age_us_max
@@ -388,7 +394,7 @@ class Runtime:
             self._handlers[kind](effect)
 
     def _gather(self, effect: Any, now: Now) -> list[Effect]:
-        """Put a record into the next flush; what comes behind it joins that flush's effects."""
+        """Put a record into the next flush. Effects behind it join the effects of that flush."""
         batch = self._gathering
         if batch is None:
             assert self._log is not None, "an append, but no log"
@@ -397,7 +403,7 @@ class Runtime:
             self._tail = batch.effects
             if self._in_flight is None:
                 self._idle.clear()
-                # Not at once: what has come by now comes along, after one more look at the sockets.
+                # Not now: what has come by now joins it, after one more look at the sockets.
                 self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
         batch.records.append(effect.record)
         if self._handle_durable is not None:
@@ -418,14 +424,14 @@ class Runtime:
             self._log_thread.append(batch.records)
             return
         self._stands_still = True
-        self._log.append(batch.records)  # what it raises ends the process, as for the thread
+        self._log.append(batch.records)  # an error ends the process, as in the thread
         self._stands_still = False
         end = self._clock()
         self._inline.note(end.instant_us - now.instant_us, end.instant_us)
         self._finish_flush(end)
 
     def _hear_of_flush(self, error: BaseException | None) -> None:
-        """In the log's thread: nothing here touches the core."""
+        """Pass on a report of the log's thread. Nothing here touches the core."""
         assert self._loop is not None
         if error is None:
             self._loop.call_soon_threadsafe(self._enter, self._finish_flush, ())
@@ -450,7 +456,7 @@ class Runtime:
                 self._deliver(effect)
         if self._gathering is None:
             self._idle.set()
-        elif self._inline.admits(self._gathering, now.instant_us):  # behind what leaves now
+        elif self._inline.admits(self._gathering, now.instant_us):  # after what leaves now
             assert self._loop is not None
             self._loop.call_soon(self._enter, self._start_flush, ())
         else:
@@ -484,7 +490,7 @@ class Runtime:
 
 
 def _nothing(now: Now) -> None:
-    """Only to have the core's effects carried out."""
+    """Do nothing, so that only the core's effects are carried out."""
 
 
 def _call_each(method: Callable[..., None], arguments: Iterable[tuple[Any, ...]], now: Now) -> None:

@@ -1,10 +1,11 @@
 """How a thread asks the kernel's scheduler to treat it.
 
-Owns: `take_short_turns`. A thread that has little to do each time it wakes, and whom others wait
-for, should not wait until another thread has used up its turn of some milliseconds. Linux 6.12 and
-later let a thread ask for shorter turns and run it sooner in return, with the same share of the
-processor over time, so that it needs no privilege and takes nothing from anybody. Python has no
-call for it, hence ctypes. Everywhere else this does nothing: it is about speed and no more.
+Owns: `take_short_turns`. Some threads have little to do each time they wake, and other threads wait
+for them. Such a thread should not wait until another one has used up its time slice of some
+milliseconds. In Linux 6.12 and later a thread can ask for shorter slices. Then it runs sooner, with
+the same share of the processor over time. So it needs no privilege and takes nothing from other
+threads. Python has no call for this, so the module uses ctypes. On other systems it does nothing:
+only the speed changes.
 """
 
 import ctypes
@@ -16,7 +17,7 @@ import sys
 from typing import Final
 
 TURN_US: Final = 100
-"""The shortest that Linux grants."""
+"""The shortest time slice that Linux grants."""
 
 _SCHED_SETATTR: Final = {"x86_64": 314, "aarch64": 274}
 """The system call's number, by machine."""
@@ -27,11 +28,11 @@ _logger: Final = logging.getLogger("dodona.scheduling")
 
 
 def take_short_turns() -> bool:
-    """Have the calling thread run soon and briefly; threads that it starts inherit that.
-    → whether the kernel took it. The thread's priority stays what it was."""
+    """Make the calling thread run soon and briefly. Threads that it starts inherit that. Return
+    whether the kernel accepted it. The thread's priority does not change."""
     number = _SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False  # a machine we don't know, or an operator who chose otherwise
+        return False  # an unknown machine, or the operator chose otherwise
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = _ATTRIBUTES.pack(
         _ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, TURN_US * 1000, 0, 0

@@ -1,13 +1,13 @@
 """A server process from its application on: sockets, logging, signals, exit status.
 
-Owns: how uvicorn is run, that every answer names the program's version, how a process takes its
-leave, and its exit status: 0 after a signal, 75 when the data folder is in use, 1 for any other
-error that was said in words, 70 after a surprise.
+Owns: how uvicorn runs, that every answer names the program's version, how a process stops, and its
+exit status. The status is 0 after a signal, 75 if the data folder is in use, 1 for any other known
+error, and 70 after an unexpected error.
 
-After the signal to stop `/readyz` says no at once. For `drain_ms` all goes on, so that load
-balancers notice. Then what is new is refused, with errors that say that it may be repeated, and
-what is under way ends, for at most `finish_ms_max`. Then connections close, and the log.
-Only servers import this: it needs uvicorn. Must not import a web framework (see `front`).
+After the signal to stop `/readyz` says no immediately. For `drain_ms` all goes on, so that load
+balancers notice. Then new requests are refused, with errors that permit a retry. Requests under way
+may end, for at most `finish_ms_max`. Then the connections close, and the log. Only servers import
+this module: it needs uvicorn. Must not import a web framework (see `front`).
 """
 
 import asyncio
@@ -49,8 +49,8 @@ def run_process(
     require_assertions()
     settings = parse_settings(kind, program, arguments)
     prepare_logging(settings.log_level, settings.log_format, settings.server)
-    # Before it serves a signal ends the process. Then uvicorn minds them, and raises the one that
-    # came again once it has stopped.
+    # Before the server serves, a signal ends the process. Later uvicorn handles signals. Once it
+    # has stopped, it raises the signal again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
     try:
@@ -65,7 +65,7 @@ def run_process(
 
 
 class Served(NamedTuple):
-    """A server that is ready to be run."""
+    """A server that is ready to run."""
 
     pages: Application
     endpoint: Endpoint
@@ -73,7 +73,7 @@ class Served(NamedTuple):
 
 
 def endpoint_limits(settings: ServerSettings) -> EndpointLimits:
-    """The limits of the data plane, from the settings that all servers have."""
+    """Return the limits of the data plane, from the settings that all servers have."""
     return EndpointLimits(
         connection_count_max=settings.connection_count_max,
         unread_bytes_max=settings.unread_mib_max << 20,
@@ -95,8 +95,8 @@ def serve_pages(
     on_tls: Callable[[ssl.SSLContext], None] | None = None,
     **options: Any,
 ) -> None:
-    """Serve a web application until a signal comes. `on_tls` is told what its connections are made
-    with; all other `options` are uvicorn's."""
+    """Serve a web application until a signal comes. `on_tls` gets the TLS context of its
+    connections. All other `options` are uvicorn's."""
     prepare_process()
     text = f"serving on {settings.host}:{listener.port}"
     tell(_logger, logging.INFO, "serving", text, host=settings.host, port=listener.port)
@@ -105,14 +105,14 @@ def serve_pages(
         "log_config": None,
         "headers": [("Server", f"dodona/{version('dodona')}"), *role_headers(settings)],
         "timeout_graceful_shutdown": GRACE_SECONDS,
-        "limit_concurrency": None,  # uvicorn's own refusal is no problem, in JSON, even of health
+        "limit_concurrency": None,  # uvicorn would refuse without JSON, also a health request
         "http": bounded_http(),
         "timeout_keep_alive": IDLE_SECONDS_MAX,
         **options,
     }
     config = uvicorn.Config(pages, host=settings.host, port=listener.port, **chosen)
     if on_tls is not None:
-        config.load()  # as it would once it serves
+        config.load()  # uvicorn would do this later
         assert config.ssl is not None, "there is a certificate"
         on_tls(config.ssl)
     sockets = listener.hand_over()
@@ -125,7 +125,7 @@ def serve_pages(
 
 
 class _Server(uvicorn.Server):
-    """One that finishes what is under way before it closes connections."""
+    """A server that finishes requests under way before it closes connections."""
 
     def __init__(
         self, config: uvicorn.Config, lifecycle: Lifecycle, settings: ProcessSettings
@@ -138,8 +138,8 @@ class _Server(uvicorn.Server):
         self._is_told_to_stop = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Wait for a signal. (uvicorn's own looks for one ten times a second, which is a tenth of
-        what an idle server costs.)"""
+        """Wait for a signal. (uvicorn's own loop looks for one ten times a second, which is a tenth
+        of the cost of an idle server.)"""
         self._loop = asyncio.get_running_loop()
         if not await self.on_tick(0):
             await self._is_told_to_stop.wait()
@@ -158,7 +158,7 @@ class _Server(uvicorn.Server):
             async with asyncio.timeout(self._finish_ms_max / 1000):
                 await self._lifecycle.finish()
         except TimeoutError:
-            text = f"what is under way takes longer than {self._finish_ms_max} ms"
+            text = f"requests did not end within {self._finish_ms_max} ms: the server stops now"
             tell(_logger, logging.WARNING, "overdue", text, finish_ms_max=self._finish_ms_max)
         await super().shutdown(sockets)
         tell(_logger, logging.INFO, "stopped", "stopped")

@@ -1,8 +1,8 @@
-"""What the settings of every server process have in common: how they are read, named and refused.
+"""The common part of all servers' settings: how they are read, named and refused.
 
-Owns: the base of all settings and the types of their values. They come from the command line, then
-from the environment, then from defaults, and are checked at the start. Only servers import this: it
-needs pydantic, which the light client does not have.
+Owns: the base of all settings and the types of their values. A value comes from the command line,
+else from the environment, else from the default. Values are checked at the start. Only servers
+import this module: it needs pydantic, which the light client does not have.
 """
 
 import os
@@ -40,10 +40,10 @@ Count = Annotated[int, Ge(1)]
 
 
 class ProcessSettings(BaseSettings):
-    """What every process has."""
+    """The settings of every process."""
 
     server: ClassVar[str] = ""
-    """What kind of server it is, in its logs and traces."""
+    """The kind of server, in its logs and traces."""
 
     model_config = SettingsConfigDict(
         cli_kebab_case=True,
@@ -56,71 +56,76 @@ class ProcessSettings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least level of what is written to the standard error stream"
+        "info", description="lowest level of lines on the standard error stream"
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="of that: lines for people, or an object a line"
+        "text",
+        description="form of lines on the standard error stream: text for people, or one JSON "
+        "object a line",
     )
     cluster_key_file: Path | None = Field(
-        None, description="file with the key that all processes and clients of the cluster show"
+        None, description="file with the cluster key, which all processes and clients must show"
     )
 
     metrics_key_file: Path | None = Field(
-        None, description="file with a key that opens /metrics and nothing else, as a bearer token"
+        None, description="file with a key for /metrics only, which is sent as a bearer token"
     )
     drain_ms: Annotated[int, Ge(0), Le(600_000)] = Field(
         0,
-        description="after the signal to stop: how long to go on as if nothing was, while /readyz "
-        "says no, so that load balancers notice, ms",
+        description="how long to go on serving after the signal to stop, ms: meanwhile /readyz "
+        "says no, so that load balancers notice",
     )
     finish_ms_max: Milliseconds = Field(
-        5_000, description="then: how long to wait for what is under way, ms"
+        5_000, description="how long a stop waits for requests under way, after drain-ms, ms"
     )
 
     @property
     def metrics_key(self) -> MetricsKey | None:
-        """Read anew each time. Raises InvalidRequest."""
+        """The key, read anew each time. Raises InvalidRequest."""
         return None if self.metrics_key_file is None else MetricsKey.read(self.metrics_key_file)
 
     @property
     def cluster_key(self) -> ClusterKey | None:
-        """Read anew each time. Raises InvalidRequest."""
+        """The key, read anew each time. Raises InvalidRequest."""
         return None if self.cluster_key_file is None else ClusterKey.read(self.cluster_key_file)
 
 
 class TracedSettings(ProcessSettings):
-    """What every process has that makes traces. (Not master and proxies: one answer with
-    timestamps is for many callers, and no part of any one's trace.) Nodes take the ratio, too, so
-    that they can be given what gateways are; they begin no trace."""
+    """The settings of every process that makes traces. (Master and proxies make none: one answer
+    with timestamps is for many callers, and part of no single trace.) Nodes accept the ratio, too,
+    so that they can get the same settings as gateways. They begin no trace."""
 
     trace_url: Url | None = Field(
         None,
-        description="where traces go, by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; "
-        "by default nowhere, or where the environment's OTEL_EXPORTER_OTLP_ENDPOINT says",
+        description="URL to send traces to, by OTLP over HTTP, such as "
+        "http://127.0.0.1:4318/v1/traces; by default the one in the environment's "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, else none: there are no traces",
     )
     trace_ratio: Annotated[float, Ge(0), Le(1)] | None = Field(
         None,
-        description="share of the requests without a trace of their own that are traced; by "
-        "default as the environment's OTEL_TRACES_SAMPLER says, or all. Of a gateway's requests: a "
-        "node traces those that come with a trace",
+        description="share of a gateway's requests that are traced, of those that come without a "
+        "trace; by default as the environment's OTEL_TRACES_SAMPLER says, else all. A node traces "
+        "only requests that come with a trace",
     )
 
 
 class ServerSettings(ProcessSettings):
-    """What every process with a data plane has."""
+    """The settings of every process with a data plane."""
 
     insecure: bool = Field(
-        False, description="listen to other machines though no cluster key is asked for"
+        False, description="accept connections from other machines without a cluster key"
     )
-    connection_count_max: Count = Field(4096, description="data plane connections at a time")
+    connection_count_max: Count = Field(
+        4096, description="largest number of data plane connections at a time"
+    )
     unread_mib_max: Count = Field(
         128,
-        description="answers that one slow connection may leave unread before it is closed, MiB",
+        description="answers that a client may leave unread before its connection is closed, MiB",
     )
 
     @property
     def admission(self) -> Admission:
-        """Who is let in. Raises InvalidRequest."""
+        """Which callers are admitted. Raises InvalidRequest."""
         is_here = is_loopback(self.host)
         file = self.cluster_key_file
         announced = None
@@ -133,8 +138,8 @@ class ServerSettings(ProcessSettings):
     def _check_key(self) -> Self:
         if self.cluster_key_file is None and not self.insecure and not is_loopback(self.host):
             raise ValueError(
-                f"listening on {self.host} takes a cluster-key-file: whoever reaches this process "
-                "could do everything (or say insecure, if nobody else can)"
+                f"to listen on {self.host}, set cluster-key-file: without a key, every caller may "
+                "do everything. Set insecure only if no other machine can connect"
             )
         return self
 
@@ -143,8 +148,8 @@ Settings = TypeVar("Settings", bound=ProcessSettings)
 
 
 def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> Settings:
-    """The settings of a process. Prints help and exits where asked to; SystemExit(2) if wrong, and
-    if a variable of the environment is a misspelled setting."""
+    """Return the settings of a process. Prints help and exits if asked to. Raises SystemExit(2) if
+    a setting is wrong, or if a variable of the environment is a misspelled setting."""
     if wrong := _misspelled(kind, os.environ):
         sys.stderr.write("\n".join([f"{program}: wrong settings (see --help)", *wrong, ""]))
         raise SystemExit(USAGE_STATUS)
@@ -157,8 +162,9 @@ def parse_settings(kind: type[Settings], program: str, arguments: list[str]) -> 
 
 
 def _misspelled(kind: type[ProcessSettings], environment: Mapping[str, str]) -> list[str]:
-    """Variables that nobody reads, and that are near to one that is read. (Others of that prefix
-    may be made by the machine: Kubernetes names Services so.)"""
+    """Return a complaint for each variable that no setting reads and whose name is close to one
+    that is read. (Others with that prefix may come from the machine: Kubernetes names Services
+    so.)"""
     prefix = kind.model_config.get("env_prefix", "")
     known = [f"{prefix}{name}".upper() for name in kind.model_fields]
     unread = [it for it in environment if prefix and it.startswith(prefix) and it not in known]
@@ -178,9 +184,9 @@ def _explain(program: str, error: ValidationError) -> str:
 
 
 def public_address(host: str, port: int, public_url: str | None) -> str:
-    """The URL at which others reach a server. Raises ValueError if it can't be known."""
+    """Return the URL at which others reach a server. Raises ValueError if it is not known."""
     if public_url is not None:
         return public_url
     if host in ("0.0.0.0", "::"):
-        raise ValueError(f"public-url must be given when listening on {host}")
+        raise ValueError(f"to listen on {host}, set public-url")
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,5 +1,7 @@
-"""The REST page with what a server counts. Owns the path and the form; what is counted, servers
-say. Only servers import this: it needs FastAPI.
+"""The REST page with the counts of a server.
+
+Owns: the path and the form. Each server chooses its counts. Only servers import this module: it
+needs FastAPI.
 """
 
 from collections.abc import Callable
@@ -12,9 +14,9 @@ from dodona_wire.messages.rest import JSON_TYPE
 
 
 def add_statistics_page(pages: FastAPI, collect: Callable[[], dict[str, Any]]) -> None:
-    """Serve what `collect` gives, by the name of each part."""
+    """Serve the values that `collect` returns, by the name of each part."""
 
     @pages.get("/v1/statistics", operation_id="get_statistics")
     async def get_statistics() -> Response:
-        """What the server counts, since its start."""
+        """Return what the server has counted since its start."""
         return Response(msgspec.json.encode(collect()), media_type=JSON_TYPE)

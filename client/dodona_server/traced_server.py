@@ -1,10 +1,10 @@
-"""A node's requests, traced: a span for each that comes with a context, and the log's below it.
+"""Traces of a node's requests: a span for each request with a context, and the log's below it.
 
-Owns: which spans a server makes. It begins no trace: what comes without a context has no span, and
-costs nothing. A flush makes many requests durable at once: one span stands for it, below the first
-of them that is traced, with links to the others, which have a span of their own that links to it.
-Imported only where traces are on. A core sees nothing of all this: contexts are taken off before it
-is asked, and spans end where its answers leave.
+Owns: which spans a server makes. It begins no trace: a request without a context has no span, and
+costs nothing. A flush makes many requests durable together. One span stands for the flush, below
+the first of them that is traced. It links to the others. Each of these has a span of its own that
+links to the flush. The module is imported only if traces are on. A core sees nothing of this:
+contexts are removed before the core is called, and spans end when its answers leave.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ from dodona_wire.net.spans import LINKS_MAX, Spans, end_span
 from dodona_wire.types import Now
 
 CARRIED_MAX: Final = LINKS_MAX
-"""Requests of one flush that are told of it."""
+"""The number of requests of one flush whose traces show the flush."""
 
 
 class TracedReplier:
-    """Stands before a connection for the requests of one frame: as they are answered, their spans
-    end."""
+    """Stands before a connection for the requests of one frame. A request's span ends when the
+    request is answered."""
 
     __slots__ = ("_inner", "_spans")
 
@@ -44,15 +44,15 @@ class TracedReplier:
         self._inner.reply(request_id, body)
 
     def span_of(self, request_id: int) -> Span | None:
-        """The request's, while it is not answered."""
+        """Return the span of a request that is not answered yet."""
         return self._spans.get(request_id)
 
 
 class ServerTracing:
-    """Of one node."""
+    """The tracing of one node."""
 
     def __init__(self, spans: Spans, server: str) -> None:
-        """`server` is the first word of its spans' names."""
+        """`server` is the first word of the names of its spans."""
         self._spans = spans
         self._server = server
 
@@ -69,7 +69,7 @@ class ServerTracing:
                 span = self._begin(body)
                 if request_id:
                     begun[request_id] = span
-                else:  # nobody will be answered: it says when it came
+                else:  # it gets no answer: its span says when it came
                     span.end()
                 bare.append((request_id, body.body))
             else:
@@ -83,7 +83,7 @@ class ServerTracing:
         return self._spans.begin(name, SpanKind.SERVER, attributes, traced.context)
 
     def watch_flush(self, batch: Batch, began_us: int, now: Now) -> None:
-        """A group became durable; its answers are about to leave."""
+        """Record the spans of a group that became durable. Its answers are about to leave."""
         carried = list(_carried(batch))
         if not carried:
             return
@@ -101,12 +101,12 @@ class ServerTracing:
 
 
 def _began_ns(span: Span) -> int:
-    """0 for one that is not recorded."""
+    """Return when the span began, 0 for one that is not recorded."""
     return getattr(span, "start_time", None) or 0
 
 
 def _carried(batch: Batch) -> Iterator[Span]:
-    """The spans of the traced requests that wait for this flush, up to a number."""
+    """Yield the spans of the traced requests that wait for this flush, `CARRIED_MAX` at most."""
     count = 0
     for effect in batch.effects:
         if type(effect) is not ReplyTo:

@@ -1,6 +1,6 @@
-"""Traces of a server: its spans, and what looks at the frames and flushes of a node.
+"""Traces of a server: its spans, and the observer of a node's frames and flushes.
 
-Imports nothing of OpenTelemetry unless the server traces (see `tracing`).
+Imports nothing of OpenTelemetry unless the server traces (see `dodona_wire.net.tracing`).
 """
 
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def server_spans(
     server: str, url: str | None, ratio: float | None, **attributes: int
 ) -> "Spans | None":
-    """Of a server that traces, else None: then lines of its log name the span that they are written
-    in. Raises InvalidRequest if it can't."""
+    """Return the spans of a server that traces, else None. If it traces, each line of its log names
+    the span in which it was written. Raises InvalidRequest if it cannot trace."""
     spans = exported_spans(server, url, ratio, attributes)
     if spans is not None:
         from dodona_wire.net.spans import current_ids
@@ -27,7 +27,7 @@ def server_spans(
 
 
 def server_tracing(spans: "Spans", server: str) -> "ServerTracing":
-    """What looks at the frames and flushes of a node."""
+    """Return the observer of a node's frames and flushes."""
     from dodona_server.traced_server import ServerTracing
 
     return ServerTracing(spans, server)

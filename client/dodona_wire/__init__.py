@@ -1,6 +1,7 @@
-"""What clients and servers of Dodona share: words, rows, messages, and how these travel.
+"""Types, rows, messages and connections that the clients and servers of Dodona share.
 
-`types` and `errors` are the words. `rows` is what a table's rows are, `messages` is what is asked
-and answered, `cores` is what every sans-IO core is made of, `net` is connections and what a process
-needs for them. Must not import: any client, any server.
+`types` and `errors` have the vocabulary. `rows` has the rows of tables. `messages` has requests and
+answers. `cores` has the parts that all sans-IO cores use. `net` has connections, and what a process
+needs for them.
+Must not import: any client, any server.
 """

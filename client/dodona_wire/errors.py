@@ -1,8 +1,8 @@
-"""Every error that Dodona raises on purpose, chosen by what the caller does next.
+"""Every error that Dodona raises on purpose: a class for each reaction of the caller.
 
 Owns: the error tree, its numeric codes, its REST statuses, and the translation to and from the
-`kind` that travels on the wire. Message text is for people; code and class are for programs.
-A broken invariant is not in this tree: it is an assertion and stops the process.
+`kind` on the wire. The message is for people. The code and the class are for programs. A broken
+invariant is not in this tree: it is an assertion and stops the process.
 """
 
 from typing import Any, ClassVar, Final, Literal
@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Final, Literal
 from dodona_wire.shown import shown
 
 MESSAGE_LENGTH_MAX: Final = 4_000
-"""Others' messages, as those of DuckDB and Arrow, repeat what was given, however long."""
+"""Characters of a message. Messages of DuckDB and Arrow repeat their input, however long it is."""
 ATTRIBUTE_LENGTH_MAX: Final = 1_000
-"""Of an attribute, in an error's text."""
+"""Characters of one attribute in the text of an error."""
 
 Action = Literal["rerun", "look", "ask", "begin_again", "repeat", "fix", "stop"]
 
 
 class DodonaError(Exception):
-    """Base of all. `attributes` say where: table, key, lock, tablet, cell, timestamps."""
+    """Base of all errors. `attributes` say where: table, key, lock, tablet, cell, timestamps."""
 
     kind: ClassVar[str] = "internal"
     code: ClassVar[int] = 1
-    """The number YTsaurus gives to this error where it has one."""
+    """YTsaurus's number for this error, if YTsaurus has one."""
     status: ClassVar[int] = 500
     action: ClassVar[Action] = "stop"
 
@@ -35,7 +35,7 @@ class DodonaError(Exception):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether running the whole transaction again may succeed, with nobody doing anything."""
+        """Whether a rerun of the whole transaction may succeed without any other change."""
         return self.action in ("rerun", "begin_again", "repeat")
 
     def __str__(self) -> str:
@@ -47,12 +47,12 @@ class DodonaError(Exception):
 
 
 class DodonaWarning(UserWarning):
-    """Something was done as asked, and is of no use: see the text. It is no error, and travels
-    nowhere."""
+    """Dodona did what the caller asked, but it has no use: the text says why. It is no error, and
+    never travels to another process."""
 
 
 class TransactionAborted(DodonaError):
-    """The transaction was given up and left nothing behind. Run the whole transaction again."""
+    """The transaction was aborted and left nothing behind. Run the whole transaction again."""
 
     kind, code, status = "transaction_aborted", 11103, 409
     action: ClassVar[Action] = "rerun"
@@ -66,53 +66,53 @@ class TransactionConflict(TransactionAborted):
 
 
 class ConcurrentAppend(TransactionConflict):
-    """A row that a load changes was changed, or one in a range that it replaces was written, after
-    the load's start timestamp. Run the whole load again."""
+    """After the load's start timestamp, a row that the load changes was changed, or a row in a
+    range that it replaces was written. Run the whole load again."""
 
     kind, code, status, action = "concurrent_append", 11106, 409, "rerun"
 
 
 class ConcurrentDeleteRead(TransactionConflict):
-    """A row that a load relies on, as it updates it or replaces its range, was deleted after the
-    load's start timestamp. Run the whole load again."""
+    """After the load's start timestamp, a row that the load updates, or a row in a range that it
+    replaces, was deleted. Run the whole load again."""
 
     kind, code, status, action = "concurrent_delete_read", 11107, 409, "rerun"
 
 
 class ConcurrentDeleteDelete(TransactionConflict):
-    """A row that a load deletes was deleted by somebody else after the load's start timestamp. Run
-    the whole load again: it will find the row gone, which is no error."""
+    """After the load's start timestamp, another writer deleted a row that the load deletes. Run the
+    whole load again: it finds the row gone, which is no error."""
 
     kind, code, status, action = "concurrent_delete_delete", 11108, 409, "rerun"
 
 
 class MetadataChanged(TransactionConflict):
-    """The table's schema or attributes were changed while a load, or a read of several pages, was
-    under way. Look at the table as it is now: run the whole load again if its rows still fit."""
+    """The table's schema or attributes changed during a load, or during a read of several pages.
+    Look at the table as it is now. If the rows still fit, run the whole load again."""
 
     kind, code, status = "metadata_changed", 11109, 409
     action: ClassVar[Action] = "look"
 
 
 class ConcurrentTransaction(TransactionConflict):
-    """Another load published the version of the application while this one ran, or some of the
-    load's tables have the version and others do not. Look at what that load wrote, then run the
-    whole load again: it is skipped where the other one made it."""
+    """Another load published the same version of the application while this one ran, or only some
+    of the load's tables have the version. Look at the rows of that load, then run the whole load
+    again. Tables that have the version by then are skipped."""
 
     kind, code, status, action = "concurrent_transaction", 11110, 409, "rerun"
 
 
 class ProtocolChanged(TransactionConflict):
-    """The table was removed, made anew, resharded or unmounted while a load was under way. Look at
-    what is there now: run the whole load again if it is meant for that table."""
+    """The table was removed, created again, resharded or unmounted during a load. Look at the table
+    that exists now. If the load is meant for it, run the whole load again."""
 
     kind, code, status = "protocol_changed", 11111, 409
     action: ClassVar[Action] = "look"
 
 
 class LoadEnded(TransactionAborted):
-    """The bulk load is over: published, aborted, or its lease expired. What was staged of it and
-    not published is gone. Run the whole load again."""
+    """The bulk load is over: published, aborted, or its lease expired. Staged rows that were not
+    published are gone. Run the whole load again."""
 
     kind, code, status, action = "load_ended", 11114, 409, "rerun"
 
@@ -124,7 +124,7 @@ class CommitOutcomeUnknown(DodonaError):
 
 
 class SnapshotTooOld(DodonaError):
-    """What this timestamp has to see can't be proved, or is not kept any more. Begin anew."""
+    """Data at this timestamp can't be proved complete, or are not kept any more. Begin again."""
 
     kind, code, status, action = "snapshot_too_old", 1729, 410, "begin_again"
 
@@ -136,14 +136,14 @@ class Unavailable(DodonaError):
 
 
 class TabletMoved(Unavailable):
-    """The route is stale. The client refreshes it by itself; seen only if that did not help."""
+    """The client's route is stale, and a new one did not help. Repeat the call."""
 
     kind, code, status, action = "tablet_moved", 1704, 421, "repeat"
 
 
 class RowBlocked(Unavailable):
-    """A row stayed locked for longer than a call may wait, as a server that is to decide about its
-    holder does not answer. Repeat the call."""
+    """A row stayed locked for longer than a call may wait, because the transaction that holds it is
+    in doubt. Repeat the call."""
 
     kind, code, status, action = "row_blocked", 1713, 503, "repeat"
 
@@ -155,39 +155,40 @@ class Overloaded(Unavailable):
 
 
 class DiskFull(Overloaded):
-    """The disk of a server, or of an embedded database, has no space left for what is new: `path`
-    says which. Nothing was written, and reads go on. Make room, then repeat the call."""
+    """The disk of a server, or of an embedded database, has no space for new data: `path` says
+    which. Nothing of the write remains, and reads continue. Free some space, then repeat the
+    call."""
 
     kind, code, status, action = "disk_full", 11104, 507, "repeat"
 
 
 class FolderInUse(Unavailable):
-    """Another process, or another client in this one, has this data folder open."""
+    """Another process, or another client in this process, has this data folder open."""
 
     kind, code, status, action = "folder_in_use", 11101, 503, "repeat"
 
 
 class RequestTimedOut(Unavailable):
-    """A request did not reach the gateway whole in time; nothing came of it. Send it faster, or in
-    parts."""
+    """The gateway did not receive the whole request in time, and the request had no effect. Send it
+    faster, or in parts."""
 
     kind, code, status, action = "request_timed_out", 3, 408, "repeat"
 
 
 class NodeLocked(DodonaError):
-    """A master transaction holds this node of the tree. Once it has ended, repeat the call."""
+    """A master transaction holds this node of the tree. Repeat the call after its end."""
 
     kind, code, status, action = "node_locked", 402, 409, "repeat"
 
 
 class TransactionNotFound(DodonaError):
-    """The master knows no such transaction: it ended, or was not pinged in time. Begin again."""
+    """The server has no such transaction: it ended, or got no ping in time. Begin again."""
 
     kind, code, status, action = "transaction_not_found", 11000, 404, "begin_again"
 
 
 class WrongGateway(TransactionNotFound):
-    """Another gateway holds this transaction. Send its requests to that one, or begin again."""
+    """Another gateway holds this transaction. Send its requests to that gateway, or begin again."""
 
     kind, code, status, action = "wrong_gateway", 11000, 421, "begin_again"
 
@@ -199,73 +200,73 @@ class InvalidRequest(DodonaError):
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The gateway does not take a body of this type here. Send one of those that it names."""
+    """The gateway does not accept this type of body here. Send a type that the message names."""
 
     kind, code, status, action = "unsupported_media_type", 11115, 415, "fix"
 
 
 class NotAcceptable(InvalidRequest):
-    """The gateway can't answer in any of the forms that were asked for. Ask for one it names."""
+    """The gateway can't answer in a requested type. Ask for a type that the message names."""
 
     kind, code, status, action = "not_acceptable", 11116, 406, "fix"
 
 
 class SchemaViolation(InvalidRequest):
-    """A row or a schema does not fit: which column of which row, and why."""
+    """A row or a schema does not fit. The error says which column of which row, and why."""
 
     kind, code, status, action = "schema_violation", 307, 400, "fix"
 
 
 class NodeNotFound(InvalidRequest):
-    """The tree has no directory, table or attribute of this path."""
+    """The tree has no directory, table or attribute at this path."""
 
     kind, code, status, action = "node_not_found", 500, 404, "fix"
 
 
 class TableNotFound(NodeNotFound):
-    """No table has this path."""
+    """There is no table at this path."""
 
     kind, code, status, action = "table_not_found", 500, 404, "fix"
 
 
 class NodeExists(InvalidRequest):
-    """Something is at this path already."""
+    """There is a node at this path already."""
 
     kind, code, status, action = "node_exists", 501, 409, "fix"
 
 
 class TableExists(NodeExists):
-    """A table has this path already."""
+    """There is a table at this path already."""
 
     kind, code, status, action = "table_exists", 501, 409, "fix"
 
 
 class TableNotMounted(InvalidRequest):
-    """A tablet is not served by any cell, or frozen and written to. Mount or unfreeze it."""
+    """No cell serves the tablet, or it is frozen and can only be read. Mount or unfreeze it."""
 
     kind, code, status, action = "table_not_mounted", 1702, 409, "fix"
 
 
 class InvalidTabletState(InvalidRequest):
-    """What was asked of a table can't be done in the state that its tablets are in."""
+    """The state of the tablets does not allow this call on the table."""
 
     kind, code, status, action = "invalid_tablet_state", 1706, 409, "fix"
 
 
 class LimitExceeded(InvalidRequest):
-    """A stated limit (rows, bytes, timestamps) was passed. Split the work."""
+    """The call exceeded a stated limit (rows, bytes, timestamps). Split the work."""
 
     kind, code, status, action = "limit_exceeded", 1717, 413, "fix"
 
 
 class DuplicateKey(InvalidRequest):
-    """A key comes twice where it may come once, or its row is there already. Fix the rows."""
+    """A key comes twice where it may come once, or its row exists already. Fix the rows."""
 
     kind, code, status, action = "duplicate_key", 306, 409, "fix"
 
 
 class RowNotFound(InvalidRequest):
-    """A row that is to be updated is not there. Fix the rows, or write them whole."""
+    """A row to update does not exist. Fix the rows, or write them whole."""
 
     kind, code, status, action = "row_not_found", 11105, 404, "fix"
 
@@ -277,13 +278,14 @@ class TransactionClosed(InvalidRequest):
 
 
 class Unauthenticated(InvalidRequest):
-    """Who calls is not known: no token, or none that is good (any more). Send one that is."""
+    """The gateway does not know the caller: there is no token, or it is not valid (any more). Send
+    a valid token."""
 
     kind, code, status, action = "unauthenticated", 900, 401, "fix"
 
 
 class Forbidden(InvalidRequest):
-    """The caller's token does not allow this. `role` and `path` say what it lacks."""
+    """The caller's token does not allow this call. `role` and `path` say what the token lacks."""
 
     kind, code, status, action = "forbidden", 901, 403, "fix"
 
@@ -299,12 +301,12 @@ def _tree(root: type[DodonaError]) -> list[type[DodonaError]]:
 
 
 ERRORS_BY_KIND: dict[str, type[DodonaError]] = {error.kind: error for error in _tree(DodonaError)}
-"""The one table that the wire, REST and the documentation are made from."""
+"""The only table of errors: the wire, REST and the documentation are made from it."""
 
 for _error in (*ERRORS_BY_KIND.values(), DodonaWarning):
     _error.__module__ = "dodona.errors"  # tracebacks show the name that users import
 
 
 def error_from_wire(kind: str, message: str, attributes: dict[str, Any]) -> DodonaError:
-    """The error that a server described. A kind from a newer server becomes the base class."""
+    """Return the error that a server described. A kind of a newer server is the base class."""
     return ERRORS_BY_KIND.get(kind, DodonaError)(message, **attributes)

@@ -1,15 +1,16 @@
-"""Exceptions that a signal handler raised, told from those of the code that it interrupted.
+"""Tell a signal handler's exceptions from those of the code that the handler interrupted.
 
-Owns: that one question. Python runs signal handlers in the main thread between any two steps, so
-that one may raise within any `try`. Code that takes every `Exception` for another's fault has to
-ask here first, and raise it on: it is the caller's. Imports nothing of Dodona.
+Owns: this one question. Python runs signal handlers in the main thread between any two steps, so a
+handler may raise within any `try`. Code that catches every `Exception` as the fault of another part
+must ask here first. It must raise a handler's exception again, because the exception belongs to the
+caller. Imports nothing of Dodona.
 """
 
 from types import FrameType, TracebackType
 
 
 def is_of_handler(error: BaseException) -> bool:
-    """Whether it came through a function that was handed the frame that it interrupted."""
+    """Return whether the error came through a function that received the frame it interrupted."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         if _was_handed(trace.tb_next.tb_frame, trace.tb_frame):
@@ -19,7 +20,7 @@ def is_of_handler(error: BaseException) -> bool:
 
 
 def _was_handed(handler: FrameType, interrupted: FrameType) -> bool:
-    """Handlers are called with the frame that they interrupt: by itself, or in `*arguments`."""
+    """Return whether the function received that frame, as an argument or within `*arguments`."""
     return any(
         value is interrupted
         or (type(value) is tuple and any(each is interrupted for each in value))

@@ -1,11 +1,12 @@
-"""Types that answers, requests and records are read as: described to msgspec before any thread can.
+"""Describe the types of answers, requests and records to msgspec before any thread needs them.
 
-msgspec looks a type's fields up when it is first read as, and shows what it has found to other
-threads before it is whole. Two threads that read their first answer of a kind at the same time, if
-that kind holds another type, get the process killed by a segmentation fault (msgspec 0.22.0).
-Describing a type while its module is imported leaves nothing to look up. Owns: that. Invariant,
-which a test keeps: whatever is read by `type=` or `convert` has been here. Imports no clock and no
-I/O.
+msgspec looks up the fields of a type when it first reads a value of that type. Other threads can
+see the unfinished result. Suppose that a kind of answer contains another type, and two threads read
+their first answer of that kind at the same time. Then a segmentation fault kills the process
+(msgspec 0.22.0). A type that is described while its module is imported leaves nothing to look up.
+
+Owns: this description. Invariant, which a test keeps: every type that `type=` or `convert` names
+was passed to `preload_decoder`. Imports no clock and no I/O.
 """
 
 from typing import TypeVar
@@ -16,7 +17,7 @@ Kind = TypeVar("Kind")
 
 
 def preload_decoder(kind: type[Kind]) -> type[Kind]:
-    """The type itself, so that it decorates classes. Types that it holds are described with it.
-    Raises TypeError if msgspec can't read it."""
+    """Describe a type, and the types that it contains, to msgspec, and return it: a class
+    decorator. Raises TypeError if msgspec can't read the type."""
     msgspec.msgpack.Decoder(kind)
     return kind

@@ -1,9 +1,9 @@
-"""A value as an error shows it: text that is always there, and never long.
+"""Show a value in the text of an error: there is always a text, and it is never long.
 
-Owns: that text. Python's own `repr` is none of that: of integers of more than 4,300 digits it
-raises ValueError, it is as long as the value, and of a caller's own class it does whatever that
-does. Whoever puts what a caller gave into a message takes `shown` instead of `repr`, `str`, `!r`.
-Imports nothing of Dodona, but whose an exception is.
+Owns: this text. Python's `repr` does not guarantee that. For an integer of more than 4,300 digits
+`repr` raises ValueError. Its text can be as long as the value. For an object of the caller's class,
+it runs the caller's code. Use `shown` instead of `repr`, `str` or `!r` for a caller's value in a
+message. Imports of Dodona only `handlers`, which says whether a signal handler raised an exception.
 """
 
 import reprlib
@@ -15,15 +15,15 @@ from dodona_wire.handlers import is_of_handler
 
 LENGTH_MAX: Final = 200
 TEXT_LENGTH_MAX: Final = 100
-"""Of a text, or bytes, within a value."""
+"""Length of a text, or of bytes, within a value."""
 ITEMS_MAX: Final = 20
 DEPTH_MAX: Final = 5
 INTEGER_BITS_MAX: Final = 256
-"""Of an integer that is shown with all its digits."""
+"""Bits of an integer that is shown with all its digits."""
 
 
 class _Shown(reprlib.Repr):
-    """By the built-in types. Methods are found by a type's name."""
+    """Shows values of built-in types. `reprlib` finds a method by the name of the type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Shown(reprlib.Repr):
         return repr(value) if len(value) <= TEXT_LENGTH_MAX else f"{value[:TEXT_LENGTH_MAX]!r}…"
 
     def repr_dict(self, value: Mapping[Any, Any], level: int) -> str:
-        """In its own order."""
+        """Show a mapping in its own order."""
         if level <= 0:
             return "{...}" if value else "{}"
         pairs = [
@@ -59,7 +59,7 @@ _shown: Final = _Shown()
 
 
 def shown(value: object, length_max: int = LENGTH_MAX) -> str:
-    """As `repr`, if that is short and there is one; else shorter, or what kind of value it is."""
+    """Return the value's `repr`, shortened to the limit; if it fails, the name of the type."""
     try:
         text = _shown.repr(value)
     except Exception as error:  # a caller's class may raise anything
@@ -70,5 +70,5 @@ def shown(value: object, length_max: int = LENGTH_MAX) -> str:
 
 
 def named(value: object) -> str:
-    """What is to be a name, without quotes."""
+    """Return a value that must be a name, without quotes."""
     return value[:LENGTH_MAX] if type(value) is str else shown(value)

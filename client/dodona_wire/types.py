@@ -1,7 +1,8 @@
-"""The words that every part of Dodona shares, and the layout of a timestamp.
+"""Types and constants that every part of Dodona shares, and the layout of a timestamp.
 
-Owns: the distinct integer types, the special timestamps, and the versions a row is made of.
-Imports nothing of Dodona, and no clock: whoever needs the time is handed a `Now`.
+Owns: the distinct integer types, the special timestamps, the form of a write, and the settings of a
+table. Imports nothing of Dodona but `preload`, and no clock: code that needs the time takes a
+`Now`.
 """
 
 from typing import Any, Final, Literal, NamedTuple, NewType
@@ -14,27 +15,27 @@ Timestamp = NewType("Timestamp", int)
 """64 bits from the oracle: a counter in bits 0-29, Unix seconds in bits 30-61, two zero bits."""
 
 TransactionId = NewType("TransactionId", int)
-"""A transaction is named by its start timestamp: the oracle made it unique already."""
+"""The id of a transaction: its start timestamp, which the oracle made unique."""
 
 TreeTransactionId = NewType("TreeTransactionId", int)
-"""Names a master transaction. Small numbers, so that it is never mistaken for a timestamp."""
+"""The id of a master transaction: a small number, which can't be mistaken for a timestamp."""
 
 ReaderId = NewType("ReaderId", int)
-"""Names somebody who holds a snapshot: a timestamp that nobody else was given."""
+"""The id of a reader that holds a snapshot: a timestamp that only this reader received."""
 
 LoadId = NewType("LoadId", int)
-"""Names a bulk load: its start timestamp."""
+"""The id of a bulk load: its start timestamp."""
 
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
 ClusterId = NewType("ClusterId", int)
-"""Of a cluster, for good: so that nobody mixes up two of them, or one with what is left of it."""
+"""The permanent id of a cluster. It tells clusters, and remains of an earlier cluster, apart."""
 NO_CLUSTER: Final = ClusterId(0)
 Revision = NewType("Revision", int)
-"""Of a tablet's mount: rises with each mount, so that a stale route or schema is noticed."""
+"""The number of a tablet's mount. It rises with each, so a stale route or schema is noticed."""
 
 Key = NewType("Key", bytes)
-"""A row's key columns, encoded so that bytes sort as the columns do (see `rows.keys`)."""
+"""The key columns of a row, encoded so that bytes sort as the columns do (see `rows.keys`)."""
 
 TIMESTAMP_COUNTER_BITS: Final = 30
 NULL_TIMESTAMP: Final = Timestamp(0)
@@ -46,7 +47,7 @@ TIMESTAMPS_PER_REQUEST_MAX: Final = 1_000_000
 
 KEY_MIN: Final = Key(b"")
 KEY_MAX: Final = Key(b"\xff")
-"""Above every key: no type tag reaches 0xff."""
+"""A key above every other key: no type tag reaches 0xff."""
 
 DELETE_MASK: Final = 0
 """The column mask of a deletion: a write always sets at least one column."""
@@ -58,24 +59,24 @@ InMemoryMode = Literal["none", "compressed", "uncompressed"]
 BatchKind = Literal["write", "update", "delete"]
 """What the rows of a bulk batch do: set all value columns, set some of them, or delete."""
 LoadMode = Literal["upsert", "insert", "update", "delete"]
-"""What a bulk load asks of the rows it finds: nothing, that there are none, that all are there, and
-nothing again, as it deletes them."""
+"""What a load requires of existing rows. Insert requires that no row exists, and update that all
+rows exist. Upsert and delete require nothing."""
 
 NO_TREE_TRANSACTION: Final = TreeTransactionId(0)
 NO_LOAD: Final = LoadId(0)
 
 Write = tuple[Key, int, tuple[Any, ...]]
-"""(key, mask of the value columns set, their values in column order); mask 0 deletes the row."""
+"""A key, the mask of value columns set, their values in column order. Mask 0 deletes the row."""
 
 WireMask = int | bytes
-"""A column mask as it travels: numbers have 64 bits there, so that tables of more than
-`schema.PLAIN_COLUMNS_MAX` value columns write theirs as bytes (see `TableSchema.pack_mask`)."""
+"""A column mask on the wire. Numbers have 64 bits there. So tables of more than
+`schema.PLAIN_COLUMNS_MAX` value columns send their masks as bytes (see `TableSchema.pack_mask`)."""
 
 WireWrite = tuple[Key, WireMask, tuple[Any, ...]]
 
 SpecialWrites = dict[Key, tuple[WireMask, int]]
-"""What is out of the ordinary about a transaction's writes, by key: the mask of columns whose
-value is a change of an aggregate, and the mask of lock groups taken by shared_write."""
+"""The unusual parts of a transaction's writes, by key, as two masks. One has the columns whose
+value is a change of an aggregate. The other has the lock groups taken by shared_write."""
 
 
 @preload_decoder
@@ -86,54 +87,54 @@ class TableSettings(
     omit_defaults=True,
     repr_omit_defaults=True,
 ):
-    """What a table's owner may set, as attributes, and tablets go by from their next mount or
-    remount. Names and defaults are YTsaurus's; times are in milliseconds."""
+    """Settings of a table, which its owner sets as attributes. Tablets use them from their next
+    mount or remount. Names and defaults are YTsaurus's. Times are in milliseconds."""
 
     enable_shared_write_locks: bool = False
-    """Whether rows may be written and locked by `shared_write`."""
+    """Whether rows may be written and locked with `shared_write`."""
     min_data_versions: int = 1
-    """So many of the newest versions stay, however old they are."""
+    """The number of newest versions that are kept, however old they are."""
     max_data_versions: int = 1
-    """Of versions older than `min_data_ttl` so many stay, the younger ones counted."""
+    """The number of newest versions of which those older than `min_data_ttl` are kept."""
     min_data_ttl: int = 1_800_000
-    """Versions younger than this stay, in ms; those of the last 75 s always, without atomicity of
-    the last 5 s."""
+    """Versions younger than this are kept, in ms. Those of the last 75 s are always kept; without
+    atomicity, those of the last 5 s."""
     max_data_ttl: int = 1_800_000
-    """Versions older than this go, in ms, but for `min_data_versions`."""
+    """Versions older than this are removed, in ms, except the `min_data_versions` newest."""
     merge_rows_on_flush: bool = False
-    """Whether retention takes versions already when rows are flushed, not only at compaction."""
+    """Whether retention removes versions already at a flush, not only at a compaction."""
     in_memory_mode: InMemoryMode = "none"
-    """Kept, and changes nothing: chunks are mapped, and the system keeps in memory what is used.
-    Set while unmounted only."""
+    """Stored, without effect. Chunks are mapped, and the system keeps the used parts in memory. Can
+    be set only while the table is unmounted."""
     dynamic_store_auto_flush_period: int = 900_000
-    """Rows are flushed from memory to a chunk when the oldest has been there for so long, in ms."""
+    """Rows are flushed from memory to a chunk when the oldest has been there so long, in ms."""
     max_dynamic_store_row_count: int = 1_000_000
-    """Versions in a store in memory: at seven tenths of it a new store is begun, in a table without
-    atomicity at 64 MiB already, and a full one takes no more writes."""
+    """The limit of versions in a store in memory. A new store begins at seven tenths of this
+    number, in a table without atomicity already at 64 MiB. A full store takes no more writes."""
     max_dynamic_store_pool_size: int = 1 << 30
-    """As `max_dynamic_store_row_count`, in bytes of memory."""
+    """The same limit as `max_dynamic_store_row_count`, in bytes of memory."""
     enable_compaction_and_partitioning: bool = True
-    """Whether chunks become one as they get more."""
+    """Whether chunks are merged when there are more of them."""
 
 
-TableSettings.__module__ = "dodona.types"  # what users see names what they import
+TableSettings.__module__ = "dodona.types"  # users see the name that they import
 
 
 class Now(NamedTuple):
-    """What a shell tells a core about time. Cores have no clock of their own."""
+    """The time, which a shell passes to a core. Cores have no clock of their own."""
 
     instant_us: int
-    """Monotonic microseconds; only differences mean something."""
+    """Monotonic microseconds; only differences have a meaning."""
     unix_us: int
-    """Wall-clock microseconds; may step either way."""
+    """Wall-clock microseconds, which may step in both directions."""
 
 
 def timestamp_from_unix_us(unix_us: int) -> Timestamp:
-    """The first timestamp of that microsecond (the counter holds the fraction of the second)."""
+    """Return the first timestamp of a microsecond; the counter holds the fraction of the second."""
     assert unix_us >= 0
     return Timestamp((unix_us << TIMESTAMP_COUNTER_BITS) // 1_000_000)
 
 
 def unix_us_from_timestamp(timestamp: Timestamp) -> int:
-    """The microsecond that the timestamp was made in, within about a second."""
+    """Return the microsecond at which the timestamp was made, within about a second."""
     return (timestamp * 1_000_000) >> TIMESTAMP_COUNTER_BITS

@@ -1,9 +1,9 @@
 """Dodona for Spark: `spark.read.format("dodona")` and `df.write.format("dodona")`.
 
-Owns: the entry point. Spark finds this package by its name and imports it in every session of the
-environment, wanted or not: so nothing heavy may be imported here, neither Arrow nor the client.
-Imported before the session starts, it has Spark's workers run this very Python: `python3`, which
-they run otherwise, need not be of the environment that has this package.
+Owns: the entry point. Spark finds this package by its name, and imports it in every session of the
+environment. So it must not import: Arrow, the client, or other large modules.
+If it is imported before the session starts, Spark's workers run this Python. Otherwise they run
+`python3`, which may be of another environment, without this package.
 """
 
 import os
@@ -27,26 +27,28 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 class DefaultSource(DataSource):
-    """One table of a Dodona cluster, in one `load` or `save`, which give its path.
+    """One table of a Dodona cluster, in one `load` or `save`, which have its path.
 
-    The options are those of `pyspark_dodona.options`, which docs/reference/spark.md lists; any
-    other is refused. All errors are those of `dodona.errors`.
-    """
+    The options are those of `pyspark_dodona.options`, which docs/reference/spark.md lists. All
+    others are refused. All errors are those of `dodona.errors`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Connects to nothing: of these options alone nobody can tell a read from a write."""
+        """Keep the options, and connect to nothing: the options do not show whether this is a read
+        or a write."""
         super().__init__(options)
         self._snapshot: TableSnapshot | None = None
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name for `format`."""
         return "dodona"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark makes one instance a DataFrame, in its `load`, or if that was given a schema at its
-        first use, and pickles it: copies of it answer from then on. So its snapshot is pinned now
-        at the latest. What a `save` makes is never pickled.
+        """Pin the snapshot, and return the state for pickle.
+
+        Spark creates one instance for a DataFrame in its `load`, or at its first use if `load` was
+        given a schema. It pickles the instance, and from then on uses copies. So the snapshot must
+        be pinned now. Spark never pickles the instance of a `save`.
 
         Raises as `schema` does."""
         from pyspark_dodona.options import is_stream_read
@@ -64,8 +66,8 @@ class DefaultSource(DataSource):
         return self._snapshot
 
     def schema(self) -> StructType:
-        """The table's columns as Spark has them. Raises InvalidRequest for an option that is
-        unknown, missing or malformed; TableNotFound, SchemaViolation."""
+        """Return the columns of the table with Spark's types. Raises InvalidRequest for an option
+        that is unknown, missing or malformed. Raises TableNotFound, SchemaViolation."""
         from pyspark_dodona.options import is_stream_read, parse_stream_read
         from pyspark_dodona.reader import schema_of
 
@@ -76,7 +78,8 @@ class DefaultSource(DataSource):
         return schema_of(self._pinned())
 
     def reader(self, schema: StructType) -> "SnapshotReader":
-        """Reads the pinned snapshot. Raises SchemaViolation if `schema` is not the table's."""
+        """Return a reader of the pinned snapshot. Raises SchemaViolation if `schema` is not that of
+        the table."""
         from pyspark_dodona.options import parse_read
         from pyspark_dodona.reader import reader_of
 
@@ -84,15 +87,16 @@ class DefaultSource(DataSource):
         return reader_of(self._pinned(), schema, pushdown=pushdown)
 
     def streamReader(self, schema: StructType) -> "ChangeStreamReader":  # noqa: N802
-        """Reads what becomes of the table. Raises InvalidRequest, TableNotFound, SchemaViolation
-        if `schema` is not that of changes."""
+        """Return a reader of the table's changes. Raises InvalidRequest, TableNotFound, and
+        SchemaViolation if `schema` is not that of changes."""
         from pyspark_dodona.options import parse_stream_read
         from pyspark_dodona.stream import ChangeStreamReader
 
         return ChangeStreamReader(parse_stream_read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "TableWriter":
-        """Writes rows. Raises InvalidRequest and its kin before any row is written."""
+        """Begin a load, and return its writer. Raises InvalidRequest and other errors before any
+        row is written."""
         from pyspark_dodona.options import parse_write
         from pyspark_dodona.writer import TableWriter, begin
 
@@ -102,7 +106,8 @@ class DefaultSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> "StreamWriter":
-        """Writes a stream. Raises InvalidRequest for an option that is unknown or malformed."""
+        """Return a writer of a stream. Raises InvalidRequest for an option that is unknown or
+        malformed."""
         from pyspark_dodona.options import parse_stream_write
         from pyspark_dodona.stream_writer import StreamWriter
 

@@ -1,8 +1,8 @@
-"""A bulk write: the DataFrame is partitioned and sorted as the table is, then saved.
+"""A bulk write: partition and sort the DataFrame as the table is, then save it.
 
-Owns: the order of steps, the session's settings while it lasts, and what it tells at the end.
-The rows of one tablet come from one task, so that its chunks are few; they come in the order of
-their keys, so that nobody sorts them again and chunks of one task don't overlap.
+Owns: the order of the steps, the settings of the session meanwhile, and the result. The rows of one
+tablet come from one task, so that the tablet gets few chunks. They come in key order. So no later
+step sorts them, and chunks of one task do not overlap.
 """
 
 import json
@@ -29,7 +29,7 @@ from pyspark_dodona.writer import begin
 
 BATCH_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNMEASURED: Final = str((1 << 31) - 1)
-"""Spark measures a batch anew with each row that it adds, unless the setting says this."""
+"""With this setting, Spark does not measure a batch again for each row that it adds."""
 ROW_COUNT: Final = "row_count"
 
 _log: Final = logging.getLogger("pyspark_dodona")
@@ -47,7 +47,7 @@ def bulk_write(
     tells_progress: bool,
     options: Mapping[str, Any],
 ) -> BulkWrite:
-    """See `dodona.spark.bulk_write`."""
+    """Write all rows of a DataFrame to a table. See `dodona.spark.bulk_write`."""
     began_at, began_s = datetime.now(UTC), time.monotonic()
     session = df.sparkSession
     given = {name: option_text(name, it) for name, it in options.items() if it is not None}
@@ -68,17 +68,17 @@ def bulk_write(
     counted = Observation()
     frame = arranged(df, keys, partitioning, last_by)
     frame = frame.observe(counted, f.count(f.lit(1)).alias(ROW_COUNT))
-    if last_by and options.get("atomicity", "full") == "full":  # it takes each key but once
+    if last_by and options.get("atomicity", "full") == "full":  # a load takes each key only once
         frame = frame.mapInArrow(last_rows(keys.names), frame.schema)
     frame = frame.drop(*[name for name in last_by if name not in known])
-    # Begun by this process, it lives as long as this does, however long the shuffle takes.
+    # This process renews the lease of its load, however long the shuffle takes.
     load = connect(checked).loads.join(begin(checked, frame.schema))
     given["load_ticket"] = load.ticket.to_text()
     telling = told(session, f"writing to {table}") if tells_progress else nullcontext()
     with _given_up_on_error(load), telling, _unmeasured_batches(session, has_long_rows):
         frame.write.format("dodona").mode(mode).options(**given).save()
     is_atomic = load.ticket.atomicity == "full"
-    published = load.publish([]) if is_atomic else None  # with what the save has published it
+    published = load.publish([]) if is_atomic else None  # the save has published it: get the result
     is_skipped = published is not None and published.is_skipped
     written = BulkWrite(
         table,
@@ -95,16 +95,16 @@ def bulk_write(
 
 
 def _column_of(df: DataFrame, name: str) -> str:
-    """As the DataFrame has it: Spark takes names in upper and in lower case."""
+    """Return the name of a column as the DataFrame has it. Spark ignores upper and lower case."""
     if name in df.columns:
         return name
     return next((it for it in df.columns if it.lower() == name.lower()), name)
 
 
 def _checked(options: dict[str, str], mode: str) -> WriteOptions:
-    """Raises InvalidRequest."""
+    """Check the options of the write. Raises InvalidRequest."""
     if mode not in ("append", "overwrite"):
-        raise InvalidRequest(f"mode is 'append' or 'overwrite', not {mode!r}")
+        raise InvalidRequest(f"mode must be 'append' or 'overwrite', not {mode!r}")
     if "load_ticket" in options:
         raise InvalidRequest("bulk_write begins a load of its own: leave load_ticket out")
     return parse_write(options, is_overwrite=mode == "overwrite")
@@ -112,7 +112,7 @@ def _checked(options: dict[str, str], mode: str) -> WriteOptions:
 
 @contextmanager
 def _given_up_on_error(load: Load) -> Iterator[None]:
-    """Spark gives a write up only if it came as far as that."""
+    """Abort the load if the block fails. Spark itself aborts only a write that it has begun."""
     try:
         yield
     except BaseException as error:
@@ -123,18 +123,19 @@ def _given_up_on_error(load: Load) -> Iterator[None]:
 def arranged(
     df: DataFrame, keys: KeyColumns, partitioning: Partitioning, last_by: tuple[str, ...] = ()
 ) -> DataFrame:
-    """The same rows, partitioned so and in the order of their keys."""
+    """Return the same rows, partitioned like this and in the order of their keys."""
     number = f.expr(keys.partition(partitioning))
     if hasattr(df, "repartitionById"):
         df = df.repartitionById(partitioning.count, number)
-    else:  # Spark 4.0: some partitions get the rows of several numbers, and some none
+    else:  # in Spark 4.0, some partitions get the rows of several numbers, and some get none
         df = df.repartition(partitioning.count, number)
     order = [f.expr(it).asc_nulls_first() for it in keys.order()]
     return df.sortWithinPartitions(*order, *[f.col(it).asc_nulls_first() for it in last_by])
 
 
 def parallelism_of(session: SparkSession) -> int:
-    """How many tasks run side by side. Of a session on another machine it isn't known."""
+    """Return how many tasks run at the same time. Returns 1 if the session is on another machine,
+    where the number is not known."""
     try:
         return int(session.sparkContext.defaultParallelism)
     except PySparkException:
@@ -142,7 +143,7 @@ def parallelism_of(session: SparkSession) -> int:
 
 
 def option_text(name: str, value: Any) -> str:
-    """An option as Spark takes it. Raises InvalidRequest."""
+    """Return the value of an option as text for Spark. Raises InvalidRequest."""
     match value:
         case str():
             return value
@@ -158,8 +159,8 @@ def option_text(name: str, value: Any) -> str:
 
 @contextmanager
 def _unmeasured_batches(session: SparkSession, has_long_rows: bool) -> Iterator[None]:
-    """Have batches of rows that go to Python bounded by their number alone. A session that was
-    given a bound of bytes keeps it."""
+    """Limit batches of rows for Python by their number alone. If the session has a limit in bytes,
+    that limit stays."""
     if has_long_rows or BATCH_SETTING in session.conf.getAll:
         yield
         return

@@ -1,8 +1,9 @@
-"""Versions of rows as a DataFrame has them: the table's columns, and what each version is.
+"""Versions of rows as a DataFrame: the columns of the table, and columns that describe each
+version.
 
-Owns: the names and types of those columns, which are valid in Spark SQL without quotes, and the
-step from the client's batches to Spark's. All columns but those of the key may be null, since a
-deletion has no values and an update has some.
+Owns: the names and types of those columns, and the conversion of the client's batches to Spark's.
+Spark SQL accepts the names without quotes. All columns except key columns may be null, because a
+deletion has no values and an update has only some.
 """
 
 from collections.abc import Sequence
@@ -25,20 +26,20 @@ _MARKS: Final = {
     COLUMNS: StructField("_changed_columns", ArrayType(StringType(), containsNull=True)),
     AGGREGATED: StructField("_aggregated_columns", ArrayType(StringType(), containsNull=True)),
 }
-"""What the client calls them, and what they are here."""
+"""The columns that describe a version, by the names that the client gives them."""
 
 
 def changes_schema(columns: Sequence[Column], path: str) -> StructType:
-    """The columns of a DataFrame of versions, given those of the table that it has. Raises
-    SchemaViolation if the table has a column of such a name itself."""
+    """Return the schema of a DataFrame of versions with these columns of the table. Raises
+    SchemaViolation if the table has a column with the name of one that describes a version."""
     has_aggregates = any(column.aggregate for column in columns)
     marks = [field for name, field in _MARKS.items() if name != AGGREGATED or has_aggregates]
     names = {field.name for field in marks}
     for column in columns:
         if column.name in names:
             raise SchemaViolation(
-                f"table {path} has a column {column.name!r}, which is what versions have "
-                "themselves: choose others by option('columns')"
+                f"table {path} has a column {column.name!r}, which is also the name of a column "
+                "that versions add: choose other columns by option('columns')"
             )
     fields = [
         StructField(field.name, field.dataType, field.nullable or column.sort_order is None)
@@ -48,14 +49,14 @@ def changes_schema(columns: Sequence[Column], path: str) -> StructType:
 
 
 def renamed(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-    """A batch of the client's, with the names that columns have here."""
+    """Return a batch of the client with the column names of a DataFrame."""
     names = [_MARKS[name].name if name in _MARKS else name for name in batch.schema.names]
     return batch.rename_columns(names)
 
 
 def in_commit_order(table: "pyarrow.Table") -> "pyarrow.Table":
-    """Versions by their timestamps, and those of one timestamp in key order: that of a table in
-    which they are in key order, one after the other where a row has several."""
+    """Return the versions sorted by timestamp, and then by key. `table` must be in key order, and
+    each row may have several versions."""
     import pyarrow.compute
 
     order = pyarrow.compute.sort_indices(table, sort_keys=[(COMMIT_TIMESTAMP, "ascending")])
@@ -63,13 +64,12 @@ def in_commit_order(table: "pyarrow.Table") -> "pyarrow.Table":
 
 
 def too_old(error: SnapshotTooOld, path: str, since: int) -> SnapshotTooOld:
-    """The refusal of changes that are not all there any more, with what to do about it."""
+    """Return the error for changes that are no longer complete, with what to do about it."""
     text = (
-        f"the changes of table {path} after {since} are not all there any more ({error.message}). "
-        "They were kept for as long as somebody read on from there and for 'lease_s' after that, "
-        "and for the table's min_data_ttl in any case: raise those to be longer than the stream "
-        "ever stops. To go on, begin anew, with a new checkpoint: either with "
-        "starting_timestamp='earliest', which gives all rows once more, or with what has changed "
-        "since now"
+        f"some changes of table {path} after {since} were removed ({error.message}). The table "
+        "keeps changes while the stream reads them, for 'lease_s' after that, and for its "
+        "min_data_ttl in any case. Raise 'lease_s' or min_data_ttl above the longest pause of the "
+        "stream. To continue, start with a new checkpoint, and with starting_timestamp='earliest' "
+        "for all rows again, or 'latest' for changes from now on"
     )
     return SnapshotTooOld(text, **error.attributes)

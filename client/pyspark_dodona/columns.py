@@ -1,8 +1,9 @@
-"""Columns of a table as columns of a DataFrame, and back.
+"""Convert columns of a table to columns of a DataFrame, and back.
 
-Owns: the mapping of types. `uint64` is a decimal of 20 digits, since Spark has no unsigned integer;
-`any` is binary, MessagePack, as everywhere in Arrow. A DataFrame fits a table if it has its key
-columns and its required ones, no others than its own, and each of a type that loses nothing.
+Owns: the mapping of types. `uint64` is a decimal of 20 digits, because Spark has no unsigned
+integers. `any` is binary with MessagePack, as everywhere in Arrow. A DataFrame fits a table if it
+has all key columns and all required columns, and no unknown ones. Each of its types must convert
+without loss.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ SPARK_TYPES: Final[dict[ColumnType, DataType]] = {
     "utf8": StringType(),
     "any": BinaryType(),
 }
-"""What each type is read as."""
+"""The Spark type to which each column type is read."""
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
 _ACCEPTED: Final[dict[ColumnType, tuple[type[DataType], ...]]] = {
@@ -55,11 +56,11 @@ _ACCEPTED: Final[dict[ColumnType, tuple[type[DataType], ...]]] = {
     "utf8": (StringType,),
     "any": (BinaryType,),
 }
-"""What each type may be written from."""
+"""The Spark types from which each column type can be written."""
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """The columns as a DataFrame has them."""
+    """Return the schema of a DataFrame with these columns."""
     return StructType(
         [StructField(it.name, SPARK_TYPES[it.type], nullable=not it.required) for it in columns]
     )
@@ -68,7 +69,8 @@ def spark_schema(columns: Sequence[Column]) -> StructType:
 def choose_columns(
     columns: Sequence[Column], names: Sequence[str] | None, path: str
 ) -> tuple[Column, ...]:
-    """The columns of those names, in the table's order; all for None. Raises SchemaViolation."""
+    """Return the columns with these names, in the order of the table. None means all. Raises
+    SchemaViolation."""
     known = [column.name for column in columns]
     for name in names or ():
         if name not in known:
@@ -79,10 +81,13 @@ def choose_columns(
 def check_frame(
     columns: Sequence[Column], frame: StructType, path: str, mode: LoadMode = "upsert"
 ) -> None:
-    """Whether a DataFrame can be written to a table. Raises SchemaViolation naming the column."""
+    """Check that a DataFrame can be written to a table. Raises SchemaViolation, which names the
+    column."""
     types = {field.name: field.dataType for field in frame.fields}
     if len(types) != len(frame.fields):
-        raise SchemaViolation("two columns of the DataFrame have one name", columns=frame.names)
+        raise SchemaViolation(
+            "two columns of the DataFrame have the same name", columns=frame.names
+        )
     known = [column.name for column in columns]
     for name in types:
         if name not in known:
@@ -99,7 +104,7 @@ def check_frame(
 
 
 def check_type(column: Column, given: DataType, path: str) -> None:
-    """Whether a column takes values of that type, each as it is. Raises SchemaViolation."""
+    """Check that a column accepts values of a type without loss. Raises SchemaViolation."""
     is_accepted = isinstance(given, _ACCEPTED[column.type])
     if isinstance(given, DecimalType):
         is_accepted = is_accepted and given.scale == 0 and given.precision <= UINT64_DIGITS
@@ -112,18 +117,18 @@ def check_type(column: Column, given: DataType, path: str) -> None:
 
 
 def check_types(columns: Sequence[Column], read: "pyarrow.Schema", path: str) -> None:
-    """That rows of a table still have the types that it had. Raises SchemaViolation."""
+    """Check that the rows read still have the types that the table had. Raises SchemaViolation."""
     for column in columns:
         found = read.field(column.name).type
         if found != arrow_type(column):
             raise SchemaViolation(
                 f"table {path} was altered since it was loaded: {column.name!r} was {column.type}, "
-                f"and is {found} now: load() it anew"
+                f"and is {found} now: call load() again"
             )
 
 
 def arrow_for_spark(table: "pyarrow.Table", schema: "pyarrow.Schema") -> "pyarrow.Table":
-    """The columns of a scan in exactly the Arrow schema that Spark expects."""
+    """Return the columns of a scan in exactly the Arrow schema that Spark expects."""
     import pyarrow
 
     arrays = [table.column(field.name).cast(field.type) for field in schema]
@@ -131,10 +136,9 @@ def arrow_for_spark(table: "pyarrow.Table", schema: "pyarrow.Schema") -> "pyarro
 
 
 def arrow_from_spark(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-    """A batch of a DataFrame as the client takes it: decimals are what uint64 is in Spark.
+    """Return a batch of a DataFrame in the client's types: decimals become uint64.
 
-    Raises SchemaViolation for a value that uint64 cannot hold.
-    """
+    Raises SchemaViolation for a value that uint64 cannot hold."""
     import pyarrow
 
     for at, field in enumerate(batch.schema):

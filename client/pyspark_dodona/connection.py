@@ -1,7 +1,7 @@
-"""Clients kept for the life of a worker process: Spark uses one worker for many tasks and jobs.
+"""Keep clients while a worker process lives, because Spark uses one worker for many tasks and jobs.
 
-Owns: the clients of this process. Invariant: a client is used by the process that made it and by no
-other, since Spark forks its workers and a socket must not have two owners.
+Owns: the clients of this process. Invariant: only the process that created a client uses it. Spark
+forks its workers, and a socket must not have two owners.
 """
 
 import os
@@ -17,7 +17,7 @@ _clients: dict[tuple[int, str, int | None], dodona.Client] = {}
 
 
 class Cluster(Protocol):
-    """What the options of each action say of it."""
+    """The options of each action that say how to reach the cluster."""
 
     @property
     def url(self) -> str: ...
@@ -27,20 +27,21 @@ class Cluster(Protocol):
 
 
 def connect(cluster: Cluster) -> dodona.Client:
-    """A client of the cluster, made at the first call in this process. Do not close it."""
+    """Return a client of the cluster. The first call in this process creates it. Do not close
+    it."""
     key = (os.getpid(), cluster.url, cluster.call_timeout_ms)
-    with _lock:  # a driver may have several threads
+    with _lock:  # the driver process of Spark may have several threads
         client = _clients.pop(key, None)
         if client is None:
             client = dodona.connect(cluster.url, call_timeout_ms=cluster.call_timeout_ms)
             _make_room()
-        _clients[key] = client  # behind all others: the one used least recently is first
+        _clients[key] = client  # at the end: the least recently used client is first
         return client
 
 
 def _make_room() -> None:
-    """Close this process's oldest clients. Those inherited by a fork stay untouched: closing one
-    would say goodbye over the socket of the process that owns it."""
+    """Close the oldest clients of this process. Clients that a fork inherited stay open: to close
+    one would send a goodbye over the socket of another process."""
     mine = [key for key in _clients if key[0] == os.getpid()]
     for key in mine[: max(0, len(mine) - CLIENTS_MAX + 1)]:
         _clients.pop(key).close()

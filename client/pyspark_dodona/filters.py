@@ -1,9 +1,9 @@
-"""Filters that Spark pushes down: as ranges of keys, and as Arrow expressions over columns.
+"""Filters that Spark pushes down, as ranges of keys and as Arrow expressions over columns.
 
-Owns: their meaning, which is Spark's to the last null and NaN, since Spark does not look again at
-what was handled: NaN equals itself and is above all numbers, 0.0 equals -0.0, and a comparison with
-null is null. What can't be said so exactly is left to Spark. Values are compared in the table's
-types, not in Spark's: uint64 is a decimal there.
+Owns: their meaning, which must be Spark's also for null and NaN. Spark does not check rows again
+after a filter that was handled. NaN equals itself and is above all numbers, 0.0 equals -0.0, and a
+comparison with null is null. A filter that can't be converted exactly is left to Spark. Values are
+compared in the types of the table, not in those of Spark, which has decimals for uint64.
 """
 
 import math
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow.compute
 
 NO_VALUE: Final = object()
-"""What a constant is that the column's type has no equal of."""
+"""Stands for a constant that has no equal in the type of the column."""
 
 _EVERYTHING: Final[Interval] = (None, None)
 _LAST_CHARACTER: Final = chr(0x10FFFF)
@@ -54,7 +54,8 @@ _Match = StringStartsWith | StringEndsWith | StringContains
 def expression_of(
     columns: Sequence[Column], condition: Filter
 ) -> "pyarrow.compute.Expression | None":
-    """True for just the rows that Spark keeps. None: this is for Spark to do."""
+    """Return an expression that is true for exactly the rows that Spark keeps. None if Spark must
+    apply the filter itself."""
     if isinstance(condition, Not):
         inner = expression_of(columns, condition.child)
         return None if inner is None else ~inner
@@ -83,7 +84,7 @@ def _column_of(columns: Sequence[Column], condition: Filter) -> Column | None:
 
 
 def _constant(column: Column, value: Any) -> Any:
-    """The value in the column's type, or NO_VALUE."""
+    """Return the value in the type of the column, or NO_VALUE."""
     match column.type, value:
         case "int64" | "uint64", Decimal() if value == value.to_integral_value():
             value = int(value)
@@ -119,7 +120,7 @@ def _compared(column: Column, condition: _Comparison) -> "pyarrow.compute.Expres
     if isinstance(condition, EqualTo):
         return field == constant
     if column.type == "boolean":
-        return None  # Arrow has no order of these
+        return None  # Arrow does not order booleans
     if isinstance(condition, LessThan):
         return field < constant
     if isinstance(condition, LessThanOrEqual):
@@ -141,7 +142,8 @@ def _equal_null_safe(column: Column, value: Any) -> "pyarrow.compute.Expression 
 
 
 def _is_in(column: Column, values: Sequence[Any]) -> "pyarrow.compute.Expression | None":
-    """Null if the column is, or if nothing equals it and one of the values is null."""
+    """Return the expression of `IN`. It is null if the column is null. It is also null if no value
+    equals the column and one of the values is null."""
     import pyarrow.compute
 
     constants = [_constant(column, it) for it in values if it is not None]
@@ -175,7 +177,7 @@ def _matched(column: Column, condition: _Match) -> "pyarrow.compute.Expression |
 
 
 def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
-    """A range that has every row that all of these keep; it may have others too."""
+    """Return a range that has all rows that all filters keep. It may also have other rows."""
     columns = schema.key_columns
 
     def interval_of(place: int, column_type: str) -> Interval:
@@ -189,7 +191,7 @@ def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
 
 
 def _interval(column: Column, condition: Filter) -> Interval:
-    """Where the column's values lie, ends included, if the condition is true."""
+    """Return the range of the column's values if the condition is true, both ends included."""
     if isinstance(condition, In):
         constants = [_constant(column, it) for it in condition.value if it is not None]
         if NO_VALUE in constants or not constants:
@@ -209,7 +211,7 @@ def _interval(column: Column, condition: Filter) -> Interval:
 
 
 def _behind_prefix(prefix: str) -> str | None:
-    """A text above all that begin with this one; None if there is none."""
+    """Return a text that is above all texts with this prefix. None if there is none."""
     prefix = prefix.rstrip(_LAST_CHARACTER)
     if not prefix:
         return None

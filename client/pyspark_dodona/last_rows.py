@@ -1,4 +1,4 @@
-"""Of rows in the order of their keys, the last of each key: for tables that take a key but once.
+"""Keep the last row of each key, from rows in key order, for tables that take a key only once.
 
 Owns: the comparison of neighbouring keys, column by column, in Arrow. Runs in Spark's workers.
 """
@@ -10,8 +10,8 @@ Batches = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 def last_rows(names: Sequence[str]) -> Batches:
-    """A function of record batches, for `mapInArrow`: of neighbouring rows that are equal in these
-    columns it leaves the last."""
+    """Return a function of record batches, for `mapInArrow`. Of neighbouring rows with equal values
+    in these columns, it keeps the last row."""
 
     def left(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
@@ -33,7 +33,7 @@ def last_rows(names: Sequence[str]) -> Batches:
 
 
 def _are_last(batch: Any, names: Sequence[str]) -> Any:
-    """Of each row but the last one: whether the next one has another key."""
+    """Return for each row but the last one whether the next row has another key."""
     import pyarrow.compute as pc
 
     count = batch.num_rows - 1
@@ -46,7 +46,7 @@ def _are_last(batch: Any, names: Sequence[str]) -> Any:
 
 
 def _are_same(one: Any, other: Any) -> Any:
-    """Null is the same as null, and NaN as NaN."""
+    """Return whether the values are equal. Null equals null, and NaN equals NaN."""
     import pyarrow
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""What options say: from the text that Spark hands over to values of Python.
+"""Convert the text of options, which Spark passes, to Python values.
 
-Owns: the parsers, each of which takes the option's name and its text, and raises InvalidRequest
-that names both. Must not connect to anything, and knows neither Spark nor any table: whether key
-values have the types of a table's key columns is for whoever has looked at the table.
+Owns: the parsers. Each takes the name and the text of an option, and raises InvalidRequest that
+names both. Must not connect to a server. Knows neither Spark nor a table. So a caller that knows
+the table checks the types of key values.
 """
 
 import binascii
@@ -32,14 +32,14 @@ Choice = TypeVar("Choice", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys of lower ≤ key < upper: leading key values as JSON has them, None for no end."""
+    """The keys with lower ≤ key < upper: leading key values as in JSON. None means no bound."""
 
     lower: tuple[Any, ...] | None
     upper: tuple[Any, ...] | None
 
 
 def ticket(name: str, given: str) -> LoadTicket:
-    """A load's, as `bulk_write` hands it on."""
+    """Parse the ticket of a load, as `bulk_write` passes it."""
     try:
         return LoadTicket.from_text(given)
     except InvalidRequest as error:
@@ -47,22 +47,22 @@ def ticket(name: str, given: str) -> LoadTicket:
 
 
 def text(name: str, given: str) -> str:
-    """Anything but nothing."""
+    """Parse a text that is not empty."""
     if not given.strip():
         raise InvalidRequest(f"the option {name!r} is empty")
     return given
 
 
 def names(name: str, given: str) -> tuple[str, ...]:
-    """Names with commas between."""
+    """Parse names that are separated by commas."""
     found = tuple([it.strip() for it in given.split(",")])
     if not all(found):
-        raise InvalidRequest(f"the option {name!r} takes names with commas between, not {given!r}")
+        raise InvalidRequest(f"the option {name!r} takes names separated by commas, not {given!r}")
     return found
 
 
 def flag(name: str, given: str) -> bool:
-    """true or false, in any case."""
+    """Parse `true` or `false`, in upper or lower case."""
     known = _FLAGS.get(given.strip().lower())
     if known is None:
         raise InvalidRequest(f"the option {name!r} takes 'true' or 'false', not {given!r}")
@@ -70,7 +70,7 @@ def flag(name: str, given: str) -> bool:
 
 
 def flag_or_auto(name: str, given: str) -> bool | None:
-    """None for auto."""
+    """Parse `true`, `false` or `auto`. Returns None for `auto`."""
     if given.strip().lower() == "auto":
         return None
     try:
@@ -81,7 +81,7 @@ def flag_or_auto(name: str, given: str) -> bool | None:
 
 
 def one_of(choices: Sequence[Choice]) -> Callable[[str, str], Choice]:
-    """A parser that takes these words, in any case."""
+    """Return a parser that accepts these words, in upper or lower case."""
     listed = " or ".join(repr(it) for it in choices)
 
     def parse(name: str, given: str) -> Choice:
@@ -94,13 +94,13 @@ def one_of(choices: Sequence[Choice]) -> Callable[[str, str], Choice]:
 
 
 def integer(least: int, greatest: int) -> Callable[[str, str], int]:
-    """A parser that takes integers of this range, both ends included."""
+    """Return a parser that accepts integers in this range, both ends included."""
 
     def parse(name: str, given: str) -> int:
         stripped = given.strip()
         if not (stripped.isascii() and stripped.isdecimal()):
             raise InvalidRequest(f"the option {name!r} takes an integer, not {given!r}")
-        # A longer text can't be in range, and Python refuses to read one of thousands of digits.
+        # A longer text can't be in range, and Python refuses to parse thousands of digits.
         number = int(stripped) if len(stripped) <= len(str(greatest)) else greatest + 1
         if not least <= number <= greatest:
             what = f"takes an integer from {least} to {greatest}"
@@ -111,7 +111,7 @@ def integer(least: int, greatest: int) -> Callable[[str, str], int]:
 
 
 def moment(name: str, given: str) -> Timestamp | None:
-    """A timestamp, as a number or as a time of day; None for the latest."""
+    """Parse a timestamp, as a number or as a time of day. Returns None for `latest`."""
     stripped = given.strip()
     if stripped.lower() == LATEST:
         return None
@@ -129,17 +129,17 @@ def moment(name: str, given: str) -> Timestamp | None:
     except ValueError:
         raise InvalidRequest(f"the option {name!r} takes {_TIMES}, not {given!r}") from None
     except InvalidRequest as error:
-        text = f"the option {name!r}: {error.message}; it takes {_TIMES}, not {given!r}"
+        text = f"the option {name!r}: {error.message} The option takes {_TIMES}, not {given!r}"
         raise InvalidRequest(text) from None
 
 
 def beginning(name: str, given: str) -> Timestamp | None:
-    """As `moment`; NULL_TIMESTAMP for the earliest."""
+    """Parse a timestamp as `moment` does. Returns NULL_TIMESTAMP for `earliest`."""
     return NULL_TIMESTAMP if given.strip().lower() == EARLIEST else moment(name, given)
 
 
 def issued(name: str, given: str) -> Timestamp:
-    """A timestamp, but not the latest."""
+    """Parse a timestamp as `moment` does, but refuse `latest`."""
     found = moment(name, given)
     if found is None:
         raise InvalidRequest(f"the option {name!r} takes a timestamp or a time, not {given!r}")
@@ -147,7 +147,7 @@ def issued(name: str, given: str) -> Timestamp:
 
 
 def key_range(name: str, given: str) -> KeyRange:
-    """A range of keys, written as JSON. Bytes that are no UTF-8 are written {"hex": "00ff"}."""
+    """Parse a range of keys in JSON. Bytes that are not UTF-8 are written as {"hex": "00ff"}."""
     try:
         found = json.loads(given, parse_constant=_refuse_constant, object_pairs_hook=object_of)
     except (ValueError, RecursionError) as error:
@@ -163,7 +163,7 @@ def key_range(name: str, given: str) -> KeyRange:
 
 
 def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _key_value(name: str, value: Any) -> Any:
@@ -173,5 +173,5 @@ def _key_value(name: str, value: Any) -> Any:
         except ValueError as error:
             raise InvalidRequest(f"the option {name!r}: {value['hex']!r} is {error}") from None
     if isinstance(value, list | dict):
-        raise InvalidRequest(f"the option {name!r}: {value!r} is no value of a key column")
+        raise InvalidRequest(f"the option {name!r}: {value!r} is not a value of a key column")
     return value

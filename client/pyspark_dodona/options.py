@@ -1,8 +1,8 @@
-"""The options of reads, writes and streams: which there are, and what they may say.
+"""The options of reads, writes and streams, and the values that they accept.
 
-Owns: the table of all options, from which parsing, complaints and the page of documentation are
-made, and the checks between options. Spark hands names over in lower case, and values as text.
-Must not connect to anything: an option that is wrong is refused before the cluster is asked.
+Owns: the table of all options, and the checks between options. The parsers, the errors and the page
+in docs use the table. Spark passes names in lower case, and values as text.
+Must not connect to a server: a wrong option is refused before a call to the cluster.
 """
 
 import difflib
@@ -29,13 +29,13 @@ ON_CONFLICT: Final[tuple[OnConflict, ...]] = ("error", "overwrite")
 SPLIT_ROWS: Final = 1_000_000
 LEASE_S: Final = 600
 LEASE_S_MAX: Final = 3_600
-"""As long as cells grant (see their `reader_lease_ms_max`)."""
+"""The longest lease that cells allow (see their `reader_lease_ms_max`)."""
 BATCH_ROWS: Final = 1_000_000
 _OF_CATALOG_TABLES: Final = frozenset({"owner", "provider"})
-"""What Spark adds to the options that `create table ... using` names."""
+"""The options that Spark adds to those of `create table ... using`."""
 _NO_CATALOG_TABLE: Final = (
-    "Spark hands no options to the reader of a table in its own catalog: instead of create table "
-    "say create temporary view ... using dodona options (path '//folder/table', url 'http://...')"
+    "Spark passes no options to the reader of a table in its own catalog. Instead of create table, "
+    "use create temporary view ... using dodona options (path '//folder/table', url 'http://...')"
 )
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -47,7 +47,8 @@ _ALL: Final[tuple[Action, ...]] = ("read", "write", "stream read", "stream write
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table. `default` is what the user would have to write for it; "" is none."""
+    """One row of the table. `default` is the text that a user would write for it. "" means no
+    default."""
 
     name: str
     aliases: tuple[str, ...]
@@ -58,7 +59,7 @@ class Option:
     default: str = ""
     is_required: bool = False
     is_spark_s: bool = False
-    """Spark hands it over, and it means nothing here."""
+    """Whether the option is Spark's own. Spark passes it, and it has no effect here."""
 
 
 OPTIONS: Final[tuple[Option, ...]] = (
@@ -77,7 +78,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _ALL,
         values.text,
         "`//folder/table`",
-        "the table; given by `load(...)`, `save(...)`",
+        "the table; `load(...)` and `save(...)` set it",
         is_required=True,
     ),
     Option(
@@ -86,7 +87,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read",),
         values.moment,
         "an integer, `latest`, or an RFC 3339 time",
-        "the table is read as it was then",
+        "reads the table as of this time",
         "latest",
     ),
     Option(
@@ -94,8 +95,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         (),
         _READS,
         values.names,
-        "names, commas between",
-        "only these are read; all by default",
+        "names, separated by commas",
+        "reads only these columns; the default is all",
     ),
     Option(
         "filter",
@@ -103,7 +104,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read",),
         values.text,
         "an SQL condition",
-        "only rows for which it is true; what it says of the key narrows what is read",
+        "reads only rows that match; conditions on the key narrow the range of keys",
     ),
     Option(
         "key_range",
@@ -111,8 +112,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read", "write", "stream write"),
         values.key_range,
         '`{"lower": [...], "upper": [...]}`',
-        "only keys of lower ≤ key < upper, leading key values each, either may be absent; "
-        "of a write: what `mode('overwrite')` replaces",
+        "only keys with lower ≤ key < upper: lists of leading key values, both optional; "
+        "in a write: the range that `mode('overwrite')` replaces",
     ),
     Option(
         "split_rows",
@@ -120,7 +121,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read",),
         values.integer(1, _INT64_MAX),
         "an integer",
-        "about so many rows at most are in a partition; a tablet has one or more of them",
+        "about how many rows a partition has at most; a tablet has one or more partitions",
         str(SPLIT_ROWS),
     ),
     Option(
@@ -129,7 +130,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read",),
         values.flag,
         "`true` or `false`",
-        "every version that is left, instead of the newest row; adds the columns of a stream",
+        "reads every version that is left, not only the newest; adds the columns of a stream",
         "false",
     ),
     Option(
@@ -138,7 +139,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("stream read",),
         values.one_of(("true",)),
         "`true`",
-        "every change; to be said where neither `starting_timestamp` nor `max_rows_per_batch` is",
+        "reads changes; required without `starting_timestamp` and `max_rows_per_batch`",
         "true",
     ),
     Option(
@@ -147,8 +148,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("read",),
         values.flag_or_auto,
         "`true`, `false` or `auto`",
-        "whether filters of the DataFrame are applied while reading; `auto`: as "
-        "`spark.sql.python.filterPushdown.enabled` says, which `true` needs to be set",
+        "whether reads apply filters of the DataFrame; `auto`: as Spark's setting "
+        "`spark.sql.python.filterPushdown.enabled`, which must be on for `true`",
         "auto",
     ),
     Option(
@@ -157,7 +158,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _ALL,
         values.integer(1, LEASE_S_MAX),
         f"seconds, at most {LEASE_S_MAX}",
-        "so long the snapshot, or what is written, is kept without a sign of life of the job",
+        "how long the cluster keeps the snapshot or the load without a renewal by the job",
         str(LEASE_S),
     ),
     Option(
@@ -166,7 +167,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _ALL,
         values.integer(1, CALL_TIMEOUT_MS_MAX),
         "milliseconds",
-        "so long each call to a server may take, as in `dodona.connect`",
+        "how long each call to a server may take, as in `dodona.connect`",
     ),
     Option(
         "atomicity",
@@ -174,8 +175,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _WRITES,
         values.one_of(ATOMICITIES),
         "`full` or `none`",
-        "`full`: all becomes visible at once or not at all; `none`: rows are visible as they "
-        "arrive; must be the table's",
+        "`full`: all rows become visible together or not at all; `none`: rows become visible as "
+        "they arrive; must be the table's atomicity",
         "full",
     ),
     Option(
@@ -184,7 +185,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _WRITES,
         values.one_of(DURABILITIES),
         "`sync` or `async`",
-        "whether rows are on disk when the job ends; `async` with atomicity `none` only",
+        "`sync`: rows are on disk when the job ends; `async`: with atomicity `none` only",
         "sync",
     ),
     Option(
@@ -193,8 +194,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _WRITES,
         values.one_of(WRITE_MODES),
         "`upsert`, `insert`, `update` or `delete`",
-        "`insert`: no row may be there; `update`: each must be there, and absent columns stay; "
-        "`delete`: by key",
+        "`insert`: no row may exist; `update`: each row must exist, and absent columns keep their "
+        "values; `delete`: by key",
         "upsert",
     ),
     Option(
@@ -203,7 +204,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _WRITES,
         values.one_of(ON_CONFLICT),
         "`error` or `overwrite`",
-        "what happens if a row was changed since the start timestamp",
+        "what happens if another writer changed a row after the start timestamp",
         "error",
     ),
     Option(
@@ -212,7 +213,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("write",),
         values.issued,
         "an integer, or an RFC 3339 time",
-        "rows changed after it conflict; by default those changed since the save began",
+        "later changes of the same rows conflict; the default is the beginning of the save",
     ),
     Option(
         "txn_app_id",
@@ -220,8 +221,8 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _WRITES,
         values.text,
         "a name",
-        "the application that numbers its writes; needs `txn_version`, which of a stream is the "
-        "batch's number",
+        "the application that numbers its writes; needs `txn_version`, except in a stream, where "
+        "the version is the number of the batch",
     ),
     Option(
         "txn_version",
@@ -229,7 +230,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("write",),
         values.integer(0, _INT64_MAX),
         "an integer",
-        "the write is skipped if one of this number or a higher one is in; needs `txn_app_id`",
+        "skips the write if this or a higher version was published; needs `txn_app_id`",
     ),
     Option(
         "load_ticket",
@@ -237,7 +238,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("write",),
         values.ticket,
         "text",
-        "the load that the write belongs to, if that was begun before, as `bulk_write` does",
+        "the load of the write, if it began before, as with `bulk_write`",
     ),
     Option(
         "starting_timestamp",
@@ -245,7 +246,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("stream read",),
         values.beginning,
         "an integer, `earliest`, `latest`, or an RFC 3339 time",
-        "changes after it are read; `earliest`: all that is left",
+        "reads changes after this time; `earliest`: all changes that are left",
         "latest",
     ),
     Option(
@@ -254,7 +255,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         ("stream read",),
         values.integer(1, _INT64_MAX),
         "an integer",
-        "about so many rows at most are in a batch",
+        "about how many rows a batch has at most",
         str(BATCH_ROWS),
     ),
     Option(
@@ -263,7 +264,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _STREAMS,
         values.text,
         "a folder",
-        "Spark's own: where a stream keeps how far it is",
+        "Spark's own: where a stream keeps its progress",
         is_spark_s=True,
     ),
     Option(
@@ -272,20 +273,20 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _STREAMS,
         values.text,
         "a name",
-        "Spark's own: what the stream is called",
+        "Spark's own: the name of the stream",
         is_spark_s=True,
     ),
 )
-"""All options that there are."""
+"""All options."""
 
 ONLY_FULL: Final = ("on_conflict", "start_timestamp", "txn_app_id", "txn_version", "key_range")
-"""Given at all, these need atomicity full."""
+"""Each of these options needs atomicity full."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A batch read as asked for. None stands for: a fresh timestamp, all columns, no condition,
-    all keys, and for pushdown: as Spark's switch says."""
+    """The options of a batch read. None means: a fresh timestamp, all columns, no condition, all
+    keys. For `pushdown`, it means Spark's setting."""
 
     url: str
     path: str
@@ -302,9 +303,9 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A batch write as asked for. `is_overwrite` with the key range None replaces all rows.
-    `start_timestamp` None: a fresh one. The application's id and version are both None or neither.
-    """
+    """The options of a batch write. With `is_overwrite` and no key range, it replaces all rows.
+    `start_timestamp` None means a fresh one. The application's id and version are both None or both
+    set."""
 
     url: str
     path: str
@@ -324,8 +325,8 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamReadOptions:
-    """A stream of changes as asked for. `starting_timestamp` None: when the stream begins, and
-    NULL_TIMESTAMP: all that is left."""
+    """The options of a stream read. `starting_timestamp` None means the beginning of the stream.
+    NULL_TIMESTAMP means all versions that are left."""
 
     url: str
     path: str
@@ -338,7 +339,7 @@ class StreamReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamWriteOptions:
-    """A stream that is written, as asked for. `txn_app_id` None: the query names itself."""
+    """The options of a stream write. `txn_app_id` None means the name of the query itself."""
 
     url: str
     path: str
@@ -362,7 +363,7 @@ def parse_write(options: Mapping[str, str], *, is_overwrite: bool) -> WriteOptio
     """Check the options of a batch write. Raises InvalidRequest."""
     parsed = _parsed("write", options)
     if ("txn_app_id" in parsed) != ("txn_version" in parsed):
-        raise InvalidRequest("the options 'txn_app_id' and 'txn_version' are given both or neither")
+        raise InvalidRequest("give both options 'txn_app_id' and 'txn_version', or neither")
     _check_write(parsed, is_overwrite=is_overwrite)
     if "load_ticket" in parsed:
         _check_ticket(parsed, is_overwrite=is_overwrite)
@@ -370,29 +371,29 @@ def parse_write(options: Mapping[str, str], *, is_overwrite: bool) -> WriteOptio
 
 
 def parse_stream_read(options: Mapping[str, str]) -> StreamReadOptions:
-    """Check the options of a stream that is read. Raises InvalidRequest."""
+    """Check the options of a stream read. Raises InvalidRequest."""
     parsed = _parsed("stream read", options)
     parsed.pop("versioned", None)
     return StreamReadOptions(**parsed)
 
 
 def parse_stream_write(options: Mapping[str, str], *, is_overwrite: bool) -> StreamWriteOptions:
-    """Check the options of a stream that is written. Raises InvalidRequest."""
+    """Check the options of a stream write. Raises InvalidRequest."""
     parsed = _parsed("stream write", options)
     _check_write(parsed, is_overwrite=is_overwrite)
     return StreamWriteOptions(**parsed, is_overwrite=is_overwrite)
 
 
 def is_stream_read(options: Mapping[str, str]) -> bool:
-    """Whether these can only be options of a stream that is read: Spark asks for a table's columns
-    without saying what for."""
+    """Return whether an option belongs to stream reads only. Spark asks for the columns of a table,
+    and does not say for which action."""
     known = {it for option in _options_of("read") for it in _known_names(option)}
     streamed = {it for option in _options_of("stream read") for it in _known_names(option)}
     return any(name.lower() in streamed - known for name in options)
 
 
 def options_table() -> str:
-    """The table as Markdown, for the page of documentation."""
+    """Return the table of options in Markdown, for the page in docs."""
     lines = ["| option | aliases | of | takes | default | meaning |", "|---|---|---|---|---|---|"]
     for it in OPTIONS:
         aliases = ", ".join(f"`{alias}`" for alias in it.aliases)
@@ -414,7 +415,7 @@ def _known_names(option: Option) -> list[str]:
 
 
 def _parsed(action: Action, options: Mapping[str, str]) -> dict[str, Any]:
-    """What was given, by name, without what is Spark's own. Raises InvalidRequest."""
+    """Return the given values by name, without Spark's own options. Raises InvalidRequest."""
     known = {it: option for option in _options_of(action) for it in _known_names(option)}
     given: dict[str, tuple[str, str]] = {}
     for given_name in sorted(options):
@@ -423,7 +424,7 @@ def _parsed(action: Action, options: Mapping[str, str]) -> dict[str, Any]:
             raise _unknown(action, given_name)
         if option.name in given:
             other = given[option.name][0]
-            raise InvalidRequest(f"the options {other!r} and {given_name!r} are one: give one")
+            raise InvalidRequest(f"{other!r} and {given_name!r} are one option: give only one")
         given[option.name] = given_name, options[given_name]
     for option in _options_of(action):
         if option.is_required and option.name not in given:
@@ -448,16 +449,16 @@ def _unknown(action: Action, given_name: str) -> InvalidRequest:
 
 def _example(name: str) -> str:
     if name == "url":
-        return "give it by option('url', 'http://127.0.0.1:8500')"
-    return "give it by load('//folder/table') or save('//folder/table')"
+        return "set it by option('url', 'http://127.0.0.1:8500')"
+    return "set it by load('//folder/table') or save('//folder/table')"
 
 
 # ---- between options
 
 
 def _check_ticket(parsed: Mapping[str, Any], *, is_overwrite: bool) -> None:
-    """What a load does was said when it began: nothing that a save says changes it. Raises
-    InvalidRequest for what is given and is not so."""
+    """Check that a save agrees with the load that its ticket names, because a save can't change the
+    load. Raises InvalidRequest."""
     load: LoadTicket = parsed["load_ticket"]
     begun: dict[str, Any] = {
         "atomicity": load.atomicity,
@@ -478,15 +479,15 @@ def _check_ticket(parsed: Mapping[str, Any], *, is_overwrite: bool) -> None:
 
 
 def _check_write(parsed: Mapping[str, Any], *, is_overwrite: bool) -> None:
-    """Raises InvalidRequest for options that do not go together."""
+    """Check that the options agree with each other. Raises InvalidRequest."""
     mode: WriteMode = parsed.get("write_mode", "upsert")
     if is_overwrite and mode != "upsert":
-        raise InvalidRequest(f"mode('overwrite') does not go with write_mode {mode!r}: use append")
+        raise InvalidRequest(f"mode('overwrite') can't have write_mode {mode!r}: use append")
     if "key_range" in parsed and not is_overwrite:
-        raise InvalidRequest("the option 'key_range' of a write goes with mode('overwrite') only")
+        raise InvalidRequest("the option 'key_range' of a write needs mode('overwrite')")
     if parsed.get("atomicity", "full") == "full":
         if parsed.get("durability", "sync") != "sync":
-            raise InvalidRequest("durability 'async' goes with atomicity 'none' only")
+            raise InvalidRequest("durability 'async' needs atomicity 'none'")
         return
     if is_overwrite:
         raise InvalidRequest("mode('overwrite') needs atomicity 'full': use mode('append')")

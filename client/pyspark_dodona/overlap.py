@@ -1,7 +1,8 @@
-"""Writing while reading: a task's rows go to the nodes while Spark makes the next ones.
+"""Write while reading: the rows of a task go to the nodes while Spark makes the next ones.
 
-Owns: the one thread of a task that writes, and the bound on what was read ahead of it. The thread
-that Spark started reads, as Spark expects. When this returns or raises, nothing is under way.
+Owns: the one thread of a task that writes, and the limit on the rows that were read ahead. The
+thread that Spark started reads, as Spark expects. When `overlapped` returns or raises, no work is
+in progress.
 """
 
 import threading
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 AHEAD_BYTES_MAX: Final = 32 << 20
-"""Of batches that wait to be written, about: what is written at first has half as many."""
+"""About the size of all batches that wait to be written. The first part of a write has half as
+many."""
 
 Result = TypeVar("Result")
 
 
 class ReadingFailed(Exception):
-    """Rows will be missing: whoever writes must not end as if they were all."""
+    """Reading failed, so rows are missing. The writer must not end as if it had all rows."""
 
 
 def overlapped(
@@ -28,17 +30,18 @@ def overlapped(
     write: "Callable[[Iterator[pyarrow.RecordBatch]], Result]",
     ahead_bytes_max: int = AHEAD_BYTES_MAX,
 ) -> Result:
-    """`write(batches)`, in a thread that gets them while this one reads on. → what it returned.
+    """Return the result of `write(batches)`, which runs in another thread while this thread reads
+    on.
 
-    Raises what reading raised, else what writing raised; in either case the other one stops.
-    """
+    Raises the error of reading, or else the error of writing. In both cases the other thread
+    stops."""
     ahead = _Ahead(ahead_bytes_max)
     with ThreadPoolExecutor(1, "dodona-write") as thread:
         writing = thread.submit(_write, write, ahead)
         try:
             for batch in batches:
                 if not ahead.put(batch):
-                    break  # it ended before its time: the result says why
+                    break  # the writer ended early: its result or error says why
         except BaseException:
             ahead.end(is_whole=False)
             raise
@@ -54,7 +57,7 @@ def _write(write: "Callable[[Iterator[pyarrow.RecordBatch]], Result]", ahead: "_
 
 
 class _Ahead:
-    """Batches between the two threads, in their order."""
+    """The batches between the two threads, in their order."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -62,13 +65,14 @@ class _Ahead:
         self._batches: deque[pyarrow.RecordBatch] = deque()
         self._size_bytes = 0
         self._is_whole: bool | None = None
-        """None while there may be more."""
+        """None while more batches may come. False if reading failed."""
         self._is_closed = False
 
     # The thread that reads
 
     def put(self, batch: "pyarrow.RecordBatch") -> bool:
-        """Wait for room. One batch has always room. → False if nobody takes any more."""
+        """Wait for room, and add a batch. There is always room for one batch. Returns False if the
+        writer takes no more."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._is_closed or self._size_bytes < self._bytes_max or not self._batches
@@ -81,7 +85,7 @@ class _Ahead:
             return True
 
     def end(self, *, is_whole: bool = True) -> None:
-        """These were all, or reading failed."""
+        """Note that all batches were read, or that reading failed."""
         with self._changed:
             self._is_whole = is_whole
             self._changed.notify()
@@ -89,7 +93,7 @@ class _Ahead:
     # The thread that writes
 
     def taken(self) -> "Iterator[pyarrow.RecordBatch]":
-        """Each batch, as soon as it is there. Raises ReadingFailed."""
+        """Return each batch as soon as it is there. Raises ReadingFailed."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._batches or self._is_whole is not None)
@@ -103,7 +107,7 @@ class _Ahead:
             yield batch
 
     def close(self) -> None:
-        """No more are taken."""
+        """Take no more batches."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

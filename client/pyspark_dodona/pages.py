@@ -1,8 +1,8 @@
-"""The rows of one part of a snapshot, from pages of the client to batches for Spark.
+"""The rows of one part of a snapshot: from pages of the client to batches for Spark.
 
-Owns: the way of a page in a task: read one ahead, filtered, and given Spark's types. A task has a
-few pages in memory, however long its part is. Spark looks at the schema of its first batch only: so
-each is checked here.
+Owns: the steps of a page in a task. It is read one page ahead, filtered, and converted to Spark's
+types. A task has a few pages in memory, however long its part is. Spark checks the schema of its
+first batch only. So each batch is checked here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS: Final = 65_536
-"""Small batches become one of so many rows, or of the size below."""
+"""Small batches are joined until they have this many rows, or the size below."""
 BATCH_BYTES: Final = 8 << 20
 
 Item = TypeVar("Item")
@@ -37,8 +37,10 @@ Item = TypeVar("Item")
 def read_part(
     snapshot: TableSnapshot, schema: StructType, filters: Sequence[Filter], keys: Range
 ) -> "Iterator[pyarrow.RecordBatch]":
-    """The rows that all filters keep, in key order. Raises what reads raise, SnapshotTooOld if the
-    snapshot could not be held until the end; SchemaViolation if the columns changed."""
+    """Return the rows that all filters keep, in key order.
+
+    Raises the errors of reads, SnapshotTooOld if the snapshot was not held until the end, and
+    SchemaViolation if the columns changed."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if is_empty(snapshot.schema, keys):
@@ -62,8 +64,9 @@ def read_part(
 def _versions(
     snapshot: TableSnapshot, held: dodona.Snapshot, keys: Range, names: Sequence[str]
 ) -> "Iterator[pyarrow.RecordBatch]":
-    """All that are left. To tablets no such question is too old: that nothing went which the
-    snapshot has, only who holds it can say. Raises SnapshotTooOld."""
+    """Return all versions that are left. Tablets never refuse this read as too old. Only the holder
+    of the snapshot knows that none of its versions was removed, so this checks the hold. Raises
+    SnapshotTooOld."""
     read = connect(snapshot).read_changes
     at, ends = snapshot.timestamp, (keys.lower, keys.upper)
     for batch in read(snapshot.path, NULL_TIMESTAMP, at, *ends, names):
@@ -73,7 +76,7 @@ def _versions(
 
 
 class _Keep:
-    """Which rows of a table are wanted."""
+    """Keeps the rows of a table that match the filters."""
 
     def __init__(self, snapshot: TableSnapshot, filters: Sequence[Filter]) -> None:
         self._condition: condition.Filter | None = None
@@ -92,7 +95,7 @@ class _Keep:
 
 
 def gathered(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.Table]":
-    """Batches that are long enough to be worth the calls that each of them costs."""
+    """Join batches until they are worth the calls that each of them costs."""
     import pyarrow
 
     held: list[Any] = []
@@ -109,7 +112,7 @@ def gathered(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.Tabl
 
 
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same, but the next item is made by another thread while this one is in use."""
+    """Return the same items, while another thread makes the next one."""
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="dodona-pages") as others:
         coming = others.submit(next, items, end)

@@ -1,10 +1,10 @@
-"""Which task of a bulk write gets a row, as an SQL expression of Spark's own over its key columns.
+"""Choose the task of a bulk write for each row, by an SQL expression of Spark over the key columns.
 
-Owns: how tablets are shared out among tasks, and the translation of pivot keys into SQL that puts a
-row where the client would send it: null first, text by its UTF-8 bytes, -0.0 as 0.0, decimals where
-the table has uint64. No Python runs for a row, and nothing is broadcast: the expression is a binary
-search, as deep as the logarithm of the number of tasks. What it says only makes a write fast: the
-client finds the tablet of each row anyway.
+Owns: how tablets are divided among tasks, and how pivot keys become SQL. The SQL must put a row
+where the client would send it. Null comes first, text is compared by its UTF-8 bytes, -0.0 is 0.0,
+and uint64 is a decimal. No Python runs for a row, and Spark broadcasts nothing. The expression is a
+binary search, whose depth is the logarithm of the number of tasks. It only makes a write fast: the
+client finds the tablet of each row in any case.
 
 Invariant: rows with one key are in one partition.
 """
@@ -28,17 +28,18 @@ from pyspark_dodona.columns import UINT64_DIGITS, check_type
 
 PARTITIONS_MAX: Final = 100_000
 RANGES_MAX: Final = 256
-"""Spark makes one method of Java of the search, which may have 64 KiB."""
+"""Spark makes one Java method from the search, which may have 64 KiB."""
 _LONG_MAX: Final = (1 << 63) - 1
 _PLAIN_COLLATION: Final = StringType().collation
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """Ranges of keys, each of so many partitions, among which hashes of keys divide its rows."""
+    """Ranges of keys. Each range has the same number of partitions, and a hash of the key chooses
+    one."""
 
     bounds: tuple[tuple[Any, ...], ...]
-    """Leading key values at which all ranges but the first begin, rising."""
+    """The leading key values at which all ranges but the first begin, in rising order."""
     splits: int
 
     @property
@@ -53,16 +54,18 @@ def share_out(
     parallelism: int,
     partitions_max: int,
 ) -> Partitioning:
-    """A partition for each tablet. If that leaves some of the `parallelism` cores idle, each tablet
-    has several; with more than `partitions_max` tablets some neighbours share one. If a number is
-    `wanted`, about so many. Raises InvalidRequest."""
+    """Divide the tablets among partitions. By default, each tablet is one partition.
+
+    If that leaves some of the `parallelism` cores idle, each tablet has several partitions. If
+    there are more than `partitions_max` tablets, neighbouring tablets share a partition. `wanted`
+    asks for about this many partitions. Raises InvalidRequest."""
     tablets = len(pivot_keys)
     if wanted is None:
         ranges = min(tablets, max(partitions_max, parallelism), RANGES_MAX)
         splits = -(-parallelism // ranges)
     else:
         if type(wanted) is not int or not 0 < wanted <= PARTITIONS_MAX:
-            raise InvalidRequest(f"there are 1 to {PARTITIONS_MAX} partitions, not {wanted!r}")
+            raise InvalidRequest(f"`partitions` must be 1 to {PARTITIONS_MAX}, not {wanted!r}")
         ranges = min(tablets, wanted, RANGES_MAX)
         splits = wanted // ranges
     firsts = [at * tablets // ranges for at in range(1, ranges)]
@@ -70,10 +73,11 @@ def share_out(
 
 
 class KeyColumns:
-    """The key columns of a table, as a DataFrame has them."""
+    """The key columns of a table in a DataFrame."""
 
     def __init__(self, columns: Sequence[Column], frame: StructType, path: str) -> None:
-        """Raises SchemaViolation if they are not all there, in types that they can be made of."""
+        """Find the columns. Raises SchemaViolation if one is missing, or has a type that does not
+        convert."""
         types = {field.name: field.dataType for field in frame.fields}
         self._columns = []
         self.names: list[str] = []
@@ -86,11 +90,11 @@ class KeyColumns:
             self._columns.append(_KeyColumn(key, types[key.name]))
 
     def order(self) -> list[str]:
-        """By what to sort, so that rows are in the order of the table."""
+        """Return the expressions by which to sort the rows in the order of the table."""
         return [column.value for column in self._columns]
 
     def partition(self, partitioning: Partitioning) -> str:
-        """The number of a row's partition."""
+        """Return the SQL expression of the number of a row's partition."""
         bounds, splits = partitioning.bounds, partitioning.splits
         number = self._search(bounds, 0, len(bounds))
         if splits == 1:
@@ -99,7 +103,7 @@ class KeyColumns:
         return f"{number} * {splits} + CAST(pmod(xxhash64({values}), {splits}L) AS INT)"
 
     def _search(self, bounds: Sequence[tuple[Any, ...]], first: int, last: int) -> str:
-        """The number of a row's range, which is one of first to last."""
+        """Return the expression of the number of a row's range, between `first` and `last`."""
         if first == last:
             return str(first)
         middle = (first + last + 1) // 2
@@ -108,8 +112,8 @@ class KeyColumns:
         return f"IF({self._is_at_least(bounds[middle - 1])}, {above}, {below})"
 
     def _is_at_least(self, bound: tuple[Any, ...]) -> str:
-        """Whether a row's key is the bound or above it. Null here is as good as false: there is no
-        NOT in it."""
+        """Return the condition that the key of a row is the bound or above it. A null result counts
+        as false, because the condition has no NOT in it."""
         *leading, last = zip(self._columns, bound, strict=False)
         condition = last[0].is_at_least(last[1])
         for column, value in reversed(leading):
@@ -143,7 +147,7 @@ class _KeyColumn:
 
     def _compared(self, operator: str, value: Any) -> str:
         if self._column.type == "uint64" and not isinstance(self._given, DecimalType):
-            if value > _LONG_MAX:  # more than a value of this DataFrame can be
+            if value > _LONG_MAX:  # larger than all values of this DataFrame's type
                 return "FALSE"
             return f"{self.value} {operator} {value}L"
         return f"{self.value} {operator} {self._literal(value)}"

@@ -1,7 +1,7 @@
-"""How far a job is, on stderr, for whoever waits for it without Spark's console or page.
+"""Show the progress of a job on stderr, for people who do not see Spark's console or page.
 
-Owns: the line and the thread that writes it. What it counts are the tasks of stages that began
-since; those of other jobs that the session runs meanwhile are among them.
+Owns: the line, and the thread that writes it. It counts the tasks of stages that began after it. If
+the session runs other jobs meanwhile, it counts their tasks, too.
 """
 
 import sys
@@ -19,7 +19,7 @@ PERIOD_S: Final = 1.0
 
 @contextmanager
 def told(session: SparkSession, what: str) -> Iterator[None]:
-    """Tell about once a second, for the length of a `with` block."""
+    """Write the progress about once a second, during a `with` block."""
     stop = threading.Event()
     thread = threading.Thread(target=_tell, args=(session, what, stop), name="progress")
     thread.start()
@@ -33,7 +33,7 @@ def told(session: SparkSession, what: str) -> Iterator[None]:
 def _tell(session: SparkSession, what: str, stop: threading.Event) -> None:
     try:
         tracker = session.sparkContext.statusTracker()
-    except PySparkException:  # a session on another machine: it has a progress bar of its own
+    except PySparkException:  # a session on another machine, which has its own progress bar
         return
     before = set(tracker.getActiveStageIds())
     tasks: dict[int, tuple[int, int]] = {}

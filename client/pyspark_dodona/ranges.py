@@ -1,7 +1,7 @@
 """Ranges of keys, as leading key column values.
 
-Owns: what is common to several of them. Which of two ends is higher is decided by the order of
-encoded keys, in which null comes first and a prefix before all that begins with it.
+Owns: the intersection of ranges. The order of encoded keys decides which of two ends is higher.
+Null comes first, and a prefix comes before all keys that begin with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,15 +18,15 @@ Bound = tuple[Any, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The keys of lower ≤ key < upper."""
+    """The keys with lower ≤ key < upper."""
 
     lower: Bound = None
     upper: Bound = None
 
 
 def intersection(schema: TableSchema, ranges: Iterable[Range]) -> Range:
-    """The keys that are in all of them. Raises SchemaViolation for values that are none of the
-    table's key columns."""
+    """Return the keys that are in all ranges. Raises SchemaViolation for values that do not fit the
+    key columns of the table."""
     lowest: tuple[Key, Bound] = (KEY_MIN, None)
     highest: tuple[Key, Bound] = (KEY_MAX, None)
     for it in ranges:
@@ -42,7 +42,7 @@ def _encoded(end: tuple[Key, Bound]) -> Key:
 
 
 def is_empty(schema: TableSchema, keys: Range) -> bool:
-    """Whether no key can be in it."""
+    """Return whether no key can be in the range."""
     if keys.upper is None:
         return False
     lower = KEY_MIN if keys.lower is None else schema.bound_of(keys.lower)
@@ -50,6 +50,6 @@ def is_empty(schema: TableSchema, keys: Range) -> bool:
 
 
 def cut(keys: Range, cuts: Sequence[tuple[Any, ...]]) -> list[Range]:
-    """The parts that rising cuts within a range make of it."""
+    """Return the parts of a range between rising cuts."""
     ends: list[Bound] = [keys.lower, *cuts, keys.upper]
     return [Range(lower, upper) for lower, upper in pairwise(ends)]

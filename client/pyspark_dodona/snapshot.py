@@ -1,10 +1,10 @@
-"""The snapshot that a DataFrame is: a table at one timestamp, held by a lease.
+"""The snapshot of a DataFrame: a table at one timestamp, held by a lease.
 
-Owns: what all processes of a read have to know, and how each of them holds the snapshot. The
-processes of the driver that plan a read end with it: so the snapshot is held under one reader's
-name, which travels with the plan, by a lease that is long, and whoever reads a part renews it
-before, and several times a minute meanwhile. Nobody lets go of it: a DataFrame has no end that a
-data source would hear of.
+Owns: the data that all processes of a read need, and how each process holds the snapshot. The
+driver's process that plans a read ends after that. So one reader number holds the snapshot, by a
+long lease, and the number travels with the plan. A process that reads a part renews the lease
+before it begins, and several times a minute. No process releases the snapshot, because Spark does
+not report the end of a DataFrame to a data source.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ from pyspark_dodona.options import ReadOptions
 from pyspark_dodona.ranges import Range, intersection
 
 _NOT_KEPT_ANY_MORE = (
-    "the table does not keep any more what it showed then: load() it anew, in time; "
-    "a longer option('lease_s', ...) holds a DataFrame that is idle for longer, and the table's "
-    "min_data_ttl says how long everything is kept that nobody holds"
+    "the versions of this snapshot were removed. Call load() again, or set a longer "
+    "option('lease_s', ...), which holds an idle DataFrame for longer. The table's min_data_ttl "
+    "says how long versions are kept that no snapshot holds"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """All that a worker needs to know to read any part of it."""
+    """All that a worker needs to read any part of the snapshot."""
 
     url: str
     path: str
@@ -39,31 +39,30 @@ class TableSnapshot:
     lease_ms: int
     table_columns: tuple[Column, ...]
     columns: tuple[Column, ...]
-    """What the DataFrame has of them."""
+    """The columns of the table that the DataFrame has."""
     filter: str | None
     filtered_columns: tuple[str, ...]
-    """What the filter looks at."""
+    """The columns that the filter uses."""
     keys: Range
-    """No row that is wanted has a key outside."""
+    """A range with the keys of all wanted rows."""
     split_rows: int
     versioned: bool
     """Whether the DataFrame has all versions up to the timestamp."""
     call_timeout_ms: int | None = None
     table: int = 0
-    """Its id; 0 if the master did not say."""
+    """The id of the table. 0 if the master did not report it."""
 
     @property
     def schema(self) -> TableSchema:
-        """Of the whole table."""
+        """The schema of the whole table."""
         return TableSchema(self.table_columns)
 
 
 def pin_snapshot(options: ReadOptions) -> TableSnapshot:
-    """Fix what a DataFrame shows, and have it kept.
+    """Choose the snapshot that a DataFrame shows, and hold it.
 
-    Raises TableNotFound, TableNotMounted, SnapshotTooOld; SchemaViolation for a column or a key
-    that the table does not have, InvalidRequest for a filter that is none.
-    """
+    Raises TableNotFound, TableNotMounted, SnapshotTooOld. Raises SchemaViolation for a column or a
+    key that the table does not have, and InvalidRequest for a filter that is not valid."""
     db = connect(options)
     table = db.get_table(options.path)
     if any(it.state == "unmounted" for it in table.tablets):
@@ -101,8 +100,8 @@ def pin_snapshot(options: ReadOptions) -> TableSnapshot:
 
 
 def renewed(snapshot: TableSnapshot) -> dodona.Snapshot:
-    """The snapshot, held by this process as well, for as long as somebody has the result.
-    Raises SnapshotTooOld; MetadataChanged if another table is there by now."""
+    """Return the snapshot, held by this process as well, while the program keeps the result. Raises
+    SnapshotTooOld, and MetadataChanged if another table is there now."""
     db = connect(snapshot)
     with explained():
         held = db.hold_snapshot(
@@ -110,16 +109,16 @@ def renewed(snapshot: TableSnapshot) -> dodona.Snapshot:
         )
     table = held.tables[snapshot.path]
     if 0 not in (table, snapshot.table) and table != snapshot.table:
-        text = f"another table is at {snapshot.path} since the DataFrame was loaded: load() it anew"
+        text = f"another table is at {snapshot.path} now: call load() again to read that table"
         raise MetadataChanged(text, table=snapshot.path)
     return held
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """SnapshotTooOld, with what is to be done."""
+    """Add to a SnapshotTooOld in the block what to do about it."""
     try:
         yield
     except SnapshotTooOld as error:
-        text = f"{error.message}: {_NOT_KEPT_ANY_MORE}"
+        text = f"{_NOT_KEPT_ANY_MORE}. Reason: {error.message}"
         raise SnapshotTooOld(text, **error.attributes) from error

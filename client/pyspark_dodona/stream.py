@@ -1,18 +1,18 @@
-"""The streaming source: what becomes of a table's rows, in micro-batches, in commit order.
+"""The streaming source: the changes of a table in micro-batches, in commit order.
 
-Owns: the offsets, each a timestamp up to which everything was read, how much is in a micro-batch,
-and the lease that keeps what a query has yet to read. Spark has one process for the whole life of a
-query ask for offsets; copies of this reader in other processes only read.
+Owns: the offsets, the size of a micro-batch, and the lease that keeps the versions that a query has
+not read yet. An offset is a timestamp up to which all changes were read. Spark asks one process for
+offsets, as long as the query runs. Copies of this reader in other processes only read.
 
 Invariants:
-- A micro-batch is every version of start < timestamp ≤ end, whenever it is read: the end is a
-  timestamp that the oracle had issued. So one that Spark repeats has the same rows again.
-- What a transaction did is in one micro-batch.
-- An offset says from where on its micro-batch is read. Spark keeps the ends of micro-batches only,
-  and asks anew where a query begins until the first of them is done; a later answer would leave
-  out what is in it.
-- From the first question on, the snapshot at the offset that was committed last is held. It is
-  never let go of, but for a later one: its lease is how long a query may stop.
+- A micro-batch is every version with start < timestamp ≤ end, whenever it is read, because the
+  oracle had issued the end. So a micro-batch that Spark repeats has the same rows.
+- All changes of a transaction are in one micro-batch.
+- An offset also has the beginning of its micro-batch. Spark keeps the ends of micro-batches only.
+  It asks again where a query begins until the first micro-batch is done. A later answer would leave
+  out rows of this micro-batch.
+- From the first call on, the snapshot at the offset that was committed last is held. Only a later
+  snapshot replaces it. Its lease is how long a query may stop.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ _TABLE: Final = "table"
 
 
 class ChangePart(InputPartition):
-    """What became of some rows between two timestamps."""
+    """The changes of a range of rows between two timestamps."""
 
     def __init__(self, keys: Range, since: Timestamp, until: Timestamp) -> None:
         super().__init__((keys, since, until))
@@ -67,14 +67,15 @@ class ChangePart(InputPartition):
 
 
 def stream_schema(options: StreamReadOptions) -> StructType:
-    """The columns of the stream. Raises TableNotFound, SchemaViolation."""
+    """Return the columns of the stream. Raises TableNotFound, SchemaViolation."""
     table = connect(options).get_table(options.path)
     columns = choose_columns(table.schema.columns, options.columns, options.path)
     return changes_schema(columns, options.path)
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module. All errors are those of `dodona.errors`."""
+    """Reads a stream of changes, as the module describes. All errors are those of
+    `dodona.errors`."""
 
     def __init__(self, options: StreamReadOptions, schema: StructType) -> None:
         table = connect(options).get_table(options.path)
@@ -84,8 +85,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if schema != self._schema:
             raise SchemaViolation(
                 f"changes of table {options.path} are {self._schema.simpleString()}, not "
-                f"{schema.simpleString()}: leave .schema(...) out, choose by option('columns'), "
-                "and say that it is a stream of changes by option('versioned', 'true')"
+                f"{schema.simpleString()}: leave .schema(...) out, choose columns by "
+                "option('columns'), and ask for changes by option('versioned', 'true')"
             )
         self._table: int | None = None
         self._initial: Offset | None = None
@@ -93,36 +94,37 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Timestamp | None = None
         self._counts: Counts = []
         self._counted = NULL_TIMESTAMP, NULL_TIMESTAMP
-        """Of which changes those are."""
+        """The timestamps between which `_counts` has counted changes."""
 
-    # ---- how far
+    # ---- where micro-batches begin and end
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query begins."""
+        """Return the offset where a new query begins."""
         if self._initial is None:
             options, db = self._options, connect(self._options)
             table = self._identify(None)
             at = options.starting_timestamp
             if at is None:
                 at = db.generate_timestamp()
-                # Whoever writes without atomicity from now on does so above it.
+                # After this read, writes without atomicity get timestamps above `at`.
                 list(db.read_changes(options.path, at, at, columns=[]))
             self._keep(at)
             self._initial = {_TIMESTAMP: at, _SINCE: at, _TABLE: table}
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """As the option says."""
+        """Return the limit of a micro-batch that the option sets."""
         return ReadMaxRows(self._options.max_rows_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is committed from now on is for another time."""
+        """Fix the end of the query at the current timestamp. Later commits are for another run."""
         self._target = connect(self._options).generate_timestamp()
         self._counts = []
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next micro-batch ends; `start` if there is nothing new. While the table is not
-        mounted there is nothing new, unless the query is to end some time."""
+        """Return the end of the next micro-batch, or `start` if there are no new changes. While the
+        table is not mounted, there are none, unless the query has a fixed end (trigger
+        availableNow)."""
         options = self._options
         table, since = self._identify(start), Timestamp(start[_TIMESTAMP])
         if self._target is None and not _is_readable(connect(options).get_table(options.path)):
@@ -136,8 +138,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {_TIMESTAMP: end, _SINCE: since, _TABLE: table}
 
     def _counts_after(self, since: Timestamp) -> Counts:
-        """How many versions are to be read after an offset, by time. They are counted once for all
-        the micro-batches that they make."""
+        """Return the counts of versions after an offset, by time. One count serves all
+        micro-batches that it makes."""
         left = [it for it in self._counts if it[0] > since]
         if left and since >= self._counted[0]:
             return left
@@ -151,8 +153,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._counts
 
     def commit(self, end: Offset) -> None:
-        """Everything up to there was processed: it need not be kept any more. While the table can't
-        be reached it is kept all the same."""
+        """Hold the snapshot at `end` instead of the one before, because all changes up to there
+        were processed. While the table can't be reached, keep the one before."""
         known, self._held = self._held, None
         try:
             self._keep(Timestamp(end[_TIMESTAMP]))
@@ -163,13 +165,14 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known.release()
 
     def stop(self) -> None:
-        """From now on the lease runs."""
+        """Stop renewing the lease. From now on it runs out."""
         self._held = None
 
     # ---- micro-batches
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Ranges of keys: of whole tablets, and of several together where little is to be read."""
+        """Return ranges of keys. Each has whole tablets, and several of them if there are few
+        changes."""
         options, db = self._options, connect(self._options)
         self._identify(end)
         since, until = Timestamp(end[_SINCE]), Timestamp(end[_TIMESTAMP])
@@ -184,8 +187,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [ChangePart(keys, since, until) for keys in cut(Range(), firsts)]
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-        """The versions of one range, by timestamp and then by key. They are in memory together:
-        `max_rows_per_batch` bounds them."""
+        """Return the versions of one range, by timestamp and then by key. All of them are in
+        memory. `max_rows_per_batch` limits their number."""
         import pyarrow
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -208,25 +211,26 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ordered = in_commit_order(arrow_for_spark(table, schema))
             yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
 
-    # ---- offsets, and what is kept
+    # ---- the table, and the snapshot that is held
 
     def _identify(self, offset: Offset | None) -> int:
-        """The table's id. Raises InvalidRequest if offsets are of another table that was there."""
+        """Return the id of the table. Raises InvalidRequest if the offset belongs to another table
+        that was at this path."""
         path = self._options.path
         if self._table is None:
             self._table = connect(self._options).get(f"{path}/@id")
         if offset is not None and offset.get(_TABLE) != self._table:
             raise InvalidRequest(
-                f"{path} is another table than the one that the stream has read from: begin anew, "
-                "with a new checkpoint",
+                f"the table at {path} was replaced since the stream began: start with a new "
+                "checkpoint",
                 table=path,
             )
         assert self._table is not None
         return self._table
 
     def _keep(self, at: Timestamp) -> None:
-        """That what comes after an offset is kept. Where nothing of this query was committed, that
-        is all that is left, as of now."""
+        """Hold the versions after an offset. If nothing of this query was committed yet, hold the
+        versions that are left now."""
         known, options = self._held, self._options
         is_early = known is not None and (at == NULL_TIMESTAMP or known.timestamp <= at)
         if known is None or not is_early or not _is_firm(known):
@@ -237,8 +241,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def end_of(counts: Counts, row_count_max: int | None) -> Timestamp | None:
-    """The timestamp up to which there are so many versions at most, or only those of one step of
-    the counts. None if that is all of them."""
+    """Return the largest timestamp up to which there are at most `row_count_max` versions. If the
+    first step of the counts has more, return its timestamp. None means all of them."""
     if row_count_max is None:
         return None
     total, end = 0, None
@@ -263,7 +267,7 @@ def _is_firm(held: dodona.Snapshot) -> bool:
 
 
 class _Explained:
-    """SnapshotTooOld in its block says what to do."""
+    """Adds to a SnapshotTooOld in its block what to do about it."""
 
     def __init__(self, path: str, since: Timestamp) -> None:
         self._path = path

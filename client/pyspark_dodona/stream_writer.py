@@ -1,11 +1,11 @@
-"""Writing a stream to a table: every micro-batch is a load, published once.
+"""Write a stream to a table. Each micro-batch is a load, which is published once.
 
-Owns: what a batch is called, so that one that Spark runs again is not published again: the
-application (the query itself, unless the user names one), and the batch's number as its version.
-Both are recorded by the transaction that makes the rows visible.
+Owns: the application and version of a batch, so that a batch that Spark repeats is not published
+again. The application is the query itself, unless the user names one. The version is the batch's
+number. The transaction that makes the rows visible records both.
 
-Spark makes the writer of the tasks and that of the end separately, and tells only the latter the
-batch's number: the ticket comes back with the tasks' messages.
+Spark creates the writer of the tasks and the writer of the end separately, and only the latter gets
+the batch's number. So the ticket comes back in the messages of the tasks.
 """
 
 import logging
@@ -28,7 +28,7 @@ _log: Final = logging.getLogger("pyspark_dodona")
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch of a stream, or its end."""
+    """Writes one micro-batch of a stream, or its end."""
 
     def __init__(self, options: StreamWriteOptions, schema: StructType) -> None:
         self._options = options
@@ -36,18 +36,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._ticket: LoadTicket | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Copied to the tasks: now at the latest the load has to be there."""
+        """Begin the load if needed, and return the state that Spark copies to the tasks."""
         if self._ticket is None:
             self._ticket = begin(self._options, self._schema)
         return self.__dict__
 
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> TaskDone:
-        """One task. Raises DodonaError."""
+        """Write the rows of one task. Raises DodonaError."""
         assert self._ticket is not None, "the load begins before its tasks"
         return write_task(self._ticket, self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The batch becomes visible now, unless it was before."""
+        """Make the rows of the batch visible, unless the batch was published before."""
         done = tasks_of(messages)
         if not done:
             return
@@ -57,21 +57,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         published = publish(self._options, ticket, done)
         rows = sum(task.row_count for task in done)
         if published.is_skipped:
-            _log.info("batch %d of %s is in already", batchId, ticket.application)
+            _log.info("batch %d of %s was published before", batchId, ticket.application)
         else:
             _log.info("batch %d: %d rows written to %s", batchId, rows, self._options.path)
 
     def _numbered(self, ticket: LoadTicket, query: str | None, batch: int) -> LoadTicket:
         if query is None:
             raise InvalidRequest(
-                "Spark did not tell the tasks which query they belong to: this version of Spark "
-                "is not known"
+                "Spark did not give the tasks the id of the query: this version of Spark is not "
+                "supported"
             )
         application = self._options.txn_app_id or query
         return replace(ticket, application=application, version=batch, query=query)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Take nothing more of the batch. Where no task has told its ticket, the lease ends it."""
+        """Abort the batch. If no task has returned its ticket, the lease of the load ends it."""
         done = tasks_of(messages)
         if done:
             give_up(self._options, done[0].ticket, len(done), len(messages))

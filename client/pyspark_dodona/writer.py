@@ -1,12 +1,12 @@
-"""Writing a DataFrame to a table: Arrow batches, straight from each worker to the tablet nodes.
+"""Write a DataFrame to a table: Arrow batches go from each worker straight to the tablet nodes.
 
-Owns: the job (checked and begun once, on the driver), its tasks, and its end. A job is a load: with
-atomicity full what the tasks bring is staged, and published by `commit` or never seen; without, it
-is visible as it comes, and stays if the job fails. Either way the cells take nothing of a job that
-is over, from whatever task.
+Owns: the job, its tasks, and its end. The job is checked and begun once, on the driver. A job is a
+load. With atomicity full, the rows of the tasks are staged, and `commit` publishes them, or they
+are never visible. With atomicity none, rows are visible as they arrive, and stay if the job fails.
+In both cases, the cells refuse rows of a job that is over, from any task.
 
-Spark runs the beginning, the tasks and the end in processes that know nothing of each other: all
-that they need is in the ticket, and in the messages of the tasks that count.
+Spark runs the beginning, the tasks and the end in processes that share no data. All that they need
+is in the ticket, and in the messages of the tasks that count.
 """
 
 import logging
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 PUBLISH_ATTEMPTS: Final = 3
-"""Each is as patient as a client is: whoever does not know how it ended asks again."""
+"""Each attempt waits as long as a client does. A further one follows if the outcome is unknown."""
 
 _log: Final = logging.getLogger("pyspark_dodona")
 
 
 class TaskDone(WriterCommitMessage):
-    """What a task says at its end."""
+    """The message of a task at its end."""
 
     def __init__(
         self, ticket: LoadTicket, row_count: int, staged: Sequence[StagedBatch], query: str | None
@@ -44,15 +44,15 @@ class TaskDone(WriterCommitMessage):
         self.row_count = row_count
         self.staged = list(staged)
         self.query = query
-        """The stream's own name, if it is one."""
+        """The name that Spark gives to the stream, if the job is one."""
 
 
 def begin(options: WriteOptions | StreamWriteOptions, frame: StructType) -> LoadTicket:
-    """Look at the table once, on the driver, so that a job that can't succeed never starts.
+    """Check the table once, on the driver, and begin a load. So a job that can't succeed never
+    starts.
 
-    Raises TableNotFound, TableNotMounted, InvalidRequest if the table is not of the job's
-    atomicity, or the clock is off; SchemaViolation for a DataFrame that does not fit it.
-    """
+    Raises TableNotFound, TableNotMounted, InvalidRequest (the table has another atomicity, or the
+    clock is wrong), and SchemaViolation (the DataFrame does not fit the table)."""
     batch = options if isinstance(options, WriteOptions) else None
     if batch is not None and batch.load_ticket is not None:
         return batch.load_ticket
@@ -83,7 +83,7 @@ def write_task(
     options: WriteOptions | StreamWriteOptions,
     batches: "Iterator[pyarrow.RecordBatch]",
 ) -> TaskDone:
-    """One task: its rows, each to the tablet that it belongs to. Raises DodonaError."""
+    """Write the rows of one task, each to its tablet. Raises DodonaError."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -101,7 +101,7 @@ def write_task(
 
 
 class _Counted:
-    """Batches as the client takes them, counted as they go by."""
+    """Batches in the client's types, which are counted as they pass."""
 
     def __init__(self, batches: "Iterator[pyarrow.RecordBatch]") -> None:
         self._batches = batches
@@ -116,7 +116,7 @@ class _Counted:
 def publish(
     options: WriteOptions | StreamWriteOptions, ticket: LoadTicket, done: Sequence[TaskDone]
 ) -> Published:
-    """Make visible what the tasks that count have brought. Raises DodonaError."""
+    """Make the rows of the tasks that count visible. Raises DodonaError."""
     load = connect(options).loads.join(ticket)
     staged = [batch for task in done for batch in task.staged]
     for attempt in range(PUBLISH_ATTEMPTS):
@@ -129,47 +129,50 @@ def publish(
 
 
 def tasks_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskDone]:
-    """The messages of tasks that came to their end."""
+    """Return the messages of the tasks that completed."""
     return [it for it in messages if isinstance(it, TaskDone)]
 
 
 class TableWriter(DataSourceArrowWriter):
-    """A batch write. Made on the driver, copied to every task and to its end."""
+    """A batch write. Spark creates it on the driver, and copies it to each task and to the end."""
 
     def __init__(self, options: WriteOptions, ticket: LoadTicket) -> None:
         self._options = options
         self._ticket = ticket
 
     def write(self, iterator: "Iterator[pyarrow.RecordBatch]") -> TaskDone:
-        """One task. Raises DodonaError."""
+        """Write the rows of one task. Raises DodonaError."""
         return write_task(self._ticket, self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: their rows become visible now, if they are not yet."""
+        """Make the rows of all tasks visible, if they are not yet."""
         options, done = self._options, tasks_of(messages)
         row_count = sum(task.row_count for task in done)
         if self._ticket.is_recorded:
-            _log.info("version %s of %s is in already", options.txn_version, options.txn_app_id)
+            _log.info(
+                "version %s of %s was published before", options.txn_version, options.txn_app_id
+            )
             return
         published = publish(options, self._ticket, done)
         _log.info("%d rows written to %s at %d", row_count, options.path, published.timestamp)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Unless it was published: Spark says so, too, after a commit that raised an error."""
+        """Abort the write, unless it was published. Spark also calls this after a commit that
+        raised an error."""
         give_up(self._options, self._ticket, len(tasks_of(messages)), len(messages))
 
 
 def give_up(
     options: WriteOptions | StreamWriteOptions, ticket: LoadTicket, done: int, count: int
 ) -> None:
-    """Take nothing more of a job that failed."""
+    """Abort the load of a job that failed."""
     load = connect(options).loads.join(ticket)
     published = load.abort(f"the Spark job failed, with {done} of {count} tasks done")
     if published is not None:
-        _log.warning("the write to %s was published all the same", options.path)
+        _log.warning("the write to %s was published before its job failed", options.path)
     elif ticket.atomicity == "none":
         _log.warning(
-            "the write to %s failed; the rows of %d of %d tasks, and perhaps some of the others, "
-            "are in the table: writing all of them again is safe",
+            "the write to %s failed. The rows of %d of %d tasks are in the table, and perhaps some "
+            "rows of the others. Write all rows again, which is safe",
             *(options.path, done, count),
         )

@@ -1,5 +1,5 @@
-"""Load tests and benchmarks of Dodona, side by side with its peers.
+"""Load tests and benchmarks of Dodona, beside its peers.
 
-Owns: the workloads, which drive real clusters and simulated ones alike, the histories that they
-leave, and the checkers that judge these.
+Owns: the workloads, which drive real clusters and simulated ones alike. Also owns the histories
+that they leave, and the checkers that judge these.
 """

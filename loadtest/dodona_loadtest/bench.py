@@ -1,7 +1,8 @@
-"""`python -m dodona_loadtest.bench`: Dodona beside its peers, in one run on one machine.
+"""`python -m dodona_loadtest.bench`: compare Dodona with its peers, in one run on one machine.
 
-It prints ratios and judges no figures: its exit status says only whether it ran, and Dodona to the
-end. Everything lives in a temporary folder and on free loopback ports, and is gone afterwards.
+It prints ratios and judges no figures. Its exit status says only whether the run worked, and Dodona
+worked to its end. All data are in a temporary folder, and all servers on free loopback ports. All
+of them are gone afterwards.
 """
 
 import argparse
@@ -48,11 +49,11 @@ ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
 }
 QUICK_SCALE: Final = 0.02
 REPORT_COLUMNS: Final = 132
-"""Where the output is a pipe or a file and so has no width of its own."""
+"""The width for a pipe or a file, which has no width of its own."""
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What may be said, and what it means."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m dodona_loadtest.bench", description=__doc__.splitlines()[0]
     )
@@ -116,7 +117,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 
 
 def chosen(arguments: argparse.Namespace) -> list[Row | Study]:
-    """What to run. `--only` names it, else it is a whole group or everything."""
+    """Return what to run: the items of `--only`, else a whole group or everything."""
     if arguments.only is not None:
         return [item for name, (_, item) in ITEMS.items() if name in arguments.only]
     return [item for group, item in ITEMS.values() if arguments.rows in (None, group)]
@@ -125,9 +126,9 @@ def chosen(arguments: argparse.Namespace) -> list[Row | Study]:
 def _run(
     arguments: argparse.Namespace, plan: Plan, console: Console, facts: Facts
 ) -> list[RowResult | StudyResult]:
-    """Figures are kept as soon as a row or study has them: whatever ends the run takes no more than
-    the one that is under way."""
-    pin_this_process(plan.pinning.servers)  # the servers that are started here inherit it
+    """Run rows and studies, and keep the figures of each as soon as it is done. So an end of the
+    run loses only the one that is under way."""
+    pin_this_process(plan.pinning.servers)  # the servers that start here inherit it
     results: list[RowResult | StudyResult] = []
     with tempfile.TemporaryDirectory(prefix="dodona-bench-", dir=arguments.folder) as name:
         folder = Path(name)
@@ -168,7 +169,7 @@ def _facts(arguments: argparse.Namespace, plan: Plan, words: Sequence[str]) -> F
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Run the rows asked for and report. Returns the exit status."""
+    """Run the chosen rows and report. Return the exit status."""
     words = sys.argv[1:] if command is None else command
     parser = command_line()
     arguments = parser.parse_args(words)
@@ -190,23 +191,23 @@ def main(command: Sequence[str] | None = None) -> int:
 
 
 def exit_status(results: Sequence[RowResult | StudyResult]) -> int:
-    """0 if there are figures and Dodona failed nowhere: else what was acknowledged may be lost."""
+    """Return 0 if there are figures and Dodona failed nowhere: a failure may mean lost rows."""
     is_failed = any(_first(it) in it.failed for it in results)
     return 0 if any(map(has_figures, results)) and not is_failed else 1
 
 
 def _first(result: RowResult | StudyResult) -> str:
-    """The contender that is measured against the others."""
+    """Return the name of the contender that the others are compared with."""
     if isinstance(result, StudyResult):
         return result.study.performers[0].name
     return result.row.contenders[0].name
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> Iterator[Path]:
-    """All that was asked for. → the files."""
+    """Write all requested files. Yields their paths."""
     recorded = record(report.facts, report.results)
     if arguments.json:
-        yield arguments.json  # it is kept by now
+        yield arguments.json  # it is written already
     if arguments.pictures:
         from dodona_loadtest.harness.drawing import draw_all  # matplotlib takes a second to load
 

@@ -1,9 +1,9 @@
 """`python -m dodona_loadtest.kills`: `kill -9` of every role, again and again, under workloads.
 
 Master, proxies, nodes and client processes of a private cluster are killed and paused at random
-moments, two at once as well, and start again. After each round the cluster rests, everything has
-to come to its end in time, and the checkers judge. It ends only processes that it started. Exit
-status 1 at a violation: then the folder with data, logs and journals stays.
+times, sometimes two together, and start again. After each round the cluster rests. All work has to
+end in time, and the checkers judge. It ends only processes that it started. After a violation the
+exit status is 1, and the folder with data, logs and journals stays.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kills", type=int, default=200, help="default: 200")
     parser.add_argument("--per-round", type=int, default=20, help="default: 20")
     parser.add_argument(
-        "--pace-ms", type=float, default=1_000.0, help="mean time between blows; default: 1000"
+        "--pace-ms", type=float, default=1_000.0, help="mean time between faults; default: 1000"
     )
     parser.add_argument("--seed", type=int, help="of what is hit; default: any, and printed")
     parser.add_argument(
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the command. Return the exit status."""
     parser = _parser()
     given = parser.parse_args(command)
     if given.kills < 1 or given.per_round < 1 or given.pace_ms <= 0:

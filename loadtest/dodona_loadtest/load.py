@@ -1,8 +1,8 @@
 """`python -m dodona_loadtest.load`: Locust on a private cluster, without a browser; verdicts.
 
-It starts two nodes and a gateway in a temporary folder, runs each scenario with each client, and
-says at the end what passed. Exit status 0 if all did, 1 if one failed, 2 if one had nothing to
-judge. What it does not know itself goes to Locust: `--rows 5000 --p99-ms-max 50`.
+It starts two nodes and a gateway in a temporary folder, and runs each scenario with each client. At
+the end it says which ones passed. The exit status is 0 if all did, 1 if one failed, and 2 if one
+had nothing to judge. Options that it does not know go to Locust: `--rows 5000 --p99-ms-max 50`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ LOCUSTFILES: Final = Path(__file__).parents[1] / "locustfiles"
 FAILED: Final = 1
 SHORT: Final = ("smallbank", "ycsb_a")
 SLACK_S_MAX: Final = 300.0
-"""Beyond the test itself: filling, the last requests, the judgement."""
+"""Seconds beyond the test itself: filling, the last requests, the judgement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Load:
     """Options for Locust."""
 
     def command(self, cluster: LocalCluster) -> list[str]:
-        """What to run."""
+        """Return the command to run."""
         host = cluster.master_url if self.client == "python" else cluster.gateway_urls[0]
         locustfile = LOCUSTFILES / f"locustfile_{self.client}.py"
         return [
@@ -51,7 +51,7 @@ class Load:
         ]
 
     def run(self, cluster: LocalCluster) -> "subprocess.CompletedProcess[str]":
-        """What it said, and its exit status."""
+        """Run the command. Return its output and its exit status."""
         return subprocess.run(
             bound(self.command(cluster)),
             capture_output=True,
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the tests. Return the exit status."""
     parser = _parser()
     given, more = parser.parse_known_args(command)
     if given.seconds < 1 or given.users < 1:

@@ -1,7 +1,7 @@
 """`python -m dodona_loadtest.pictures FILE...`: pictures of runs, from their figures alone.
 
-The files are those that `dodona_loadtest.bench --json` wrote; the pictures go beside them, or into
-the folder asked for.
+The files are those that `dodona_loadtest.bench --json` wrote. The pictures go beside them, or into
+the given folder.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from dodona_loadtest.harness.recorded import read_recorded
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 2 for a file that is none of figures."""
+    """Draw the pictures. Return the exit status: 2 for a file that has no figures."""
     parser = argparse.ArgumentParser(
         prog="python -m dodona_loadtest.pictures", description=__doc__.splitlines()[0]
     )

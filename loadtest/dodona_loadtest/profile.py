@@ -1,11 +1,11 @@
 """`python -m dodona_loadtest.profile --row commits`: where Dodona's time goes in a benchmark.
 
-It runs Dodona's part of a row or study on private processes, looks at the client and at all servers
-at once with py-spy, and writes a flame graph of each and a page that says where the time went. The
-watching costs time itself: rates are those of a watched run. py-spy has to be allowed to look at
-processes that it did not start, which on most machines takes root.
+It runs Dodona's part of a row or study on private processes. It samples the client and all servers
+together with py-spy. Then it writes a flame graph of each, and a page that says where the time
+went. Sampling costs time itself: rates are those of a sampled run. py-spy needs the right to look
+at processes that it did not start, which on most machines takes root.
 
-A study's story is lived through twice: for the figures of the page, and for the flame graphs.
+It runs a study's story twice: for the figures of the page, and for the flame graphs.
 """
 
 import argparse
@@ -58,12 +58,12 @@ FOLDER: Final = Path(__file__).parents[1] / "profiles"
 WARM_UP_S: Final = 1.0
 FORMS: Final[tuple[Form, Form]] = ("raw", "flamegraph")
 BUSY_SHARE_MIN: Final = 0.03
-"""A study's process that was less busy is only named."""
+"""Processes of a study that were less busy are only named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to look, and what at."""
+    """How to sample a row, and with how many callers."""
 
     row: Row
     callers: int
@@ -72,24 +72,24 @@ class Look:
 
     @property
     def stem(self) -> str:
-        """Of the files' names."""
+        """The first part of the files' names."""
         return f"{self.row.name}-{self.callers}"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen."""
+    """The results of a row."""
 
     sample: Sample
     stacks: dict[str, str]
-    """Of each process, by its name, py-spy's raw output."""
+    """py-spy's raw output for each process, by its name."""
     graphs: dict[str, str]
 
 
 def look(asked: Look, folder: Path) -> Seen:
-    """Raises ContenderError."""
+    """Run a row and sample it. Raises ContenderError."""
     with ExitStack() as stack:
-        # Onlookers start once this process is back on all cores: they are no part of the row.
+        # Profilers start once this process is back on all cores: they are no part of the row.
         with placed(asked.row, choose_pinning("none")) as pinning:
             running = stack.enter_context(asked.row.contenders[0].start(folder))
             client = ClientProcess(running.load, pinning.client, asked.callers)
@@ -108,7 +108,7 @@ def look(asked: Look, folder: Path) -> Seen:
 
 
 class _Measuring(threading.Thread):
-    """The load, while others look."""
+    """The load, which runs while profilers sample it."""
 
     def __init__(self, client: ClientProcess, order: Order) -> None:
         super().__init__(name="measuring")
@@ -125,7 +125,7 @@ class _Measuring(threading.Thread):
 
 
 def _named(running: Running, client_pid: int) -> dict[str, int]:
-    """Processes by their names, the client first."""
+    """Return processes by their names, the client first."""
     named = {"client": client_pid}
     for pid in running.server_pids:
         name = process_name(command_of(pid))
@@ -134,7 +134,7 @@ def _named(running: Running, client_pid: int) -> dict[str, int]:
 
 
 def _record(processes: dict[str, int], asked: Look, folder: Path, form: Form) -> dict[str, str]:
-    """All processes at once. → what py-spy wrote of each."""
+    """Sample all processes together. Return py-spy's output for each."""
     profilers = {
         name: Profiler(pid, asked.manner, form, folder, asked.seconds)
         for name, pid in processes.items()
@@ -143,7 +143,7 @@ def _record(processes: dict[str, int], asked: Look, folder: Path, form: Form) ->
 
 
 def write(asked: Look, seen: Seen, folder: Path) -> Path:
-    """The graphs and the page. → the page."""
+    """Write the graphs and the page. Return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         f"# Where the time goes: {asked.row.name}, {asked.callers} callers",
@@ -175,7 +175,7 @@ def _preface(asked: Look, sample: Sample) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SeenStory:
-    """What was seen of a study."""
+    """The results of a study."""
 
     duration_s: float
     stacks: dict[str, str]
@@ -183,8 +183,8 @@ class SeenStory:
 
 
 def look_at_story(study: Study, effort: Effort, manner: Manner, folder: Path) -> SeenStory:
-    """Raises ContenderError."""
-    strangers = descendants()  # of whoever called, such as the workers of Spark in an earlier test
+    """Run a study's story and sample it. Raises ContenderError."""
+    strangers = descendants()  # of the caller, such as the workers of Spark in an earlier test
     own_folder = folder / "story"
     own_folder.mkdir(mode=0o755)
     with study.performers[0].start(own_folder, effort) as performance:
@@ -200,7 +200,7 @@ def look_at_story(study: Study, effort: Effort, manner: Manner, folder: Path) ->
 
 
 def write_story(study: Study, manner: Manner, seen: SeenStory, folder: Path) -> Path:
-    """The graphs of the processes that were busy, and the page. → the page."""
+    """Write the graphs of the busy processes, and the page. Return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"# Where the time goes: {study.name}", "", _story_preface(study, manner, seen)]
     idle = []
@@ -234,7 +234,7 @@ def _story_preface(study: Study, manner: Manner, seen: SeenStory) -> str:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """What may be said, and what it means."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m dodona_loadtest.profile", description=__doc__.splitlines()[0]
     )
@@ -257,7 +257,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 1 if a row or study could not be looked at."""
+    """Run the command. Return the exit status: 1 if a row or study could not be sampled."""
     parser = command_line()
     given = parser.parse_args(command)
     is_wrong = given.seconds < 1 or not 0 < given.rate <= 1_000 or (given.callers or 1) < 1
@@ -280,7 +280,7 @@ def main(command: Sequence[str] | None = None) -> int:
 
 
 def chosen(given: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The names of rows and of studies."""
+    """Return the names of rows and of studies."""
     if given.all:
         return list(ROWS_BY_NAME), list(STUDIES_BY_NAME)
     return given.row or ([] if given.study else list(ROWS_BY_NAME)), given.study or []
@@ -296,7 +296,7 @@ def _profile_study(name: str, effort: Effort, manner: Manner, into: Path, folder
 
 
 def _try(name: str, profile: Callable[[Path], Path]) -> int:
-    """→ the exit status."""
+    """Profile one row or study. Return the exit status."""
     with tempfile.TemporaryDirectory(prefix="dodona-profile-") as folder:
         try:
             print(profile(Path(folder)))

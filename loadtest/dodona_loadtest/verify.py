@@ -1,8 +1,8 @@
 """`python -m dodona_loadtest.verify URL`: a workload on a running cluster, and its verdict.
 
-It makes the workload's tables, which must not be there yet, runs sessions side by side, dumps all
-versions through the public API and has the checkers judge them. Exit status 1 at a violation: then
-the tables stay, for whoever wants to look; otherwise they are removed.
+It makes the workload's tables, which must not exist yet, and runs sessions side by side. Then it
+dumps all versions through the public API, and the checkers judge them. After a violation the exit
+status is 1, and the tables stay for inspection. Otherwise they are removed.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from dodona_wire.errors import DodonaError
 
 
 async def verify(order: Order, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Report:
-    """Run and judge. Sessions go on until `meanwhile` is over: unless given, it lets the time pass.
-    Raises DodonaError, TablesInTheWay, NotLive."""
+    """Run and judge. Sessions continue until `meanwhile` is over; the default is to let the time
+    pass. Raises DodonaError, TablesInTheWay, NotLive."""
     run = Run(order)
     try:
         await run.begin()
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(command: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the command. Return the exit status."""
     parser = _parser()
     given = parser.parse_args(command)
     if given.seconds <= 0 or given.sessions < 1 or given.think_ms < 0:

@@ -1,6 +1,7 @@
-"""`python -m dodona_oracle master | proxy`: one process of the timestamp oracle.
+"""Run one process of the timestamp oracle: `python -m dodona_oracle master | proxy`.
 
-Owns: the choice of the role. Exit status: 2 for wrong usage, else as `dodona_server.serving` says.
+Owns: the choice of the role. The exit status is 2 for wrong usage. Otherwise it is the one that
+`dodona_server.serving` sets.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`python -m dodona_tablets --cell N --data-dir FOLDER ...`: one tablet node until SIGTERM."""
+"""Run one tablet node until SIGTERM: `python -m dodona_tablets --cell N --data-dir FOLDER ...`."""
 
 import sys
 

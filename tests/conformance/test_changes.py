@@ -198,7 +198,7 @@ def test_what_is_no_range_of_time_is_refused(db: Client, make_table: MakeTable) 
                 call(path, since, until)
     with refused(InvalidRequest, "future", is_retryable=False):
         changes(db, path, at, MAX_TIMESTAMP)
-    with refused(InvalidRequest, "not below it", is_retryable=False):
+    with refused(InvalidRequest, "Pass a lower `since`", is_retryable=False):
         db.read_changes(path, MAX_TIMESTAMP)
     with refused(TableNotFound, is_retryable=False):
         changes(db, f"{path}-not", 0)

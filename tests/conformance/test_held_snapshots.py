@@ -66,9 +66,9 @@ def test_a_snapshot_shows_tables_as_they_were(db: Client, make_table: MakeTable)
         (key, *_) = snapshot.read_batches(path, columns=["k"])
         assert key.schema.names == ["k"]
         snapshot.check()
-    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+    with refused(InvalidRequest, "snapshot was released", is_retryable=False):
         snapshot.check()
-    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+    with refused(InvalidRequest, "snapshot was released", is_retryable=False):
         _rows(snapshot, path)
 
 
@@ -115,9 +115,9 @@ def test_another_table_at_the_path_is_not_taken_for_it(
             _move(db, path, new_path)
             _move(db, other, path)
             db.create_table(other, TWO_COLUMNS, mount=True)
-        with refused(MetadataChanged, f"another table is at {path}", is_retryable=False):
+        with refused(MetadataChanged, f"Another table is at {path}", is_retryable=False):
             _rows(snapshot, path)
-        with refused(MetadataChanged, f"another table is at {path}", is_retryable=False):
+        with refused(MetadataChanged, f"Another table is at {path}", is_retryable=False):
             list(under_way)
         with db.hold_snapshot([path], snapshot.timestamp, reader=snapshot.reader) as share:
             assert share.tables[path] != snapshot.tables[path]
@@ -152,7 +152,7 @@ def test_an_error_in_the_block_is_the_block_s(db: Client, make_table: MakeTable)
     path = _prepare(db, make_table)
     with pytest.raises(ZeroDivisionError), db.hold_snapshot([path]) as snapshot:
         raise ZeroDivisionError
-    with refused(InvalidRequest, "its block has ended", is_retryable=False):
+    with refused(InvalidRequest, "snapshot was released", is_retryable=False):
         snapshot.check()
 
 
@@ -261,7 +261,9 @@ def test_a_cell_that_is_away_for_long_is_no_secret(
         backend.let_pass(LATER_MS)
         assert _rows(snapshot, path) == BEFORE
     with (
-        refused(SnapshotTooOld, "could not all be reached in time", is_retryable=True),
+        refused(
+            SnapshotTooOld, "could not renew the lease in all cells in time", is_retryable=True
+        ),
         db.hold_snapshot([path]) as snapshot,
         backend.cell_is_down(CellId(cell)),
     ):

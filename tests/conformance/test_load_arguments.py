@@ -19,7 +19,7 @@ def test_a_load_begins_with_tables_that_can_be_written(
     with refused(TableNotFound, is_retryable=False):
         db.loads.begin([path, new_path])
     db.unmount_table(path, first_tablet_index=1, last_tablet_index=1)
-    with refused(TableNotMounted, "mount it", is_retryable=False, table=path):
+    with refused(TableNotMounted, "Mount it", is_retryable=False, table=path):
         db.loads.begin([path])
     db.mount_table(path)
     db.freeze_table(path)
@@ -42,8 +42,8 @@ def test_the_modes_of_load_and_table_must_match(
     ("options", "text"),
     [
         ({"mode": "replace"}, "mode is one of"),
-        ({"application": "a"}, "given together"),
-        ({"version": 1}, "given together"),
+        ({"application": "a"}, "Pass both application and version"),
+        ({"version": 1}, "Pass both application and version"),
         ({"application": "a", "version": -1}, "version is a number from 0"),
         ({"application": "a", "version": 1 << 63}, "version is a number up to"),
         ({"application": 5, "version": 1}, "application is a str"),
@@ -51,10 +51,10 @@ def test_the_modes_of_load_and_table_must_match(
         ({"lease_ms": 3_600_001}, "lease_ms is a number up to 3600000"),
         ({"start_timestamp": 0}, "start_timestamp"),
         ({"start_timestamp": 1 << 62}, "start_timestamp"),
-        ({"erased": {"//elsewhere": (None, None)}}, "not for"),
-        ({"erased": [([1], [2])]}, "erased ranges"),
-        ({"erased": {"//t": (None, None)}, "mode": "insert"}, "for whole rows to come there"),
-        ({"erased": {"//t": [1]}}, "erased ranges"),
+        ({"erased": {"//elsewhere": (None, None)}}, "not in the load"),
+        ({"erased": [([1], [2])]}, "Pass erased ranges"),
+        ({"erased": {"//t": (None, None)}, "mode": "insert"}, "need mode 'upsert'"),
+        ({"erased": {"//t": [1]}}, "Pass erased ranges"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(
@@ -78,7 +78,7 @@ def test_a_load_has_one_to_a_hundred_tables(db: Client, make_table: MakeTable) -
 def test_a_load_takes_rows_of_its_own_tables_only(db: Client, make_table: MakeTable) -> None:
     path, other_path = make_table(), make_table()
     first, second = db.loads.begin([path]), db.loads.begin([other_path])
-    with refused(InvalidRequest, "other tables", is_retryable=False, table=other_path):
+    with refused(InvalidRequest, "not in the load", is_retryable=False, table=other_path):
         first.write(other_path, rows([1]))
     with refused(InvalidRequest, "another load", is_retryable=False):
         first.publish(second.write(other_path, rows([1])))

@@ -225,7 +225,7 @@ def test_no_more_than_a_thousand_loads_are_open(
 ) -> None:
     path = make_table(atomicity="none")
     loads = [db.loads.begin([path], atomicity="none") for _ in range(1_000)]
-    with refused(Overloaded, "at most 1000", is_retryable=True):
+    with refused(Overloaded, "the limit is 1000", is_retryable=True):
         db.loads.begin([path], atomicity="none")
     loads.pop().publish()
     db.loads.begin([path], atomicity="none")

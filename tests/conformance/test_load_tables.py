@@ -42,7 +42,7 @@ def test_a_table_that_was_made_anew_takes_nothing_of_the_load(
     db.remove(path)
     if not is_removed:
         db.create_table(path, PLAIN, pivot_keys=HALVES, mount=True)
-    text = "removed" if is_removed else "made anew"
+    text = "removed" if is_removed else "created again"
     with refused(ProtocolChanged, text, is_retryable=False, table=path):
         load.publish(staged)
     load.abort()

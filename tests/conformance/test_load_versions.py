@@ -125,7 +125,7 @@ def test_of_two_that_are_under_way_with_one_version_one_is_published(
     for _ in range(2):
         with refused(
             ConcurrentTransaction,
-            "published by another load while this one ran",
+            f"Another load published version 1 of application '{application}' during this load",
             is_retryable=True,
             application=application,
             recorded={path: 1},
@@ -133,7 +133,7 @@ def test_of_two_that_are_under_way_with_one_version_one_is_published(
         ):
             loads[1].publish()
     loads[1].abort()
-    with refused(LoadEnded, "given up", is_retryable=True):
+    with refused(LoadEnded, "was aborted", is_retryable=True):
         loads[1].publish()
     assert record_of(db, loads[1].id).state == "aborted"
     assert loads[2].publish().row_count == 1
@@ -156,7 +156,7 @@ def test_a_batch_of_a_stream_is_skipped_if_it_was_there_before_it_began_and_else
     staged = [load.write(path, rows([number])) for number, load in enumerate(loads)]
     first, second = (numbered(db, it, application, 0, "q") for it in loads)
     published = first.publish(staged[0])
-    with refused(ConcurrentTransaction, "while this one ran", is_retryable=True):
+    with refused(ConcurrentTransaction, "during this load", is_retryable=True):
         second.publish(staged[1])
     second.abort()
     again = other.loads.begin([path])
@@ -176,7 +176,7 @@ def test_a_stream_that_lost_its_checkpoint_takes_over_from_the_one_before(
         staged = load.write(path, rows([1], version))
         numbered(db, load, application, version, query).publish(staged)
     load = db.loads.begin([path])
-    with refused(ConcurrentTransaction, "another query's", is_retryable=True):
+    with refused(ConcurrentTransaction, "Another query now uses application", is_retryable=True):
         numbered(db, load, application, 2, "old").publish([])
     load.abort()
     assert values(db, path) == {1: 0}

@@ -378,7 +378,7 @@ def test_a_load_can_be_aborted_by_its_name_alone(
     assert other.loads.abort(load.id, "the operator said so") is None
     with refused(LoadEnded, "the operator said so", is_retryable=True):
         load.publish(staged)
-    with refused(LoadEnded, "no load", is_retryable=True):
+    with refused(LoadEnded, "No load", is_retryable=True):
         other.loads.abort(other.generate_timestamp())  # type: ignore[arg-type]
     with refused(InvalidRequest, is_retryable=False):
         other.loads.abort(-1)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def folder(db: Client, new_path: str) -> str:
 
 
 def test_a_misspelled_setting_makes_no_table(db: Client, new_path: str) -> None:
-    with pytest.raises(InvalidRequest, match="did you mean 'min_data_ttl'"):
+    with pytest.raises(InvalidRequest, match="Did you mean 'min_data_ttl'"):
         db.create_table(new_path, PLAIN, attributes={"min_data_tll": 1})
     assert not db.exists(new_path)
 

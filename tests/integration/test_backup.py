@@ -164,8 +164,8 @@ def test_the_commands_speak_to_a_cluster(
     ended = run("restore", folder, "--url", url)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == (
-        f"dodona: {BANK} is there already, and nothing is overwritten: remove or move it, or name "
-        "the tables to be restored\n"
+        f"dodona: {BANK} exists already, and a restore overwrites nothing: remove or move it, or "
+        "name the tables to restore\n"
     )
     bank.remove_table(BANK)
     ended = run("restore", folder, "--url", url)
@@ -173,10 +173,10 @@ def test_the_commands_speak_to_a_cluster(
     assert total(bank.read_arrow(BANK)) == ACCOUNTS * BALANCE
     ended = run("backup", folder, "--url", url)
     assert ended.returncode == 1
-    assert "a backup gets a folder of its own" in ended.stderr
+    assert "choose a new or an empty folder" in ended.stderr
     ended = run("backup", tmp_path / "other", "//backups/none", "--url", url)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("dodona: there is no table //backups/none")
+    assert ended.stderr.startswith("dodona: There is no table //backups/none")
     assert not (tmp_path / "other").exists()
 
 

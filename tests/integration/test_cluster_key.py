@@ -62,7 +62,7 @@ def test_who_has_it_does_all_as_ever(keyed: Keyed) -> None:
 
 @pytest.mark.parametrize("key", ["", ":a-key-that-is-another@"])
 def test_who_has_not_learns_nothing(keyed: Keyed, key: str) -> None:
-    with pytest.raises(Unauthenticated, match="not the cluster's key"):
+    with pytest.raises(Unauthenticated, match="does not have the cluster's key"):
         dodona.connect(keyed.cluster.master_url.replace("http://", f"http://{key}"))
     for url in (keyed.cluster.master_url, keyed.cluster.proxy_url, *keyed.cluster.node_urls):
         assert httpx.get(f"{url}/healthz").status_code == 200

@@ -104,7 +104,7 @@ def test_the_others_serve_and_nothing_is_deleted(made: Path, damage: str) -> Non
     assert chunks
     DAMAGES[damage](logs)
     with up(made) as (url, ready, warnings), dodona.connect(url) as db:
-        assert ready == "ready, but for node 0"
+        assert ready == "ready, except node 0"
         (here, there) = ([it for it in IDS if it < 100], [it for it in IDS if it >= 100])
         if db.get_table(PATH).tablets[0].cell == 1:
             here, there = there, here

@@ -131,7 +131,7 @@ def test_every_acknowledged_batch_must_be_there_as_acknowledged() -> None:
     (lost,) = faults_of_markers(end.markers, {**book, 3: acknowledged(3, 20, one)})
     assert "batch 3, acknowledged at 20, is lost" in lost
     (stranger,) = faults_of_markers(end.markers, {1: book[1]})
-    assert "batch 2 is posted, which nobody did" in stranger
+    assert "batch 2 is posted, but not by a worker" in stranger
     twice = {**book, 2: Acknowledged(7, Timestamp(9), one)}
     (other,) = faults_of_markers(end.markers, twice)
     assert "batch 2 was acknowledged as" in other

@@ -131,7 +131,7 @@ def test_a_console_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
     [
         (("--insecure", "--host", "192.0.2.1"), "loopback"),
         (("--insecure", "--host", "localhost.example"), "loopback"),
-        (("--tls-key", "/none"), "go together"),
+        (("--tls-key", "/none"), "set both tls-certificate and tls-key"),
         (("--number", "65536"), "number"),
         (("--host", "0.0.0.0"), "public-url"),
     ],

@@ -179,7 +179,7 @@ def test_a_process_that_cannot_start_leaves_the_others_serving(folder: DataFolde
     run.drive(wait_for_more_starts)
     *_, last = run.said
     assert "node 0 failed to start 5 times in a row" in last
-    assert "the disk is made of cheese; starting it again every 0.2 s, the others go on" in last
+    assert "the disk is made of cheese; starting it again every 0.2 s, the others continue" in last
     assert len(run.said) == START_FAILURES_MAX, "the same reason is told once"
     assert not any(map(is_running, pids(folder)))
 
@@ -277,7 +277,7 @@ def test_no_node_with_data_is_left_out(folder: DataFolder) -> None:
     for name in ("node-0", "node-2", "node-x"):
         (folder.path / name).mkdir()
     folder.check_node_count(3)
-    with pytest.raises(LaunchFailed, match="holds the data of 3 nodes: start it with --nodes 3"):
+    with pytest.raises(LaunchFailed, match="has the data of 3 nodes: start it with --nodes 3"):
         folder.check_node_count(2)
 
 

@@ -143,7 +143,7 @@ def test_servers_are_upgraded_one_by_one_under_clients_of_both_releases(
         create(db, "//rest")
         create(db, "//probe")
         db.insert_rows("//probe", [{"id": 0, "n": 1}])
-        with pytest.raises(InvalidRequest, match="upgrade the nodes"):  # they are old indeed
+        with pytest.raises(InvalidRequest, match="Upgrade the nodes"):  # they are old indeed
             db.lookup_versions("//probe", [{"id": 0}], limit=1)
         assert not takes_mark(cluster.gateway_urls[0])
         with old_client(old, cluster.master_url, "//old") as its:

@@ -304,7 +304,9 @@ def test_a_write_that_another_has_overtaken_says_so(
 
     monkeypatch.setattr("pyspark_dodona.bulk.begin", begin_and_lose)
     options: dict[str, Any] = {"txn_app_id": "overtaken", "txn_version": 1}
-    with pytest.raises(Exception, match="ConcurrentTransaction: version 1 of application"):
+    with pytest.raises(
+        Exception, match="ConcurrentTransaction: Another load published version 1 of application"
+    ):
         dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
     assert list(db.select(path)) == []
     again = dodona.spark.bulk_write(pairs(spark, 0, 9), path, url=url, **options)
@@ -372,7 +374,7 @@ def test_the_connector_can_be_registered_by_hand(
         ("k, v", {"table": "//bulk/unmounted"}, "//bulk/unmounted is not mounted: mount it, then"),
         ("v", {}, "the DataFrame lacks the key column 'k' of table //bulk/pairs"),
         ("string(k) k, v", {}, "'k' of table //bulk/pairs is int64, which takes bigint, not"),
-        ("k, v", {"partitions": 0}, "there are 1 to 100000 partitions, not 0"),
+        ("k, v", {"partitions": 0}, "`partitions` must be 1 to 100000, not 0"),
         ("k, v", {"lease_s": 1.5}, "the option 'lease_s' takes text, a number, a boolean or a"),
     ],
 )

@@ -225,7 +225,7 @@ def test_versions_and_times_of_day(
         assert read(spark, url, path, **{option: value}).collect() == [(1, 1)]
     assert read(spark, url, path, timestamp="latest").collect() == [(1, 2)]
     future = read(spark, url, path, timestamp=str(at + (1 << 50)))
-    assert "InvalidRequest: the read timestamp lies in the future" in complaint(future.collect)
+    assert "InvalidRequest: The read timestamp is in the future." in complaint(future.collect)
 
 
 def test_every_value_survives_the_way_there_and_back(
@@ -421,7 +421,7 @@ def test_retention_leaves_a_dataframe_alone_until_its_lease_ends(
                 time.sleep(0.5)
             text = complaint(frame.collect)
             assert "SnapshotTooOld: " in text
-            assert "load() it anew, in time; a longer option('lease_s', ...)" in text
+            assert "Call load() again, or set a longer option('lease_s', ...)" in text
             assert "SnapshotTooOld: " in complaint(
                 lambda: read(spark, url, path, timestamp=str(pinned))
             )

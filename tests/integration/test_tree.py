@@ -85,6 +85,6 @@ def test_a_lock_is_gone_soon_after_its_client(table: dodona.Client, cluster: Loc
         return True
 
     wait_until(is_free, pause_s=0.05)
-    with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+    with pytest.raises(TransactionNotFound, match="no ping arrived in time"):
         tx.commit()
     other.close()

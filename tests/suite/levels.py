@@ -4,7 +4,7 @@ release.
 Owns: the meaning of the markers that decide it, and how many examples a property gets.
 
 - A test that starts processes, measures, needs all cores, or computes for long (`slow`) is in
-  `all`. It is in `test`, too, if it is marked `part`: it shows one part, or one door.
+  `all`. It is in `test`, too, if it is marked `part`: it shows one part, or one way in.
 - All others are in `test`; those of them that lie in `tests/unit` are in `check`.
 
 Both markers give a reason. Without a level, as with a bare `pytest`, everything runs.

@@ -1,1 +1,1 @@
-"""The client's sans-IO half, and the vocabulary that servers share with it."""
+"""The client without I/O: protocols, checks and results, with the terms that servers share."""

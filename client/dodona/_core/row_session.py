@@ -1,8 +1,9 @@
-"""Every operation on rows and on the tree as a protocol, whatever drives it. Pure.
+"""All operations on rows and on the tree, as protocols that any driver can run. Pure.
 
-Owns: the list of these operations, which all facades share, and the memory of which cell decided
-which transaction. What an operation consists of is in the module of its topic. Time and dice are
-handed in: the same calls with the same replies give the same steps.
+Owns: the list of these operations, which all facades share. Also the memory of which cell decided
+which transaction. The module of each topic has the steps of an operation.
+The caller passes the clocks and the random numbers. So the same calls with the same replies give
+the same steps.
 """
 
 from collections import OrderedDict
@@ -50,8 +51,8 @@ Found = TypeVar("Found")
 
 
 class RowSession(ReadSession, ChangeSession):
-    """Every operation on rows and on the tree. Safe to share among threads and tasks: what an
-    operation needs is in its own protocol; what they share changes by single steps."""
+    """All operations on rows and on the tree. Threads and tasks may share a session. The state of
+    an operation is in its own protocol. Shared state changes by single steps."""
 
     def __init__(
         self,
@@ -64,8 +65,9 @@ class RowSession(ReadSession, ChangeSession):
         acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
         fault_at: FaultAt = no_faults,
     ) -> None:
-        """`instant_us` and `unix_us` are the clocks of this process, in microseconds: monotonic,
-        and of the wall. `dice` gives numbers from 0 up to 1."""
+        """Make a session. `instant_us` and `unix_us` are the clocks of this process in
+        microseconds: a monotonic clock and the wall clock. `dice` returns a random number, at least
+        0 and below 1."""
         self.routing = Routing() if routing is None else routing
         self.limits = limits or SessionLimits()
         self._context = Context(
@@ -78,19 +80,20 @@ class RowSession(ReadSession, ChangeSession):
             fault_at=fault_at,
         )
         self.catalog = CatalogSession(self._context)
-        """Tables, the tree they are in, and master transactions."""
+        """The operations on tables, on their tree, and on master transactions."""
         self.pings = Pings(instant_us)
         self.holds = Holds(self._context)
         self._outcomes: OrderedDict[TransactionId, Outcome | CellId] = OrderedDict()
         self._complete()
 
     def _complete(self) -> None:
-        """What a session has besides, which stands on this one."""
+        """Make what a subclass adds, after this class has made its own parts."""
 
     # ---- timestamps
 
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
-        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        """Return a new timestamp, or the first of `count` that follow each other. Raises
+        Unavailable."""
         return self._context.generate_timestamp(count)
 
     # ---- transactions
@@ -101,7 +104,7 @@ class RowSession(ReadSession, ChangeSession):
         durability: Durability = "sync",
         read_own_writes: bool = False,
     ) -> Protocol[TransactionBuffer]:
-        """Raises InvalidRequest, Unavailable."""
+        """Begin a transaction, and return its empty buffer. Raises InvalidRequest, Unavailable."""
         check_modes(atomicity, durability)
         check_flag(read_own_writes, "read_own_writes")
         begun_us = self._context.instant_us()
@@ -136,7 +139,7 @@ class RowSession(ReadSession, ChangeSession):
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
     ) -> Protocol[None]:
-        """Buffer rows. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        """Put rows into the buffer. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
         given = repeatable(rows)
         route = self.routing.find(path) or (yield from self._context.route(path))
         while True:
@@ -155,7 +158,8 @@ class RowSession(ReadSession, ChangeSession):
     def delete_rows(
         self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
     ) -> Protocol[None]:
-        """Buffer deletions. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
+        """Put deletions into the buffer. Raises SchemaViolation, LimitExceeded,
+        TransactionClosed."""
         given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
         while True:
@@ -172,7 +176,8 @@ class RowSession(ReadSession, ChangeSession):
         locks: Sequence[str] | None = None,
         lock_type: LockType = "shared_strong",
     ) -> Protocol[None]:
-        """Buffer row locks. Raises InvalidRequest, LimitExceeded, TransactionClosed."""
+        """Put row locks into the buffer. Raises InvalidRequest, LimitExceeded,
+        TransactionClosed."""
         given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
         while True:
@@ -184,9 +189,9 @@ class RowSession(ReadSession, ChangeSession):
     def commit(
         self, transaction: TransactionBuffer, answered: Answered | None = None
     ) -> Protocol[Timestamp | None]:
-        """→ the commit timestamp; None if there was nothing to commit. After
-        CommitOutcomeUnknown the transaction stays `committing`: ask `outcome`. `answered` is of a
-        first attempt that was made before."""
+        """Return the commit timestamp, or None if there was nothing to commit. After
+        CommitOutcomeUnknown the transaction stays `committing`: call `outcome`. `answered` is a
+        first attempt that the client has already sent, with its reply."""
         transaction.start_commit(self._context.instant_us())
         if not transaction.tables and not transaction.publications:
             transaction.end_committed(None)
@@ -215,7 +220,7 @@ class RowSession(ReadSession, ChangeSession):
         durability: Durability,
         aggregate: bool = False,
     ) -> Protocol[Timestamp | None]:
-        """Insert in a transaction of its own, of the table's atomicity."""
+        """Insert rows in a transaction of their own, which has the table's atomicity."""
         if aggregate is False:
             done = yield from write_on_fast_path(self._context, path, rows, update, durability)
             if isinstance(done, Answered):
@@ -238,7 +243,7 @@ class RowSession(ReadSession, ChangeSession):
     def erase_rows(
         self, path: str, keys: Iterable[Row], durability: Durability
     ) -> Protocol[Timestamp | None]:
-        """Delete in a transaction of its own, of the table's atomicity."""
+        """Delete rows in a transaction of their own, which has the table's atomicity."""
         given = repeatable(keys)
         route = self.routing.find(path) or (yield from self._context.route(path))
         while True:
@@ -253,8 +258,8 @@ class RowSession(ReadSession, ChangeSession):
     def _commit_blind(
         self, path: str, transaction: TransactionBuffer, answered: Answered | None = None
     ) -> Protocol[Timestamp | None]:
-        """Its mode was the table's, not the caller's choice: raises TransactionAborted where that
-        changed meanwhile, since another attempt goes by the new one."""
+        """Commit a transaction that took its mode from the table. If the table's mode has changed
+        since then, raises TransactionAborted, since another attempt takes the new mode."""
         try:
             return (yield from self.commit(transaction, answered))
         except InvalidRequest as error:
@@ -262,11 +267,12 @@ class RowSession(ReadSession, ChangeSession):
             is_mode_known = route is None or route.atomicity == transaction.atomicity
             if is_mode_known or type(error) is not InvalidRequest:
                 raise
-            text = "the table's atomicity changed meanwhile"
+            text = "The table's atomicity changed during the call. Repeat the call."
             raise TransactionAborted(text, **error.attributes) from error
 
     def _blind(self, route: TableRoute, durability: Durability) -> TransactionBuffer:
-        """A transaction that reads nothing needs no snapshot; it is named at its commit."""
+        """Make a transaction with no snapshot, since it reads nothing. It gets its id at its
+        commit."""
         return self._buffer(None, route.atomicity, durability, self._context.instant_us())
 
     def write_arrow(
@@ -276,10 +282,10 @@ class RowSession(ReadSession, ChangeSession):
         durability: Durability = "sync",
         stamp: Timestamp | None = None,
     ) -> Protocol[int]:
-        """→ how many rows were given. See `bulk.write_arrow`."""
+        """Return how many rows `data` had. See `bulk.write_arrow`."""
         return bulk.write_arrow(self._context, path, data, durability, stamp)
 
-    # ---- what became of a transaction
+    # ---- outcomes of transactions
 
     def outcome(
         self,
@@ -287,8 +293,9 @@ class RowSession(ReadSession, ChangeSession):
         coordinator: CellId | None = None,
         settle: bool = False,
     ) -> Protocol[Outcome]:
-        """Looks, and with `settle` decides it now. What this session committed itself it
-        remembers; of others it asks the coordinator, or all cells. Raises Unavailable."""
+        """Return the outcome of a transaction. With `settle` the coordinator decides now, and
+        without it nothing changes. The session knows its own commits. For others it asks the
+        coordinator, or all cells. Raises Unavailable."""
         check_number(transaction, "transaction", MIN_TIMESTAMP, MAX_TIMESTAMP)
         if coordinator is not None:
             check_number(coordinator, "coordinator", 0, CELL_MAX)
@@ -303,7 +310,7 @@ class RowSession(ReadSession, ChangeSession):
         return outcome
 
     def _remember(self, transaction: TransactionBuffer) -> None:
-        """However the commit ended, even by its caller's giving up."""
+        """Keep the outcome of a commit, also if the caller was interrupted."""
         if transaction.id is None:
             return
         if transaction.is_committed:
@@ -323,7 +330,7 @@ class RowSession(ReadSession, ChangeSession):
     def rerun(
         self, attempts_max: int | None, deadline_ms: int, timeout_ms: int | None = None
     ) -> Rerun:
-        """The bounds of one `run_in_transaction`."""
+        """Return the limits for one `run_in_transaction`."""
         if attempts_max is not None:
             check_number(attempts_max, "attempts_max", 1)
         check_number(deadline_ms, "deadline_ms", 1)
@@ -338,9 +345,9 @@ class RowSession(ReadSession, ChangeSession):
     def after_failure(
         self, rerun: Rerun, transaction: TransactionBuffer | None, error: DodonaError
     ) -> Protocol[bool]:
-        """→ whether the attempt was committed after all. False after a pause: run it again.
-        Raises `error` if it must not be run again, or not any more; if there was too little time
-        for it, that of the attempt before."""
+        """Return whether the failed attempt was committed after all. False comes after a pause: run
+        the function again. Raises `error` if the function must not run again, or has no attempt
+        left. If the last attempt had too little time, raises the error of the one before it."""
         error = rerun.telling(error)
         if isinstance(error, CommitOutcomeUnknown):
             outcome = yield from self._find_out(transaction, error)
@@ -358,7 +365,7 @@ class RowSession(ReadSession, ChangeSession):
     def _find_out(
         self, transaction: TransactionBuffer | None, error: CommitOutcomeUnknown
     ) -> Protocol[Outcome]:
-        """What became of it: it is settled now. Raises `error` if that stays unknown."""
+        """Settle the transaction and return its outcome. Raises `error` if it stays unknown."""
         if transaction is None or transaction.id is None or not transaction.is_committing:
             raise error
         try:

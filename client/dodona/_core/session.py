@@ -1,4 +1,4 @@
-"""One client's session: all operations on rows and on the tree, and bulk loads. Pure."""
+"""One client's session: all operations on rows, on the tree and on bulk loads. Pure."""
 
 from dodona._core.loads.leases import Leases
 from dodona._core.loads.session import LoadSession
@@ -6,9 +6,9 @@ from dodona._core.row_session import RowSession
 
 
 class Session(RowSession):
-    """Every operation of a client."""
+    """All operations of one client."""
 
     def _complete(self) -> None:
         self.loads = LoadSession(self, self._context)
-        """Bulk loads."""
+        """The operations on bulk loads."""
         self.leases = Leases(self._context)

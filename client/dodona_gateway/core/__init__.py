@@ -1,1 +1,1 @@
-"""The gateway's sans-IO half: YSON, queries in YTsaurus's language, tokens and what they allow."""
+"""The gateway's sans-IO half: YSON, YTsaurus's query language, tokens and what they allow."""

@@ -1,7 +1,7 @@
-"""How much one answer may have: counted as it comes from the cells, and as it is sent. Pure.
+"""Limit the size of one answer: as it comes from the cells, and as it is sent. Pure.
 
-Owns: both counts. A short list of keys can ask for more than there is memory, and what was read is
-longer where it is escaped: JSON has six characters for a zero byte.
+Owns: both counts. A short list of keys can ask for more than fits into memory. A value may also
+become longer when it is escaped: JSON has six characters for a zero byte.
 """
 
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def within_budget(protocol: Protocol[Result], bytes_max: int) -> Protocol[Result]:
-    """The protocol of a lookup, step by step. Raises LimitExceeded between two of them."""
+    """Run the protocol of a lookup step by step. Raises LimitExceeded between two steps."""
     size_bytes = 0
     try:
         step = next(protocol)
@@ -35,14 +35,14 @@ def within_budget(protocol: Protocol[Result], bytes_max: int) -> Protocol[Result
 
 
 def check_sent(content: bytes, bytes_max: int) -> None:
-    """Of rows, in the form in which they leave. Raises LimitExceeded."""
+    """Raise LimitExceeded if rows are too long, in the form in which they are sent."""
     if len(content) > bytes_max:
         raise too_much(bytes_max)
 
 
 def too_much(bytes_max: int) -> LimitExceeded:
-    """What an answer is refused with that would be longer."""
-    text = f"the answer has more than {bytes_max} bytes: ask for less at a time, or read in bulk"
+    """Return the error for an answer that is too long."""
+    text = f"The answer has more than {bytes_max} bytes. Ask for less at a time, or read in bulk."
     return LimitExceeded(text, bytes_max=bytes_max)
 
 

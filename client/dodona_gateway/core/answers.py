@@ -1,4 +1,4 @@
-"""What the gateway answers over REST: one struct for each body. Pure.
+"""The bodies of the gateway's REST answers: one struct for each. Pure.
 
 Owns: the names and types of all fields, of which the OpenAPI document is made.
 """
@@ -14,28 +14,28 @@ from dodona_wire.types import Atomicity, CellId, Revision, TableSettings, Tablet
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Base of all."""
+    """The base of all answers."""
 
 
 class RowsAnswer(Answer, frozen=True):
-    """Base of those with a table's rows, which may be long: they are bounded as they are sent."""
+    """The base of answers with a table's rows. Their length is limited when they are sent."""
 
 
 class Timestamps(Answer, frozen=True):
-    """`first` to `first + count - 1` are yours."""
+    """The timestamps from `first` to `first + count - 1` are yours."""
 
     first: Timestamp
     count: int
 
 
 class Done(Answer, frozen=True, omit_defaults=True):
-    """It is done. `warnings` say what of it is of no use, if anything is."""
+    """The call is done. `warnings` name the attributes that have no effect, if there are any."""
 
     warnings: list[str] = []
 
 
 class TabletView(Answer, frozen=True):
-    """One tablet: it goes from its pivot key to the next one's."""
+    """One tablet. Its range goes from its pivot key to the pivot key of the next tablet."""
 
     tablet: TabletId
     pivot_key: Values
@@ -45,8 +45,8 @@ class TabletView(Answer, frozen=True):
 
 
 class TableView(Answer, frozen=True, omit_defaults=True):
-    """A table, as the master knew it at one moment. `warnings` say which of the attributes that it
-    was made with are of no use, if any are."""
+    """A table, as the master knew it at one time. `warnings` name the attributes of the new table
+    that have no effect, if there are any."""
 
     path: str
     schema: list[Row]
@@ -70,13 +70,13 @@ class Names(Answer, frozen=True):
 
 
 class Value(Answer, frozen=True):
-    """An attribute, or what is in a directory."""
+    """An attribute, the content of a directory, or whether a node exists."""
 
     value: Any
 
 
 class CellView(Answer, frozen=True):
-    """One cell, and the node that it is in."""
+    """One cell, and the node that hosts it."""
 
     cell: CellId
     address: str
@@ -92,7 +92,7 @@ class ClusterView(Answer, frozen=True):
 
 
 class Written(Answer, frozen=True):
-    """`timestamp` is that of the commit; null if there was nothing to write."""
+    """`timestamp` is the commit timestamp; null if there was nothing to write."""
 
     timestamp: Timestamp | None
 
@@ -104,8 +104,8 @@ class FoundRows(RowsAnswer, frozen=True):
 
 
 class SelectedRows(RowsAnswer, frozen=True):
-    """Rows in key order, as of `timestamp` (null without atomicity). There are more if `next` is
-    not null."""
+    """Rows in key order, as of `timestamp` (null without atomicity). If `next` is not null, there
+    are more rows."""
 
     rows: list[Row | None]
     next: Values | None
@@ -113,13 +113,13 @@ class SelectedRows(RowsAnswer, frozen=True):
 
 
 class FoundVersions(RowsAnswer, frozen=True):
-    """Histories, in the order of the keys; everything in them newest first."""
+    """Histories, in the order of the keys. All lists in a history begin with the newest."""
 
     rows: list[VersionedRow | None]
 
 
 class QueryResult(Answer, frozen=True):
-    """The rows of a query: a list of values each, in the order of `columns`."""
+    """The rows of a query. Each row is a list of values, in the order of `columns`."""
 
     columns: list[str]
     types: list[str]
@@ -127,7 +127,8 @@ class QueryResult(Answer, frozen=True):
 
 
 class Begun(Answer, frozen=True):
-    """A transaction. All of its requests go to `gateway`, the address of the one that holds it."""
+    """A transaction. Send all of its requests to `gateway`, the address of the gateway that holds
+    it."""
 
     transaction: str
     start_timestamp: Timestamp | None
@@ -136,22 +137,22 @@ class Begun(Answer, frozen=True):
 
 
 class Buffered(Answer, frozen=True):
-    """How much a transaction holds by now."""
+    """How much a transaction has buffered so far."""
 
     row_count: int
     size_bytes: int
 
 
 class Outcome(Answer, frozen=True):
-    """What became of a transaction. `timestamp` is that of its commit."""
+    """The state of a transaction. `timestamp` is its commit timestamp."""
 
     state: Literal["active", "committing", "committed", "aborted", "pending", "unknown"]
     timestamp: Timestamp | None = None
 
 
 class BulkWritten(Answer, frozen=True):
-    """`timestamp` is that of the commit, null without atomicity. `is_skipped`: this version had
-    been written before."""
+    """`timestamp` is the commit timestamp, null without atomicity. `is_skipped` means that this
+    version was written before."""
 
     row_count: int
     timestamp: Timestamp | None
@@ -175,7 +176,7 @@ class TokenView(Answer, frozen=True):
 
 
 class MadeToken(Answer, frozen=True):
-    """A new token. `token` is its text, to be sent as `Authorization: Bearer <token>`."""
+    """A new token. `token` is its text. Send it as `Authorization: Bearer <token>`."""
 
     token: str
     about: TokenView
@@ -188,7 +189,7 @@ class TokenList(Answer, frozen=True):
 
 
 def view_table(table: TableInfo) -> TableView:
-    """A table as REST shows it."""
+    """Return a table as REST shows it."""
     return TableView(
         table.path,
         [msgspec.to_builtins(it) for it in table.schema.columns],

@@ -1,6 +1,6 @@
-"""Record batches as the pieces of an answer: Arrow, MessagePack, or lines of JSON. Pure.
+"""Encode record batches as pieces of an answer: Arrow, MessagePack, or lines of JSON. Pure.
 
-Owns: how the columns of a table are rows again. As Arrow no row becomes a Python object.
+Owns: how the columns of a table become rows again. In Arrow no row becomes a Python object.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dodona_wire.rows.schema import TableSchema
 
 
 class BatchEncoder(Protocol):
-    """One answer, from its first piece to its end."""
+    """The encoder of one answer, from its first piece to its end."""
 
     def encode(self, batch: Any) -> bytes: ...
 
@@ -24,12 +24,12 @@ class BatchEncoder(Protocol):
 
 
 class _Arrow:
-    """What no batch came of still has its schema."""
+    """The encoder of Arrow. An answer without batches still has its schema."""
 
     def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
         shown = arrow_schema(schema)
         if columns is not None:
-            schema.column_mask(columns)  # that they are all there
+            schema.column_mask(columns)  # raises if one is missing
             shown = shown.empty_table().select(list(columns)).schema
         self._head = bytes(shown.serialize())
 
@@ -43,7 +43,8 @@ class _Arrow:
 
 
 class _Rows:
-    """One after the other. Columns of type any hold MessagePack in Arrow."""
+    """The base of encoders that write one row after the other. In Arrow, columns of type any hold
+    MessagePack."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._any_names = [it.name for it in schema.columns if it.type == "any"]
@@ -78,7 +79,7 @@ class _Lines(_Rows):
 
 
 def encoder_of(form: Form, schema: TableSchema, columns: Sequence[str] | None) -> BatchEncoder:
-    """What writes an answer of that form. Raises SchemaViolation."""
+    """Return the encoder of an answer of this form. Raises SchemaViolation."""
     if form == "arrow":
         return _Arrow(schema, columns)
     return _Packed(schema) if form == "msgpack" else _Lines(schema)

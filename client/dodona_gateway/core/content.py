@@ -1,7 +1,7 @@
-"""In which form a body comes, and in which the answer leaves: JSON or MessagePack. Pure.
+"""Choose the form of bodies and answers, such as JSON or MessagePack. Pure.
 
 Owns: the media types, the choice between them, and typed decoding. MessagePack has bytes and every
-number, and rows leave in it as they are; JSON spells them as `dodona_wire.rows.text_format` says.
+number, and rows are sent in it unchanged. JSON has them as `dodona_wire.rows.text_format` says.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -49,29 +49,29 @@ TYPES: Final[dict[Form, str]] = {
 Wanted = TypeVar("Wanted")
 
 ROW_FIELDS: Final = ("rows", "keys")
-"""Of a body: lists of objects from column to value."""
+"""The fields of a body that are lists of objects from column to value."""
 VALUE_FORMS: Final[tuple[Form, ...]] = ("json", "msgpack")
-"""Of what is one value."""
+"""The forms of a body that is one value."""
 STREAM_FORMS: Final[tuple[Form, ...]] = ("arrow", "msgpack", "ndjson")
-"""Of what comes piece by piece."""
+"""The forms of a body that comes piece by piece."""
 
 
 def form_of(content_type: str | None, taken: tuple[Form, ...]) -> Form:
-    """The form of a body. It has to be said: what says nothing may come from a page in somebody's
-    browser. Raises UnsupportedMediaType."""
-    media = (content_type or "nothing").partition(";")[0].strip().lower()
+    """Return the form of a body. The header is required: a request without it may come from a page
+    in a user's browser. Raises UnsupportedMediaType."""
+    media = (content_type or "missing").partition(";")[0].strip().lower()
     form = FORMS.get(media)
     if form is None or form not in taken:
         names = ", ".join(TYPES[it] for it in taken)
-        text = f"the header Content-Type is one of {names}, not {media[:100]}"
-        hint = " (curl sends JSON with --json)" if media.endswith("urlencoded") else ""
+        text = f"The header Content-Type is {media[:100]}. Use one of {names}."
+        hint = " To send JSON with curl, use --json." if media.endswith("urlencoded") else ""
         raise UnsupportedMediaType(text + hint)
     return form
 
 
 def wanted_form(accept: str | None, given: tuple[Form, ...]) -> Form:
-    """The form that a caller likes best of those that can be given; the first if it does not
-    matter. Raises NotAcceptable."""
+    """Return the form that a caller prefers, of those in `given`; the first if the caller has no
+    preference. Raises NotAcceptable."""
     if not accept or accept == "*/*":
         return given[0]
     likings: list[tuple[float, Form]] = []
@@ -85,7 +85,7 @@ def wanted_form(accept: str | None, given: tuple[Form, ...]) -> Form:
             likings.append((liking, form))
     if not likings:
         names = ", ".join(TYPES[it] for it in given)
-        raise NotAcceptable(f"the answer can be one of {names}, not {accept[:100]}")
+        raise NotAcceptable(f"The header Accept is {accept[:100]}. Use one of {names}.")
     return max(likings, key=lambda it: it[0])[1]
 
 
@@ -101,7 +101,7 @@ def _quality(parameters: list[str]) -> float:
 
 
 def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
-    """A body as the struct that it is to be. Raises InvalidRequest, which says where."""
+    """Decode a body as the struct `wanted`. Raises InvalidRequest, which says where."""
     try:
         if form == "msgpack":
             asked = msgspec.msgpack.decode(content, type=wanted)
@@ -112,17 +112,17 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
             place = repeated_name(content, plain)
             if may_be_marked(content):
                 asked = msgspec.convert(_unmarked(plain), wanted)
-            else:  # so that an error names what JSON has, and 64 bits stay 64 bits
+            else:  # an error then names JSON's types, and 64 bits stay 64 bits
                 asked = msgspec.json.decode(content, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the body is not as it must be: {error}") from error
+        raise InvalidRequest(f"The body is not valid: {error}") from error
     if place:
         raise _repeated(place)
     return asked
 
 
 def _repeated(place: Place) -> SchemaViolation:
-    """Names the row and the column, where the name is in one."""
+    """Return the error for a repeated name, with the row and the column if the name is in a row."""
     field, *inner = place
     if field not in ROW_FIELDS or len(inner) < 2:
         return name_refusal(place)
@@ -130,7 +130,8 @@ def _repeated(place: Place) -> SchemaViolation:
 
 
 def _unmarked(body: Any) -> Any:
-    """Raises SchemaViolation, which names the row and the column, where it is in one."""
+    """Decode the marked values of a body. Raises SchemaViolation, which names the row and the
+    column if the value is in a row."""
     try:
         return unmarked(body, "body")
     except SchemaViolation as error:
@@ -141,5 +142,5 @@ def _unmarked(body: Any) -> Any:
 
 
 def encode_body(value: Any, form: Form) -> bytes:
-    """An answer. In JSON, what it lacks has been converted before."""
+    """Encode an answer. For JSON, the values that it lacks were converted before."""
     return msgspec.msgpack.encode(value) if form == "msgpack" else msgspec.json.encode(value)

@@ -1,7 +1,8 @@
-"""An example of each REST operation: what is sent, and what comes back. Pure.
+"""Examples of each REST operation: a request, and its answer. Pure.
 
-Owns: what the OpenAPI document shows. They are one story: a table of accounts is made, and money
-moves in it. Tests send them, in this order, and hold the answers against these.
+Owns: the examples in the OpenAPI document. Together they are one story: a table of accounts is
+made, and money moves in it. Tests send the requests in this order, and compare the answers with
+these.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,7 +24,7 @@ _TABLE: Final = {
     "is_mounted": True,
 }
 _SET: Final = {**_TABLE, "settings": {"max_data_versions": 3}}
-"""The same with the attribute that is set later on."""
+"""The same table, with the attribute that is set later."""
 _UNMOUNTED: Final = {
     **_SET,
     "tablets": [{"tablet": 2, "pivot_key": [], "state": "unmounted", "cell": 0, "revision": 1}],
@@ -62,7 +63,7 @@ _TOKEN: Final = {
 
 
 class Example(NamedTuple):
-    """The fields that are sent, and the answer."""
+    """The fields of a request, and its answer."""
 
     request: dict[str, Any]
     answer: dict[str, Any]

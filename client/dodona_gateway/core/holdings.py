@@ -1,9 +1,12 @@
-"""The transactions that a gateway holds for callers who can't: leases, owners, limits. Pure.
+"""The transactions that a gateway holds for its callers: leases, owners, limits. Pure.
 
-Owns: which there are, until when, and what is still known of those that ended. Invariants: a
-transaction belongs to who began it; one whose lease ends is given up, unless a call is at it; what
-ended is remembered for a while, so that a repeated commit is answered as the first was.
-Time is an argument; what a transaction is, is its holder's business.
+Owns: which transactions are held, until when, and what the gateway knows of those that ended.
+
+Invariants: a transaction belongs to the caller that began it. A transaction is aborted when its
+lease ends, unless a call uses it at that time. The end of a transaction is remembered for some
+time, so that a repeated commit gets the first answer again.
+
+Time is an argument. This module does not know what a held transaction contains.
 """
 
 from collections import OrderedDict
@@ -24,6 +27,7 @@ from dodona_wire.types import Timestamp
 
 LEASE_MS_MAX: Final = 60_000
 LEASE_MS: Final = 30_000
+_END: Final = "Commit or abort some, then retry."
 
 Held = TypeVar("Held")
 Outcome = Literal["committed", "failed", "aborted", "expired"]
@@ -32,12 +36,12 @@ OUTCOMES: Final = get_args(Outcome)
 
 
 class HoldingLimits(msgspec.Struct, frozen=True):
-    """What one gateway holds at most."""
+    """The limits of what one gateway holds."""
 
     open_count_max: int = 10_000
     open_per_owner_max: int = 5_000
     bytes_max: int = 512 << 20
-    """Of buffered rows, of all transactions together."""
+    """The bytes of buffered rows, in all transactions together."""
     ended_count_max: int = 100_000
     ended_ms_max: int = 600_000
     """How long the end of a transaction is remembered."""
@@ -56,12 +60,13 @@ class Holding(Generic[Held]):
         self.expires_us = 0
         self.size_bytes = 0
         self.use_count = 0
-        """Calls that are at it now, its commit among them: meanwhile no lease ends it."""
+        """The number of calls that use it now, its commit included. While there are any, its lease
+        can't end it."""
 
 
 class End(msgspec.Struct, frozen=True):
     """How a transaction ended: committed at `timestamp` (None if it wrote nothing), or with an
-    error, which its commit was answered with, and is again."""
+    error. The commit was answered with this error, and its repetitions are too."""
 
     owner: str
     ended_us: int
@@ -70,7 +75,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Holdings(Generic[Held]):
-    """All transactions of one gateway, which is the one numbered `gateway`."""
+    """All transactions of one gateway. `gateway` is its number."""
 
     def __init__(self, gateway: int, limits: HoldingLimits) -> None:
         self._gateway = gateway
@@ -80,26 +85,30 @@ class Holdings(Generic[Held]):
         self._ended: OrderedDict[str, End] = OrderedDict()
         self._size_bytes = 0
         self.ended_by_outcome = dict.fromkeys(OUTCOMES, 0)
-        """Since the start."""
+        """Counts since the start."""
 
     @property
     def open_count(self) -> int:
-        """How many are open now."""
+        """Return the number of open transactions."""
         return len(self._open)
 
     @property
     def size_bytes(self) -> int:
-        """Of the rows that are buffered now."""
+        """Return the bytes of the rows that are buffered now."""
         return self._size_bytes
 
     def check_room(self, owner: str) -> None:
-        """That another may begin. Raises Overloaded."""
+        """Check that another transaction may begin. Raises Overloaded."""
         limits = self._limits
         if len(self._open) >= limits.open_count_max:
-            text = f"this gateway holds {limits.open_count_max} transactions: end some"
+            text = (
+                f"This gateway holds {limits.open_count_max} open transactions, its limit. {_END}"
+            )
             raise Overloaded(text, open_count_max=limits.open_count_max)
         if self._owned.get(owner, 0) >= limits.open_per_owner_max:
-            text = f"you have {limits.open_per_owner_max} transactions open here: end some"
+            text = (
+                f"You have {limits.open_per_owner_max} open transactions here, your limit. {_END}"
+            )
             raise Overloaded(text, open_per_owner_max=limits.open_per_owner_max)
 
     def add(
@@ -119,20 +128,20 @@ class Holdings(Generic[Held]):
         return holding
 
     def find(self, text: str, owner: str, now_us: int) -> Holding[Held] | End:
-        """The transaction, with its lease renewed, or how it ended. Raises InvalidRequest,
-        WrongGateway, TransactionNotFound: also for somebody else's."""
+        """Return the transaction, with its lease renewed, or how it ended. Raises InvalidRequest,
+        WrongGateway, or TransactionNotFound, also for another owner's transaction."""
         found: Holding[Held] | End | None = self._open.get(text) or self._ended.get(text)
         if found is None:
             its_id = parse_held_id(text)
             if its_id.gateway != self._gateway:
                 raise WrongGateway(
-                    "another gateway holds this transaction: send its requests there",
+                    "Another gateway holds this transaction. Send its requests to that gateway.",
                     transaction=text,
                 )
         if found is None or found.owner != owner:
             raise TransactionNotFound(
-                "no such transaction is held here: it ended long ago, its lease expired, or the "
-                "gateway was restarted",
+                "This gateway does not hold the transaction. The transaction ended long ago, its "
+                "lease expired, or the gateway was restarted. Begin a new one.",
                 transaction=text,
             )
         if isinstance(found, Holding):
@@ -140,23 +149,23 @@ class Holdings(Generic[Held]):
         return found
 
     def renew(self, holding: Holding[Held], now_us: int) -> None:
-        """Its lease begins anew."""
+        """Start its lease again."""
         holding.expires_us = now_us + holding.lease_ms * 1000
 
     def note_size(self, holding: Holding[Held], size_bytes: int) -> None:
-        """Its rows have so many bytes now. Of one that is over, which some call was still at, this
-        changes nothing."""
+        """Note how many bytes its rows have now. Nothing changes if it has ended while a call still
+        used it."""
         if str(holding.id) not in self._open:
             return
         self._size_bytes += size_bytes - holding.size_bytes
         holding.size_bytes = size_bytes
 
     def check_size(self) -> None:
-        """That more rows may come. Raises Overloaded."""
+        """Check that more rows may come. Raises Overloaded."""
         bytes_max = self._limits.bytes_max
         if self._size_bytes >= bytes_max:
-            text = f"the transactions that this gateway holds have {bytes_max} bytes of rows"
-            raise Overloaded(text, bytes_max=bytes_max)
+            text = f"The transactions of this gateway have {bytes_max} bytes of rows, its limit."
+            raise Overloaded(f"{text} {_END}", bytes_max=bytes_max)
 
     def end(
         self,
@@ -167,8 +176,8 @@ class Holdings(Generic[Held]):
         *,
         outcome: Outcome | None = None,
     ) -> None:
-        """It is over; its end is remembered. Repeating it is harmless. Without an `outcome` it was
-        its commit that ended."""
+        """End a transaction, and remember its end. A repetition changes nothing. Without an
+        `outcome`, its commit has ended."""
         text = str(holding.id)
         self.note_size(holding, 0)
         if self._open.pop(text, None) is None:
@@ -183,11 +192,12 @@ class Holdings(Generic[Held]):
         self._forget(now_us)
 
     def expire(self, now_us: int, give_up: Callable[[Held], None]) -> int:
-        """Give up those whose lease is over. → how many."""
+        """End the transactions whose lease is over, with `give_up` for each, and return their
+        number."""
         late = [it for it in self._open.values() if it.expires_us <= now_us and not it.use_count]
         for holding in late:
             give_up(holding.held)
-            text = f"the transaction's lease of {holding.lease_ms} ms expired"
+            text = f"The transaction's lease of {holding.lease_ms} ms expired. Begin a new one."
             error = TransactionNotFound(text, transaction=str(holding.id))
             self.end(holding, now_us, error=error, outcome="expired")
         self._forget(now_us)
@@ -206,7 +216,7 @@ class Holdings(Generic[Held]):
 
 
 def check_lease(lease_ms: int) -> int:
-    """Raises InvalidRequest."""
+    """Return the lease if its length is allowed. Raises InvalidRequest."""
     if not 0 < lease_ms <= LEASE_MS_MAX:
-        raise InvalidRequest(f"lease_ms is 1 to {LEASE_MS_MAX}, not {lease_ms}")
+        raise InvalidRequest(f"lease_ms must be 1 to {LEASE_MS_MAX}, not {lease_ms}.")
     return lease_ms

@@ -1,7 +1,7 @@
-"""Rows, histories and errors as the gateway's JSON has them. Pure.
+"""Convert rows, histories and errors to the gateway's JSON. Pure.
 
-Owns: which values of a row are spelled, by the types of its columns; how is in
-`dodona_wire.rows.text_format`, by which the command line goes, too.
+Owns: which values of a row are converted, by the types of its columns. The text forms are in
+`dodona_wire.rows.text_format`, which the command line uses too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,14 +18,14 @@ Convert = Callable[[Any], Any]
 
 
 def converters(columns: Iterable[Column]) -> dict[str, Convert]:
-    """By name, what has to be done to the values of those columns that JSON may not have."""
+    """Return by column name the conversion of values, for columns whose values JSON may lack."""
     return {it.name: FORMATTERS[it.type] for it in columns if it.type in FORMATTERS}
 
 
 def convert_rows(
     rows: Iterable[Mapping[str, Any] | None], convert: Mapping[str, Convert]
 ) -> list[dict[str, Any] | None]:
-    """Rows as JSON has them. A None stays."""
+    """Convert rows to JSON. A None stays None."""
     if not convert:
         return [None if row is None else dict(row) for row in rows]
     return [None if row is None else _row(row, convert) for row in rows]
@@ -39,7 +39,7 @@ def _row(row: Mapping[str, Any], convert: Mapping[str, Convert]) -> dict[str, An
 
 
 def convert_history(row: VersionedRow, convert: Mapping[str, Convert]) -> VersionedRow:
-    """All versions of a row as JSON has them."""
+    """Convert all versions of a row to JSON."""
     values = {
         name: [_converted(it, convert[name]) for it in items] if name in convert else items
         for name, items in row.values.items()
@@ -53,7 +53,7 @@ def _converted(item: VersionedValue, convert: Convert) -> VersionedValue:
 
 
 def shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """An error's attributes, for people first: bytes are text where they can be."""
+    """Convert an error's attributes, mainly for people: bytes become text if possible."""
     return {str(name): _shown(value) for name, value in attributes.items()}
 
 

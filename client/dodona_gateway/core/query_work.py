@@ -1,8 +1,7 @@
-"""What a gateway and a process that computes queries for it say to each other, and the form that a
-result leaves that process in. Pure.
+"""Messages between a gateway and a process that computes its queries, and result forms. Pure.
 
-Owns: the messages, and the bound on a result in the form that it is sent in. A process that ran
-somebody's query is not trusted: what comes from it is data of these types, of a bounded length.
+Owns: the messages, and the limit on a result in the form in which it is sent. The gateway does not
+trust a process that ran a user's query. Its messages are data of these types, of a limited length.
 pyarrow is imported on first use.
 """
 
@@ -23,12 +22,12 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import unmarked
 
 LENGTH_BYTES: Final = 8
-"""Of a frame, in front of it, little-endian."""
+"""The bytes before a frame that hold its length, little-endian."""
 NOT_READ: Final = -1
 VALUE_BYTES: Final = 48
-"""What a value costs as a Python object, about."""
+"""About the memory that a value takes as a Python object."""
 OBJECTS_FACTOR: Final = 8
-"""So many times as much as its bytes an answer may take as Python objects."""
+"""As Python objects, an answer may take this many times its limit in bytes."""
 
 
 # ---- to the process
@@ -42,45 +41,45 @@ class QueryTable(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, tag="plan"):
-    """Begin a query: say what it needs of its tables."""
+    """A request: begin a query, and say what it needs of its tables."""
 
     text: str
     tables: list[QueryTable]
     limits: QueryLimits
     cpu_seconds_max: int
     rows_max: int | None = None
-    """If it is enough to have so many of its rows."""
+    """The number of result rows that are enough; None if all are needed."""
 
 
 class Encoded(msgspec.Struct, frozen=True, tag="encoded"):
-    """The result as the body of an answer."""
+    """A shape: the result as the body of an answer."""
 
     form: Form
 
 
 class FirstRows(msgspec.Struct, frozen=True, tag="first"):
-    """The first rows and columns, for people: a `Shown`."""
+    """A shape for people: the first rows and columns, as a `Shown`."""
 
     rows_max: int
     columns_max: int
 
 
 class TypedRows(msgspec.Struct, frozen=True, tag="typed"):
-    """The rows, of columns of Dodona's types: a list of lists."""
+    """A shape: the rows as a list of lists, of columns of Dodona's types."""
 
     types: tuple[str, ...]
     rows_max: int | None
-    """How many there may be."""
+    """The largest number of rows; None means no limit."""
     is_cut: bool
-    """Whether more are left out; else they are refused."""
+    """Whether more rows are left out. Otherwise a result with more rows is refused."""
 
 
 Shape = Encoded | FirstRows | TypedRows
 
 
 class Compute(msgspec.Struct, frozen=True, tag="compute"):
-    """Go on with the query: what it needs of each table follows. Of each that was read come a frame
-    with the schema, and so many with batches."""
+    """A request: go on with the query. The rows of its tables follow. Each table that was read has
+    a frame with the schema, and as many frames with batches as `batch_counts` says."""
 
     shape: Shape
     batch_counts: list[int]
@@ -90,21 +89,21 @@ class Compute(msgspec.Struct, frozen=True, tag="compute"):
 
 
 class Planned(msgspec.Struct, frozen=True, tag="planned"):
-    """What the query needs of each table."""
+    """A reply: what the query needs of each table."""
 
     wanted: list[ScanRange | None]
 
 
 class Computed(msgspec.Struct, frozen=True, tag="computed"):
-    """The result, in the shape that was asked for."""
+    """A reply: the result, in the requested shape."""
 
     content: bytes
     is_last: bool = False
-    """Whether the process ends behind it."""
+    """Whether the process ends after this message."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The error that the query ended with."""
+    """A reply: the error with which the query ended."""
 
     kind: str
     message: str
@@ -112,7 +111,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     is_last: bool = False
 
     def error(self) -> DodonaError:
-        """To be raised."""
+        """Return the error, to be raised."""
         return error_from_wire(self.kind, self.message, self.attributes)
 
 
@@ -124,13 +123,13 @@ decode_said: Final = msgspec.msgpack.Decoder(Said).decode
 
 
 def frame(message: Asked | Said) -> bytes:
-    """A message with its length in front."""
+    """Return a message with its length before it."""
     content = msgspec.msgpack.encode(message, enc_hook=str)
     return len(content).to_bytes(LENGTH_BYTES, "little") + content
 
 
 def refused(error: DodonaError) -> Refused:
-    """An error, to be sent."""
+    """Return the reply that carries an error."""
     return Refused(error.kind, error.message, error.attributes)
 
 
@@ -146,11 +145,12 @@ class Shown(msgspec.Struct, frozen=True):
     rows: list[list[Any]]
     row_count: int
     column_count: int
-    """Of the whole result."""
+    """The number of columns in the whole result; `row_count` counts its rows."""
 
 
 def shaped(table: Any, shape: Shape, bytes_max: int) -> bytes:
-    """A `pyarrow.Table` in that shape. Raises LimitExceeded if it is longer than that."""
+    """Return a `pyarrow.Table` in that shape. Raises LimitExceeded if it is longer than
+    `bytes_max`."""
     if isinstance(shape, Encoded):
         content = _encoded(table, shape.form)
     elif isinstance(shape, FirstRows):
@@ -176,7 +176,7 @@ def _shown(table: Any, shape: FirstRows) -> Shown:
 
 def _typed(table: Any, shape: TypedRows, bytes_max: int) -> list[tuple[Any, ...]]:
     table = _limited(table, shape)
-    # The other end has to make objects of them again.
+    # The gateway makes Python objects of these rows again.
     if table.num_rows * (table.num_columns + 1) * VALUE_BYTES > bytes_max * OBJECTS_FACTOR:
         raise too_much(bytes_max)
     columns = zip(table.columns, shape.types, strict=True)
@@ -184,18 +184,22 @@ def _typed(table: Any, shape: TypedRows, bytes_max: int) -> list[tuple[Any, ...]
 
 
 def _limited(table: Any, shape: TypedRows) -> Any:
-    """Of a result with more rows than were wanted, so many, or an error, as was asked for."""
+    """Return the table with at most `rows_max` rows. If it has more, cut it or raise LimitExceeded,
+    as the shape says."""
     rows_max = shape.rows_max
     if rows_max is None or table.num_rows <= rows_max:
         return table
     if rows_max < 0 or not shape.is_cut:
-        text = f"the result has {table.num_rows} rows, and output_row_limit is {rows_max}"
-        raise LimitExceeded(text, output_row_limit=rows_max)
+        text = f"The result has {table.num_rows} rows, and output_row_limit is {rows_max}."
+        raise LimitExceeded(
+            f"{text} Raise it, or add LIMIT to the query.", output_row_limit=rows_max
+        )
     return table.slice(0, rows_max)
 
 
 def _values(column: Any, kind: str) -> Sequence[Any]:
-    """Of type any they are JSON, spelled as SQL has them: bytes are bytes again."""
+    """Return the values of a column. Those of type any are JSON text of SQL, whose bytes become
+    bytes again."""
     values: list[Any] = column.to_pylist()
     if kind != "any":
         return values

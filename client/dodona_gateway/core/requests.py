@@ -1,7 +1,7 @@
-"""What the gateway is asked over REST, in a user's words: one struct for each body. Pure.
+"""The bodies of REST requests, in a user's words: one struct for each. Pure.
 
 Owns: the names, types and defaults of all fields, of which the OpenAPI document is made. Rows and
-keys are objects from column name to value; timestamps are whole numbers of 64 bits.
+keys are objects from column name to value. Timestamps are whole numbers of 64 bits.
 """
 
 from typing import Annotated, Any, Final
@@ -25,7 +25,7 @@ from dodona_wire.types import (
 )
 
 SELECT_ROWS: Final = 10_000
-"""How many rows a select gives, unless it says how many."""
+"""The number of rows that a select returns, unless the request has a limit."""
 SELECT_ROWS_MAX: Final = 100_000
 
 Row = dict[str, Any]
@@ -38,18 +38,18 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=SELECT_ROWS_MAX)]
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all: a field that is not known is refused."""
+    """The base of all bodies. An unknown field is refused."""
 
 
 class Timed(Body, frozen=True, kw_only=True):
-    """Base of calls whose time a caller may bound. When it is up they are answered with
-    Unavailable, or CommitOutcomeUnknown if a commit was sent."""
+    """The base of calls that may have a timeout. When the time is over, the answer is Unavailable,
+    or CommitOutcomeUnknown if a commit was sent."""
 
     timeout_ms: Wait | None = None
 
 
 class GenerateTimestamps(Timed, frozen=True):
-    """So many timestamps in a row."""
+    """Generate `count` consecutive timestamps."""
 
     count: Count = 1
 
@@ -58,8 +58,8 @@ class GenerateTimestamps(Timed, frozen=True):
 
 
 class CreateTable(Body, frozen=True):
-    """A table. `pivot_keys` or `tablet_count` say how it is cut into tablets; with `mount` the
-    answer waits until it is served."""
+    """Create a table. `pivot_keys` or `tablet_count` says how it is divided into tablets. With
+    `mount` the answer waits until the table is mounted."""
 
     path: str
     schema: list[Row]
@@ -71,8 +71,8 @@ class CreateTable(Body, frozen=True):
 
 
 class ChangeTable(Body, frozen=True):
-    """Which tablets of a table, from the first to the last, by place; all unless given. The answer
-    comes once they are in the state that was asked for, or after `timeout_ms`."""
+    """Change tablets of a table, from the first to the last index; all tablets if no index is
+    given. The answer comes when they have the new state, or after `timeout_ms`."""
 
     path: str
     first_tablet_index: Index | None = None
@@ -81,13 +81,13 @@ class ChangeTable(Body, frozen=True):
 
 
 class MountTable(ChangeTable, frozen=True):
-    """As `ChangeTable`; with `freeze` they can be read and not written."""
+    """Mount tablets as `ChangeTable` says. With `freeze` they can be read but not written."""
 
     freeze: bool = False
 
 
 class ReshardTable(Body, frozen=True):
-    """Cut an unmounted table anew."""
+    """Divide an unmounted table into other tablets."""
 
     path: str
     pivot_keys: list[Values] | None = None
@@ -97,14 +97,14 @@ class ReshardTable(Body, frozen=True):
 
 
 class AlterTable(Body, frozen=True):
-    """Another schema for an unmounted table."""
+    """Give an unmounted table another schema."""
 
     path: str
     schema: list[Row]
 
 
 class CreateDirectory(Body, frozen=True):
-    """A directory."""
+    """Create a directory."""
 
     path: str
     attributes: Row = {}
@@ -113,14 +113,14 @@ class CreateDirectory(Body, frozen=True):
 
 
 class SetNode(Body, frozen=True):
-    """An attribute, `//name/@attribute`, or with `//name/@` all."""
+    """Set the attribute `//name/@attribute`, or with `//name/@` all attributes."""
 
     path: str
     value: Any
 
 
 class MoveNode(Body, frozen=True):
-    """From one path to another; also for copies."""
+    """Move or copy a node from one path to another."""
 
     source: str
     destination: str
@@ -134,13 +134,14 @@ class Path(Body, frozen=True):
 
 
 class Prefix(Body, frozen=True):
-    """The beginning of paths."""
+    """The beginning of the paths to list."""
 
     prefix: str = "//"
 
 
 class RemoveNode(Body, frozen=True):
-    """With `recursive` all that is in a directory goes along, with `force` nothing may be there."""
+    """Remove a node. With `recursive`, all nodes in a directory are removed with it. With `force`,
+    the node may be missing."""
 
     path: str
     recursive: bool = False
@@ -148,15 +149,15 @@ class RemoveNode(Body, frozen=True):
 
 
 class Nothing(Body, frozen=True):
-    """No field."""
+    """A body without fields."""
 
 
 # Rows
 
 
 class InsertRows(Timed, frozen=True):
-    """With `update` columns that a row lacks keep their values, with `aggregate` values of
-    aggregate columns are changes."""
+    """Insert rows. With `update`, columns that a row lacks keep their values. With `aggregate`,
+    values of aggregate columns are changes."""
 
     table: str
     rows: list[Row]
@@ -166,7 +167,7 @@ class InsertRows(Timed, frozen=True):
 
 
 class DeleteRows(Timed, frozen=True):
-    """The rows of these keys."""
+    """Delete the rows of these keys."""
 
     table: str
     keys: list[Row]
@@ -174,7 +175,7 @@ class DeleteRows(Timed, frozen=True):
 
 
 class LookupRows(Timed, frozen=True):
-    """Rows that are not there are left out, or null with `keep_missing`."""
+    """Look up rows. Missing rows are left out, or null with `keep_missing`."""
 
     table: str
     keys: list[Row]
@@ -185,8 +186,9 @@ class LookupRows(Timed, frozen=True):
 
 
 class LookupVersions(Timed, frozen=True):
-    """All versions of the rows of these keys, up to a timestamp; or of each the newest `limit` of
-    since < timestamp < below. The next page is below the row's `more_below`."""
+    """Look up all versions of the rows of these keys, up to a timestamp. `since` and `below` leave
+    only the versions with since < timestamp < below. `limit` leaves only the newest versions of
+    each row. The next page of a row is below its `more_below`."""
 
     table: str
     keys: list[Row]
@@ -199,8 +201,9 @@ class LookupVersions(Timed, frozen=True):
 
 
 class SelectRows(Timed, frozen=True):
-    """The first `limit` rows of lower ≤ key < upper, which are leading key column values. The
-    answer's `next` is where to go on: the next call's `lower`, at the answer's `timestamp`."""
+    """Select the first `limit` rows with lower ≤ key < upper. Both bounds are values of leading key
+    columns. To read on, use the answer's `next` as the next `lower`, at the answer's
+    `timestamp`."""
 
     table: str
     lower: Values | None = None
@@ -212,7 +215,7 @@ class SelectRows(Timed, frozen=True):
 
 
 class Query(Timed, frozen=True):
-    """DuckDB's SQL over tables named as `[//path]`, all at one timestamp."""
+    """Run DuckDB's SQL over tables named as `[//path]`, all at one timestamp."""
 
     sql: str
     timestamp: Timestamp = SYNC_LAST_COMMITTED
@@ -223,8 +226,8 @@ class Query(Timed, frozen=True):
 
 
 class BeginTransaction(Timed, frozen=True):
-    """A transaction that the gateway holds. It is given up when none of its calls came for
-    `lease_ms`; with full atomicity it lives 60 s at most."""
+    """Begin a transaction that the gateway holds. The gateway aborts it if no call for it comes for
+    `lease_ms`. With full atomicity it lives 60 s at most."""
 
     atomicity: Atomicity = "full"
     durability: Durability = "sync"
@@ -233,7 +236,7 @@ class BeginTransaction(Timed, frozen=True):
 
 
 class InsertInTransaction(Timed, frozen=True):
-    """As `InsertRows`, at the transaction's commit."""
+    """Insert rows as `InsertRows` does, at the transaction's commit."""
 
     table: str
     rows: list[Row]
@@ -243,14 +246,14 @@ class InsertInTransaction(Timed, frozen=True):
 
 
 class DeleteInTransaction(Timed, frozen=True):
-    """As `DeleteRows`, at the transaction's commit."""
+    """Delete rows as `DeleteRows` does, at the transaction's commit."""
 
     table: str
     keys: list[Row]
 
 
 class LockRows(Timed, frozen=True):
-    """Lock groups of rows, by name; the main lock unless given."""
+    """Lock the named lock groups of rows; the main lock if none is named."""
 
     table: str
     keys: list[Row]
@@ -259,7 +262,7 @@ class LockRows(Timed, frozen=True):
 
 
 class LookupInTransaction(Timed, frozen=True):
-    """As `LookupRows`, at the transaction's start."""
+    """Look up rows as `LookupRows` does, at the transaction's start timestamp."""
 
     table: str
     keys: list[Row]
@@ -268,7 +271,7 @@ class LookupInTransaction(Timed, frozen=True):
 
 
 class LookupVersionsInTransaction(Timed, frozen=True):
-    """As `LookupVersions`, up to the transaction's start."""
+    """Look up versions as `LookupVersions` does, up to the transaction's start timestamp."""
 
     table: str
     keys: list[Row]
@@ -280,7 +283,7 @@ class LookupVersionsInTransaction(Timed, frozen=True):
 
 
 class SelectInTransaction(Timed, frozen=True):
-    """As `SelectRows`, at the transaction's start."""
+    """Select rows as `SelectRows` does, at the transaction's start timestamp."""
 
     table: str
     lower: Values | None = None
@@ -290,17 +293,18 @@ class SelectInTransaction(Timed, frozen=True):
 
 
 class QueryInTransaction(Timed, frozen=True):
-    """As `Query`, at the transaction's start."""
+    """Run a query as `Query` does, at the transaction's start timestamp."""
 
     sql: str
 
 
 class CommitTransaction(Timed, frozen=True):
-    """The bound of its time, or no field."""
+    """Commit a transaction. The body may have a timeout, or no field."""
 
 
 class FindOutcome(Timed, frozen=True):
-    """With `settle` it is decided now, so that it will not be committed later."""
+    """Find the outcome of a transaction. With `settle` it is decided now: if it is not committed
+    yet, it never will be."""
 
     settle: bool = False
 
@@ -309,8 +313,9 @@ class FindOutcome(Timed, frozen=True):
 
 
 class BulkWrite(Timed, frozen=True):
-    """`mode` says what is asked of rows that are there already; it goes with atomicity, as do
-    `application` and `version`: a version that was written before is not written again."""
+    """Write rows in bulk. `mode` says what the load requires of rows that exist already. A mode
+    other than `upsert`, `application` and `version` need a table with atomicity. A version that was
+    written before is not written again."""
 
     table: str
     mode: LoadMode = "upsert"
@@ -320,8 +325,8 @@ class BulkWrite(Timed, frozen=True):
 
 
 class BulkRead(Timed, frozen=True):
-    """A table, or the rows of lower ≤ key < upper (lists in JSON), as of a timestamp, a fresh one
-    unless given. `columns` are names with commas between."""
+    """Read a table in bulk, or its rows of lower ≤ key < upper (lists in JSON). They are as of
+    `timestamp`, which is a fresh one by default. `columns` are names with commas between."""
 
     table: str
     lower: str | None = None
@@ -331,21 +336,23 @@ class BulkRead(Timed, frozen=True):
 
 
 def parse_bound(name: str, text: str | None) -> Values | None:
-    """Leading key column values, as JSON. Raises InvalidRequest."""
+    """Parse the leading values of a key from JSON. Raises InvalidRequest."""
     if text is None:
         return None
     try:
         return msgspec.convert(unmarked(decode_json(text), name), Values)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidRequest(f"{name} is a list of key column values in JSON: {error}") from error
+        raise InvalidRequest(
+            f"{name} must be a list of key column values in JSON: {error}"
+        ) from error
 
 
 # Tokens
 
 
 class CreateToken(Body, frozen=True):
-    """A token with grants such as `write://home/bank/**`; it expires after `expires_s` seconds, or
-    never."""
+    """Create a token with grants such as `write://home/bank/**`. It expires after `expires_s`
+    seconds, or never."""
 
     name: str
     grants: list[str]
@@ -353,6 +360,6 @@ class CreateToken(Body, frozen=True):
 
 
 class RevokeToken(Body, frozen=True):
-    """A token, by its id."""
+    """Revoke a token, by its id."""
 
     id: str

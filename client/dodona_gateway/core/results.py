@@ -1,8 +1,8 @@
-"""What an SQL query gave, as rows of values. Pure.
+"""Convert the result of an SQL query to rows of values. Pure.
 
-Owns: which values the types that only SQL has become. Whole decimals of 64 bits are integers, other
-decimals text, so that no digit is lost; dates, times and intervals are text as ISO 8601 has it.
-pyarrow is imported on first use.
+Owns: how values are converted whose types only SQL has. Whole decimals of 64 bits become integers.
+Other decimals become text, so that no digit is lost. Dates, times and intervals become text in the
+form of ISO 8601. pyarrow is imported on first use.
 """
 
 import decimal
@@ -21,15 +21,15 @@ _NANOS: Final = 1_000_000_000
 
 
 def query_result(table: Any, *, is_json: bool) -> QueryResult:
-    """The columns and rows of a `pyarrow.Table`. Raises InvalidRequest on a date that is none of
-    the years 1 to 9999."""
+    """Return the columns and rows of a `pyarrow.Table`. Raises InvalidRequest on a date outside the
+    years 1 to 9999."""
     fields = list(table.schema)
     columns: list[list[Any]] = []
     for column, field in zip(table.columns, fields, strict=True):
         try:
             columns.append(_values(column, field.type, is_json))
         except (OverflowError, ValueError) as error:
-            text = "the result has a date or a time that can't be shown: cast it to text, or to int"
+            text = "The result has a date or a time that can't be shown. Cast it to text or to int."
             raise InvalidRequest(text, column=field.name) from error
     rows = [list(row) for row in zip(*columns, strict=True)]
     return QueryResult([it.name for it in fields], [str(it.type) for it in fields], rows)
@@ -81,7 +81,7 @@ def _decimal(value: decimal.Decimal) -> int | str:
 
 
 def _interval(months: int, days: int, nanoseconds: int) -> str:
-    """`P1M2DT3.5S`: months, days and seconds, each with a sign of its own."""
+    """Return text such as `P1M2DT3.5S`: months, days and seconds, each with its own sign."""
     seconds, rest = divmod(abs(nanoseconds), _NANOS)
     sign = "-" if nanoseconds < 0 else ""
     fraction = f".{rest:09}".rstrip("0") if rest else ""

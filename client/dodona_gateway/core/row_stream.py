@@ -1,6 +1,7 @@
-"""Rows that come in pieces, as MessagePack or as lines of JSON: bytes in, rows out. Pure.
+"""Read rows that come in pieces, as MessagePack or JSON lines: bytes in, rows out. Pure.
 
-Owns: their bounds. A row may be cut anywhere; what is kept is the piece of one row.
+Owns: the limits of these rows. A row may be cut anywhere. The reader keeps only the piece of one
+row.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,8 @@ Row = dict[str, Any]
 
 
 class BatchReader(Protocol):
-    """Takes parts of a body; gives what is whole: record batches, or lists of rows."""
+    """A reader that takes parts of a body, and returns the complete content: record batches, or
+    lists of rows."""
 
     def feed(self, part: bytes) -> list[Any]: ...
 
@@ -32,8 +34,9 @@ class BatchReader(Protocol):
 
 
 class PackedRows:
-    """Maps in MessagePack, one after the other. Where a row ends is found first, and it is decoded
-    once it is there: nothing is made room for because a length says so."""
+    """A reader of maps in MessagePack, one after the other. It finds the end of a row first, and
+    decodes the row when the whole row is there. So a length that is only announced takes no
+    memory."""
 
     def __init__(self, row_bytes_max: int = ROW_BYTES_MAX) -> None:
         self._row_bytes_max = row_bytes_max
@@ -42,19 +45,22 @@ class PackedRows:
         self._decode = msgspec.msgpack.Decoder(Row).decode
         self._rest = bytearray()
         self._begin = 0
-        """Where in the stream the rest begins."""
+        """The place in the stream where the rest begins."""
 
     def feed(self, part: bytes) -> list[Row]:
-        """The rows that are whole with this part. Raises InvalidRequest, LimitExceeded."""
+        """Return the rows that are complete with this part. Raises InvalidRequest,
+        LimitExceeded."""
         rows: list[Row] = []
         for start in range(0, len(part), self._row_bytes_max):
             self._feed(part[start : start + self._row_bytes_max], rows)
         return rows
 
     def finish(self) -> list[Row]:
-        """No more rows. Raises InvalidRequest if the body ends within one."""
+        """End the body. Raises InvalidRequest if it ends within a row."""
         if self._rest:
-            raise InvalidRequest("the body ends within a row", row_index=self._count)
+            raise InvalidRequest(
+                "The body ends within a row. Send it whole.", row_index=self._count
+            )
         return []
 
     def _feed(self, part: bytes, rows: list[Row]) -> None:
@@ -73,14 +79,15 @@ class PackedRows:
                     self._count += 1
                     start = end
         except (*_DECODE_ERRORS, msgpack.UnpackException) as error:
-            text = f"the body is no row after row in MessagePack: {error or 'nested too deep'}"
+            text = f"The body is not a sequence of MessagePack maps: {error or 'nested too deep'}"
             raise InvalidRequest(text, row_index=self._count) from error
         del self._rest[:start]
         self._begin += start
         self._check_length(len(self._rest))
 
     def _next_end(self) -> int | None:
-        """Where in the rest the next row ends, None if that did not come yet."""
+        """Return the place in the rest where the next row ends, or None if that has not come
+        yet."""
         try:
             self._finder.skip()
         except msgpack.OutOfData:
@@ -94,7 +101,7 @@ class PackedRows:
 
 
 class LinesOfJson:
-    """A JSON object on each line."""
+    """A reader of a JSON object on each line."""
 
     def __init__(self, row_bytes_max: int = ROW_BYTES_MAX) -> None:
         self._row_bytes_max = row_bytes_max
@@ -104,7 +111,8 @@ class LinesOfJson:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(Row).decode
 
     def feed(self, part: bytes) -> list[Row]:
-        """The rows that are whole with this part. Raises InvalidRequest, LimitExceeded."""
+        """Return the rows that are complete with this part. Raises InvalidRequest,
+        LimitExceeded."""
         whole, newline, rest = part.rpartition(NEWLINE)
         rows: list[Row] = []
         if newline:
@@ -119,7 +127,7 @@ class LinesOfJson:
         return rows
 
     def finish(self) -> list[Row]:
-        """The row on a last line without an end. Raises InvalidRequest."""
+        """Return the row on a last line that has no end. Raises InvalidRequest."""
         return self.feed(NEWLINE)
 
     def _row(self, line: bytes) -> Row:
@@ -130,7 +138,7 @@ class LinesOfJson:
             if place := repeated_name(line, row):
                 raise column_refusal(place, row_index=self._count)
         except _DECODE_ERRORS as error:
-            text = f"the line is no JSON object: {error}"
+            text = f"The line is not a JSON object: {error}"
             raise InvalidRequest(text, row_index=self._count) from error
         if may_be_marked(line):
             row = self._unmarked(row)
@@ -142,19 +150,19 @@ class LinesOfJson:
             found = unmarked(row, "row")
         except SchemaViolation as error:
             error.attributes["row_index"] = self._count
-            error.attributes.pop("column", None)  # of no value, if it is the row itself
+            error.attributes.pop("column", None)  # none, if the row itself is wrong
             for column in place_of_misread(row)[:1]:
                 error.attributes["column"] = column
             raise
         if type(found) is not dict:
-            text = f"a row is a map from column to value, not {type(found).__name__}"
+            text = f"A row must be a map from column to value, not {type(found).__name__}."
             raise InvalidRequest(text, row_index=self._count)
         return found
 
 
 class _ArrowBatches:
-    """As `ArrowStream`, with an end as the others have. A stream without rows has columns all the
-    same: it ends with a batch of none."""
+    """An `ArrowStream` that ends like the other readers. A stream without rows has columns too: it
+    ends with an empty batch."""
 
     def __init__(self) -> None:
         self._stream = ArrowStream()
@@ -171,11 +179,13 @@ class _ArrowBatches:
 
 
 def reader_of(form: Form) -> BatchReader:
-    """What reads a body of that form."""
+    """Return the reader for a body of that form."""
     if form == "arrow":
         return _ArrowBatches()
     return PackedRows() if form == "msgpack" else LinesOfJson()
 
 
 def _too_long(bytes_max: int, index: int) -> LimitExceeded:
-    return LimitExceeded(f"a row has at most {bytes_max} bytes", row_index=index)
+    return LimitExceeded(
+        f"A row has at most {bytes_max} bytes. Send a smaller one.", row_index=index
+    )

@@ -1,7 +1,7 @@
-"""What passed a gateway, counted once a request. Pure.
+"""Count a gateway's traffic, once for each request. Pure.
 
-Owns: the classes of routes, and the counts. All labels have few values: what a caller invents (a
-path, a method) is "other".
+Owns: the classes of routes, and the counts. All labels have few values: a value that a caller
+invents (a path, a method) becomes "other".
 """
 
 from typing import Final
@@ -37,12 +37,12 @@ ROUTE_BY_PREFIX: Final = {
 ROUTES: Final = (*dict.fromkeys(ROUTE_BY_PREFIX.values()), OTHER)
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NO_ANSWER: Final = 0
-"""The status of a request whose caller had gone."""
+"""The status of a request whose caller had closed the connection."""
 REASON_BY_STATUS: Final = {401: "unauthenticated", 403: "forbidden", 429: "overloaded"}
 
 
 class TrafficStatistics(msgspec.Struct, frozen=True):
-    """Since the start, by class of route; requests also by method and status."""
+    """The counts since the start, by class of route; of requests also by method and status."""
 
     requests: dict[str, dict[str, dict[int, int]]]
     durations_us: dict[str, Histogram]
@@ -52,7 +52,7 @@ class TrafficStatistics(msgspec.Struct, frozen=True):
 
 
 def route_of(path: str) -> str:
-    """The class of a path."""
+    """Return the class of a path."""
     for prefix, route in ROUTE_BY_PREFIX.items():
         if path.startswith(prefix):
             return route
@@ -60,7 +60,7 @@ def route_of(path: str) -> str:
 
 
 class Traffic:
-    """Of one gateway."""
+    """The traffic of one gateway."""
 
     def __init__(self) -> None:
         self._requests: dict[str, dict[str, dict[int, int]]] = {}
@@ -78,7 +78,7 @@ class Traffic:
         received_bytes: int,
         sent_bytes: int,
     ) -> None:
-        """A request has ended."""
+        """Count a request that has ended."""
         route = route_of(path)
         by_method = self._requests.setdefault(route, {})
         by_status = by_method.setdefault(method if method in METHODS else OTHER, {})
@@ -91,7 +91,7 @@ class Traffic:
             self._refusals[reason] += 1
 
     def statistics(self) -> TrafficStatistics:
-        """A record of now."""
+        """Return the counts as of now."""
         return TrafficStatistics(
             requests={
                 route: {method: dict(by_status) for method, by_status in by_method.items()}

@@ -1,8 +1,8 @@
-"""What a transaction that a gateway holds is called: `a-b-c-d`, four numbers in hexadecimal.
+"""The id of a transaction that a gateway holds: `a-b-c-d`, four numbers in hexadecimal.
 
-Owns: the layout, which is that of YTsaurus's object ids, so that its clients take it. `a` and `b`
-are the two halves of the timestamp that names the transaction everywhere, `c` says which gateway
-holds it and of which kind it is, `d` is drawn, so that nobody guesses an id. Pure.
+Owns: the layout, which is that of YTsaurus's object ids, so that its clients accept it. `a` and `b`
+are the two halves of the timestamp that names the transaction everywhere. `c` says which gateway
+holds it, and of which kind it is. `d` is random, so that callers can't guess an id. Pure.
 """
 
 import re
@@ -19,18 +19,20 @@ KIND_BITS: Final = 16
 KIND_MASK: Final = (1 << KIND_BITS) - 1
 GATEWAY_MAX: Final = (1 << 16) - 1
 KINDS: Final[dict[Atomicity, int]] = {"full": 2, "none": 3}
-"""YTsaurus's numbers: its client refuses rows under ids of kind 1 and 4, master transactions."""
+"""YTsaurus's numbers. Its client refuses rows under ids of the kinds 1 and 4, which are master
+transactions."""
 ATOMICITIES: Final = {kind: atomicity for atomicity, kind in KINDS.items()}
 _PART: Final = "(0|[1-9a-f][0-9a-f]{0,7})"
 _FORM: Final = re.compile("-".join([_PART] * 4))
-"""An id has one spelling."""
+"""An id has exactly one text form."""
 
 
 class HeldId(msgspec.Struct, frozen=True):
-    """The parts of an id. `gateway` is 0 to 65,535, `nonce` a drawn number of 32 bits."""
+    """The parts of an id. `gateway` is 0 to 65,535. `nonce` is a random number of 32 bits."""
 
     name: Timestamp
-    """The start timestamp; of a non-atomic transaction a timestamp that is no one else's."""
+    """The start timestamp. A non-atomic transaction has a timestamp that no other transaction
+    has."""
     atomicity: Atomicity
     gateway: int
     nonce: int
@@ -41,7 +43,7 @@ class HeldId(msgspec.Struct, frozen=True):
 
 
 def parse_held_id(text: str) -> HeldId:
-    """The parts of an id. Raises InvalidRequest on what no gateway gave out."""
+    """Return the parts of an id. Raises InvalidRequest on a text that no gateway gave out."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise _mismatch(text)
@@ -55,6 +57,7 @@ def parse_held_id(text: str) -> HeldId:
 
 def _mismatch(text: str) -> InvalidRequest:
     return InvalidRequest(
-        "a transaction's id is like 1a2b3c4-5d6e7f80-30002-9a8b7c6d, as its begin was answered",
+        "The text is not a transaction's id. Pass the id from the answer to its begin, as in "
+        "1a2b3c4-5d6e7f80-30002-9a8b7c6d.",
         transaction=text[:64],
     )

@@ -1,8 +1,8 @@
-"""Bodies that come compressed, in pieces. Pure.
+"""Unpack compressed bodies that come in pieces. Pure.
 
-Owns: what a part of a body is once it is unpacked. A small body may stand for a large one, so it is
-unpacked a piece at a time, and whoever takes the pieces counts them. Clients say "gzip" and mean
-zlib's own form, too; YTsaurus's sends brotli where it has the package.
+Owns: what a part of a body becomes when it is unpacked. A small body may stand for a large one. So
+it is unpacked one piece at a time, and the caller counts the pieces. Clients that say "gzip" may
+send zlib's own form too. YTsaurus's client sends brotli if it has the package.
 """
 
 import zlib
@@ -12,19 +12,21 @@ from typing import Any, Final, Protocol
 from dodona_wire.errors import InvalidRequest, UnsupportedMediaType
 
 PIECE_BYTES_MAX: Final = 1 << 20
-"""Of an unpacked piece; brotli's may be twice as long."""
+"""The largest unpacked piece; one of brotli may be twice as long."""
 _ANY_HEADER: Final = 47
-"""zlib's word for: of zlib or of gzip, whichever it is."""
+"""zlib's code for: the header may be zlib's or gzip's."""
 
 
 class Unpacker(Protocol):
-    """Takes parts of a body; gives what they stand for, in pieces of bounded length."""
+    """An unpacker, which takes parts of a body and yields their unpacked bytes in pieces of limited
+    length."""
 
     def feed(self, part: bytes) -> Iterator[bytes]:
-        """All pieces are to be taken before the next part. Raises InvalidRequest."""
+        """Yield the pieces of a part. Take all of them before the next part. Raises
+        InvalidRequest."""
 
     def finish(self) -> None:
-        """Raises InvalidRequest if there should be more."""
+        """Raise InvalidRequest if the body is incomplete."""
 
 
 class _Plain:
@@ -33,7 +35,7 @@ class _Plain:
             yield part[at : at + PIECE_BYTES_MAX]
 
     def finish(self) -> None:
-        """It ends where it ends."""
+        """Do nothing: a plain body may end anywhere."""
 
 
 class _Zlib:
@@ -42,19 +44,20 @@ class _Zlib:
 
     def feed(self, part: bytes) -> Iterator[bytes]:
         while part:
-            if self._inflate.eof:  # gzip's members may follow each other
+            if self._inflate.eof:  # a gzip body may have several members
                 self._inflate = zlib.decompressobj(_ANY_HEADER)
             try:
                 piece = self._inflate.decompress(part, PIECE_BYTES_MAX)
             except zlib.error as error:
-                raise InvalidRequest("the body is neither gzip nor zlib") from error
+                text = "The body is neither gzip nor zlib. Correct the header Content-Encoding."
+                raise InvalidRequest(text) from error
             part = self._inflate.unconsumed_tail or self._inflate.unused_data
             if piece:
                 yield piece
 
     def finish(self) -> None:
         if not self._inflate.eof:
-            raise InvalidRequest("the compressed body ends too early")
+            raise InvalidRequest("The compressed body is cut. Send it whole.")
 
 
 class _Brotli:
@@ -74,16 +77,18 @@ class _Brotli:
         try:
             piece: bytes = self._decompressor.process(part, output_buffer_limit=PIECE_BYTES_MAX)
         except self._error as error:
-            raise InvalidRequest("the body is not brotli") from error
+            text = "The body is not brotli. Correct the header Content-Encoding."
+            raise InvalidRequest(text) from error
         return piece
 
     def finish(self) -> None:
         if not self._decompressor.is_finished():
-            raise InvalidRequest("the compressed body ends too early")
+            raise InvalidRequest("The compressed body is cut. Send it whole.")
 
 
 def unpacker_of(encoding: str | None) -> Unpacker:
-    """What unpacks a body with that header `Content-Encoding`. Raises UnsupportedMediaType."""
+    """Return the unpacker for that value of the header `Content-Encoding`. Raises
+    UnsupportedMediaType."""
     name = (encoding or "identity").strip().lower()
     if name == "identity":
         return _Plain()
@@ -91,5 +96,5 @@ def unpacker_of(encoding: str | None) -> Unpacker:
         return _Zlib()
     if name == "br":
         return _Brotli()
-    text = f"a body's Content-Encoding is gzip, br or identity, not {name[:40]}"
+    text = f"The header Content-Encoding is {name[:40]}. Use gzip, br or identity."
     raise UnsupportedMediaType(text)

@@ -1,1 +1,2 @@
-"""The gateway's shell: the web application, its edges, and the client that does the work."""
+"""Run the gateway's parts that do IO: the web application, its edge, and the client of the
+cluster."""

@@ -1,15 +1,17 @@
-"""The audit: a file with one line of JSON for each call of an administrator.
+"""Write the audit: a file with one line of JSON for each call of an administrator.
 
 Owns: the file, the thread that writes it, and the places in its queue. A call takes a place before
-it does anything, so that what is done can be written down; with no place left, or while the file
-can't be written, it is refused. Lines are in the order in which calls ended, and each is handed to
-the system before the next. What can't be written is kept and tried again.
+it does anything, so that the audit can always record the call. If no place is left, or while the
+file can't be written, the call is refused. Lines are in the order in which calls ended. Each line
+is handed to the operating system before the next line. A line that can't be written is kept and
+tried again.
 
-The file is only ever appended to, and made readable for its owner alone. It may be moved at any
-time, or reopened by `AuditLog.reopen`: the next line goes to a file of the configured name. With a
-bound it is moved before it grows over that, by itself: to the same name with `.1` behind it. The
-file that had that name before is gone, so that both together never take more than twice the bound.
-A file that can't be moved is one that can't be written.
+The file is only ever appended to, and only its owner can read it. An operator may move the file at
+any time, or call `AuditLog.reopen`: the next line then goes to a file of the configured name. If
+the file has a bound, the audit itself moves the file before it grows over the bound. The file moves
+to the same name with `.1` behind it, and replaces the file that had that name before. So both files
+together never take more than twice the bound. If the file can't be moved, the audit counts as not
+writable.
 """
 
 import asyncio
@@ -31,9 +33,10 @@ from dodona_gateway.core.access.tokens import hide_tokens
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, Unavailable
 
 QUEUE_MAX: Final = 1_000
-"""Calls that are under way or wait to be written down."""
+"""The number of calls that are under way or wait for their line, at most."""
 WRITE_WAIT_S_MAX: Final = 1.0
-"""For so long the answer to a call waits for its line, which is written later if need be."""
+"""The longest time that the answer to a call waits for its line. A late line is written after the
+answer."""
 RETRY_S: Final = 0.5
 TEXT_LENGTH_MAX: Final = 2_048
 MODE: Final = 0o600
@@ -42,27 +45,27 @@ _log: Final = logging.getLogger(__name__)
 
 
 class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, in the order of the fields."""
+    """One call: a line of the audit, with its fields in this order."""
 
     time: str
-    """When it ended, in UTC."""
+    """The time at which the call ended, in UTC."""
     request_id: str
     principal: str | None
-    """Whose token it was; None if that was never known."""
+    """The name of the caller's token; None if the token was never known."""
     token_id: str | None
     operation: str
     path: str | None
     outcome: str
-    """`ok`, the kind of an error (docs/reference/errors.md), `internal` if it was none of those,
-    `refused` if only its status tells, or `cancelled`."""
+    """`ok`, the kind of an error (docs/reference/errors.md), `internal` for another exception,
+    `refused` if only the status shows an error, or `cancelled`."""
     status: int | None
-    """Of HTTP; None if nobody was there any more to be answered."""
+    """The HTTP status; None if the caller left before the answer."""
     remote: str | None
     """The caller's address."""
 
 
 class AuditLog:
-    """Writes to a file from when it is made until it is closed. Belongs to one event loop."""
+    """The audit of one gateway: it keeps its file open until `close`. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -72,14 +75,14 @@ class AuditLog:
         queue_max: int = QUEUE_MAX,
         unix_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """`bytes_max` is the bound of the file, if it has one. Raises InvalidRequest if the file
-        can't be opened."""
+        """Open the file; `bytes_max` is the bound of the file, None for no bound. Raises
+        InvalidRequest if the file can't be opened."""
         self._unix_us = unix_us
         self._queue_max = queue_max
         self._taken = 0
-        """Places in the queue."""
+        """The number of places in the queue that are taken."""
         self._file = _File(Path(path), bytes_max)
-        # One thread: what it is given is done in order.
+        # The one thread writes its lines in order.
         self._thread = ThreadPoolExecutor(1, "dodona-audit")
 
     def call(
@@ -91,36 +94,37 @@ class AuditLog:
         path: str | None = None,
         remote: str | None = None,
     ) -> "AuditedCall":
-        """To be entered (`async with`) before anything is done or checked; leaving it writes the
-        line. Entering raises Unavailable if the file can't be written, Overloaded if too many calls
-        wait."""
+        """Return a context for one call, to be entered (`async with`) before anything is done or
+        checked. Leaving the context writes the line. Entering raises Unavailable if the file can't
+        be written, and Overloaded if too many calls wait."""
         who = (None, None) if principal is None else (principal.name, principal.token_id)
         return AuditedCall(self, who, request_id, operation, path, remote)
 
     def take_place(self) -> None:
-        """For one line, to be written by `write`. Raises Unavailable, Overloaded."""
+        """Take a place for one line, which `write` then writes. Raises Unavailable, Overloaded."""
         if self._file.problem is not None or self._file.closing.is_set():
-            text = "the audit can't be written, and nothing is done that it would not know of"
-            raise Unavailable(f"{text}: repeat the call when that has been mended")
+            text = "The audit log can't be written, so the call is refused."
+            raise Unavailable(f"{text} Repeat the call when the file can be written again.")
         if self._taken >= self._queue_max:
-            text = "too many calls wait to be written to the audit: wait, then repeat the call"
+            text = "Too many calls wait for the audit log. Wait, then repeat the call."
             raise Overloaded(text, waiting=self._taken)
         self._taken += 1
 
     def reopen(self) -> None:
-        """From the next line on write to a file of the configured name, made if it is not there.
-        Any thread and any signal handler may call this."""
+        """Reopen the file before the next line, under the configured name. The file is made if it
+        is missing. Any thread and any signal handler may call this."""
         self._file.is_to_be_reopened = True
 
     async def close(self) -> None:
-        """Write what waits, when no call is under way any more. What can't be written is lost, and
-        the log says so."""
+        """Write the lines that wait, and close the file. Call this when no call is under way. A
+        line that can't be written is lost, and the log says so."""
         self._file.closing.set()
         await asyncio.to_thread(self._thread.shutdown)
         self._file.close()
 
     async def write(self, line: AuditLine) -> None:
-        """Write a line, in a place that was taken. Returns when the system has it, or late."""
+        """Write a line, in a place that was taken. Returns when the operating system has the line,
+        or after `WRITE_WAIT_S_MAX`."""
         text = msgspec.json.encode(line) + b"\n"
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._file.write, text)
         written.add_done_callback(self._give_back)
@@ -129,16 +133,16 @@ class AuditLog:
     def _give_back(self, written: "asyncio.Future[None]") -> None:
         self._taken -= 1
         if not written.cancelled() and (error := written.exception()):
-            _log.error("a line of the audit is lost: %s", error)
+            _log.error("a line of the audit log is lost: %s", error)
 
     def time(self) -> str:
-        """Now, as a line has it."""
+        """Return the time of now, as a line has it."""
         return datetime.fromtimestamp(self._unix_us() / 1e6, UTC).isoformat(timespec="microseconds")
 
 
 class AuditedCall:
-    """A call, while it is under way. Set `status` to what is answered, if it is not 200; an
-    exception that leaves the block says it by itself."""
+    """One call that is under way. Set `status` if the answer's status is not 200. An exception that
+    leaves the block sets the outcome by itself."""
 
     def __init__(
         self,
@@ -182,7 +186,7 @@ class AuditedCall:
 
 
 class UnauditedCall:
-    """The same where there is no audit."""
+    """The context of a call if the gateway has no audit."""
 
     status = 200
 
@@ -190,7 +194,7 @@ class UnauditedCall:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
 
 def _outcome_of(error: BaseException | None, status: int) -> tuple[str, int | None]:
@@ -204,7 +208,8 @@ def _outcome_of(error: BaseException | None, status: int) -> tuple[str, int | No
 
 
 def _clean(text: str | None) -> str | None:
-    """What others wrote: bounded, encodable, and without what looks like a token."""
+    """Return a caller's text as a line may have it: bounded, encodable, and without any text that
+    looks like a token."""
     if text is None:
         return None
     bounded = hide_tokens(text)[:TEXT_LENGTH_MAX]
@@ -212,14 +217,14 @@ def _clean(text: str | None) -> str | None:
 
 
 class _File:
-    """The file, as the thread sees it."""
+    """The file, which only the thread of the audit uses."""
 
     def __init__(self, path: Path, bytes_max: int | None = None) -> None:
         self._path = path
         self._bytes_max = bytes_max
         self._descriptor: int | None = None
         self._rest = b""
-        """Of a line of which the file took only a part."""
+        """The rest of a line of which the file took only a part."""
         self.is_to_be_reopened = True
         self.problem: OSError | None = None
         self.closing = threading.Event()
@@ -227,24 +232,25 @@ class _File:
             self._reopen()
         except OSError as error:
             self.close()
-            text = f"the audit can't be written: {error.strerror}"
+            text = f"The audit log can't be written: {error.strerror}. Check the path."
             raise InvalidRequest(text, path=str(path)) from error
 
     def write(self, line: bytes) -> None:
-        """Returns once it is written. Raises OSError if that was not so before closing."""
+        """Write a line, and return once it is written. Raises OSError if the audit was closed
+        before that."""
         while True:
             try:
                 self._append(line)
             except OSError as error:
                 if self.problem is None:
-                    _log.error("the audit can't be written, calls are refused: %s", error)
+                    _log.error("the audit log can't be written, calls are refused: %s", error)
                 self.problem = error
                 if self.closing.wait(RETRY_S):
-                    self.is_to_be_reopened = True  # which ends the line, if it was begun
+                    self.is_to_be_reopened = True  # a partial line then gets its end
                     raise
             else:
                 if self.problem is not None:
-                    _log.warning("the audit can be written again")
+                    _log.warning("the audit log can be written again")
                 self.problem = None
                 return
 
@@ -265,8 +271,8 @@ class _File:
             rest = self._rest = rest[os.write(self._descriptor, rest) :]
 
     def _is_full(self, descriptor: int, length: int) -> bool:
-        """Whether that many bytes more are too many. A line that is longer by itself goes into an
-        empty file."""
+        """Return whether the file has no room for `length` more bytes. A line that is longer than
+        the bound goes into an empty file."""
         if self._bytes_max is None:
             return False
         size_bytes = os.fstat(descriptor).st_size
@@ -274,7 +280,7 @@ class _File:
 
     def _move_away(self) -> None:
         self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        self.is_to_be_reopened = True  # also if it can't be made anew now: it is tried again
+        self.is_to_be_reopened = True  # if `_reopen` fails now, the next line tries again
         self._reopen()
 
     def _reopen(self) -> None:
@@ -282,10 +288,10 @@ class _File:
         opened = os.open(self._path, flags, MODE)
         self.close()
         self._descriptor = opened
-        self._rest = b""  # a line that was begun elsewhere is written here as a whole
+        self._rest = b""  # the new file gets a begun line as a whole
         size = os.fstat(opened).st_size
         if size and os.pread(opened, 1, size - 1) != b"\n":
-            os.write(opened, b"\n")  # whoever wrote here ended within a line
+            os.write(opened, b"\n")  # the last writer ended within a line
         self.is_to_be_reopened = False
 
     def _was_moved(self, descriptor: int) -> bool:

@@ -1,12 +1,12 @@
-"""Whose request this is: from the header to a principal, with few questions to the table.
+"""Find out who sends a request: from its header to a principal, with few lookups in the table.
 
-Owns: the questions. Of one id there is one at a time, whoever waits for it, and ids that are asked
-for at the same time are one lookup; those that nobody had when last asked wait in a line of their
-own, so that a flood of invented ids holds up nobody who has a token. What an answer is good for
-is the cache's to say (`core.access.cache`).
+Owns: the lookups of tokens. An id is looked up once at a time, for all callers that wait for it.
+Ids that callers ask for at the same time share one lookup. Ids that had no token at the last lookup
+wait in a separate line. So a flood of invented ids delays no caller with a token.
+`core.access.cache` decides how long an answer is valid.
 
-A revocation is in force within `fresh_ms`, or `LOOKUP_MS_MAX` for a question that was under way.
-An authenticator belongs to one event loop.
+A revocation is in force within `fresh_ms`, or within `LOOKUP_MS_MAX` for a lookup that was under
+way. An authenticator belongs to one event loop.
 """
 
 import asyncio
@@ -22,14 +22,16 @@ from dodona_wire.errors import DodonaError, Overloaded, Unavailable
 from dodona_wire.types import Now
 
 LOOKUP_MS_MAX: Final = 1_500
-"""For so long one lookup is waited for."""
+"""The longest time that callers wait for one lookup."""
 NAMED_MS_MAX: Final = 1_200
-"""For so long it may ask the cells: what it then raises names the silent one."""
+"""The longest time that a lookup may ask the cells. Its error then names the cell that does not
+answer."""
 TOLD: Final = ("cell", "cells", "server", "silent_ms")
-"""What a caller is told of a silent server. He is nobody yet: no addresses."""
+"""The attributes of a silent server that a caller sees. The caller is not known yet, so these are
+no addresses."""
 IDS_PER_LOOKUP_MAX: Final = 1_000
 UNKNOWN_WAITING_MAX: Final = 2_000
-"""Ids that nobody is known to have, and that wait to be looked up."""
+"""The number of ids that have no known token and wait for a lookup, at most."""
 
 Found = dict[TokenId, Token]
 FindMany = Callable[[Sequence[TokenId]], Awaitable[Found]]
@@ -38,12 +40,12 @@ _log: Final = logging.getLogger(__name__)
 
 
 class _Answer(NamedTuple):
-    """To a question: a token, or none, or why that is not known."""
+    """The answer to a question: a token, no token, or the error of the lookup."""
 
     token: Token | None
     error: DodonaError | None
     asked_us: int
-    """When somebody first asked: the answer is not older."""
+    """The time of the first question: the answer is not older."""
     answered_us: int
 
 
@@ -51,14 +53,14 @@ class _Question(NamedTuple):
     answer: asyncio.Future[_Answer]
     asked_us: int
     asked_s: float
-    """By the event loop's clock: how long it took is known to this one only."""
+    """By the event loop's clock, which measures how long the lookup took."""
 
 
 Hear = Callable[[TokenId, _Answer], None]
 
 
 class _Line:
-    """Ids that wait, and the one lookup that is under way. `hear` is told each answer."""
+    """Ids that wait, and the one lookup that is under way. Each answer is passed to `hear`."""
 
     def __init__(self, find_many: FindMany, hear: Hear, waiting_max: int) -> None:
         self._find_many = find_many
@@ -69,25 +71,28 @@ class _Line:
         self._task: asyncio.Task[None] | None = None
 
     async def ask(self, id: TokenId, instant_us: int) -> Token | None:
-        """Raises Overloaded, Unavailable."""
+        """Return the token of an id, None if there is none. Raises Overloaded, Unavailable."""
         question = self._asked.get(id) or self._waiting.get(id) or self._add(id, instant_us)
         answer = await asyncio.shield(question.answer)
         if answer.error is not None:
-            text = "the table //sys/tokens can't be read, so nobody new is let in: repeat the call"
+            text = (
+                "The table //sys/tokens can't be read, so the token can't be checked. "
+                "Repeat the call."
+            )
             known = answer.error.attributes
             told = {name: known[name] for name in TOLD if name in known}
             raise Unavailable(text, **told) from answer.error
         return answer.token
 
     async def close(self) -> None:
-        """Whoever waits is told Unavailable."""
+        """End the lookup. The callers that wait get Unavailable."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def _add(self, id: TokenId, instant_us: int) -> _Question:
         if len(self._waiting) >= self._waiting_max:
-            text = "too many unknown tokens wait to be looked up: wait, then repeat the call"
+            text = "Too many unknown tokens wait for a lookup. Wait, then repeat the call."
             raise Overloaded(text, waiting=len(self._waiting))
         loop = asyncio.get_running_loop()
         question = _Question(loop.create_future(), instant_us, loop.time())
@@ -106,7 +111,7 @@ class _Line:
         finally:
             self._task = None
             self._asked, self._waiting = {**self._asked, **self._waiting}, {}
-            self._settle({}, Unavailable("the lookup of tokens was ended"))
+            self._settle({}, Unavailable("The lookup of tokens was cancelled."))
 
     async def _look_up(self) -> None:
         try:
@@ -115,7 +120,7 @@ class _Line:
         except DodonaError as error:
             self._settle({}, error)
         except TimeoutError:
-            text = f"the table of tokens did not answer within {LOOKUP_MS_MAX} ms"
+            text = f"The lookup of tokens took longer than {LOOKUP_MS_MAX} ms."
             self._settle({}, Unavailable(text))
         else:
             self._settle(found, None)
@@ -132,7 +137,7 @@ class _Line:
 
 
 class Authenticator:
-    """Tells who sends a request. `find_many` is a store's (`TokenStore.find_many`)."""
+    """Finds out who sends a request. `find_many` is that of a store (`TokenStore.find_many`)."""
 
     def __init__(self, find_many: FindMany, limits: CacheLimits | None = None) -> None:
         limits = limits or CacheLimits()
@@ -147,15 +152,16 @@ class Authenticator:
     async def authenticate(
         self, header: str | None, now: Now, *, is_watching: bool = False
     ) -> Principal:
-        """Whose token is in the value of the header `Authorization`, which is None if there is no
-        such header; `is_watching` as in `CacheLimits`. Raises Unauthenticated; Overloaded and
-        Unavailable, if that can't be known."""
+        """Return the principal of the token in the header `Authorization`. `header` is None if
+        there is no such header; `is_watching` is as in `CacheLimits`. Raises Unauthenticated;
+        raises Overloaded and Unavailable if the token can't be looked up."""
         presented = parse_authorization(header)
         token = await self._find(presented.id, now.instant_us, is_watching=is_watching)
         return principal_of(accept(token, presented, now.unix_us))
 
     def learn(self, token: Token, now: Now) -> None:
-        """What a token has become now, by this gateway's own doing: in force at once."""
+        """Take over a token that this gateway itself has changed. The change is in force
+        immediately."""
         self._cache.learn(token.id, token, now.instant_us)
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
-"""A request's body as it comes, unpacked.
+"""Read a request's body in pieces, unpacked.
 
-Owns: which header says how a body is packed, and that one which breaks off is an error. What is
-unpacked counts as what came does: against the bound of one body, and of all that are under way.
+Owns: which header names the packing of a body, and that a body that breaks off is an error.
+Unpacked bytes count like received bytes: against the bound of one body, and against the bound of
+all bodies that are under way.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -15,11 +16,12 @@ from dodona_gateway.core.unpacking import unpacker_of
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 TAKE_BODY: Final = "take_body"
-"""In a request's state: what takes room for bytes of its body. Raises Overloaded."""
+"""The name in a request's state of the function that takes room for bytes of the body. The function
+raises Overloaded."""
 
 
 async def pieces_of(request: Request) -> AsyncGenerator[bytes]:
-    """Raises InvalidRequest, UnsupportedMediaType."""
+    """Yield the body's pieces, unpacked. Raises InvalidRequest, UnsupportedMediaType."""
     unpacker = unpacker_of(request.headers.get("content-encoding"))
     is_empty = True
     try:
@@ -28,14 +30,16 @@ async def pieces_of(request: Request) -> AsyncGenerator[bytes]:
             for piece in unpacker.feed(part) if part else ():
                 yield piece
     except ClientDisconnect as error:
-        raise InvalidRequest("the connection ended within the body") from error
+        raise InvalidRequest("The connection closed before the end of the body.") from error
     if not is_empty:
         unpacker.finish()
 
 
 async def whole_body(request: Request, bytes_max: int) -> bytes:
-    """Raises InvalidRequest, UnsupportedMediaType, LimitExceeded, Overloaded."""
-    is_packed = "content-encoding" in request.headers  # its parts are counted as they come else
+    """Return the whole body, unpacked, of at most `bytes_max` bytes. Raises InvalidRequest,
+    UnsupportedMediaType, LimitExceeded, Overloaded."""
+    # A body that is not packed is counted in `receive`.
+    is_packed = "content-encoding" in request.headers
     take: Callable[[int], None] | None = getattr(request.state, TAKE_BODY, None)
     parts: list[bytes] = []
     size_bytes = 0
@@ -43,7 +47,7 @@ async def whole_body(request: Request, bytes_max: int) -> bytes:
         async for piece in pieces:
             size_bytes += len(piece)
             if size_bytes > bytes_max:
-                text = f"a body has at most {bytes_max} bytes, unpacked"
+                text = f"A body has at most {bytes_max} bytes, unpacked. Send less."
                 raise LimitExceeded(text, bytes_max=bytes_max)
             if is_packed and take is not None:
                 take(len(piece))

@@ -1,9 +1,9 @@
-"""The gateway's certificate, which is another after a while: files that are read again.
+"""Reload the gateway's TLS certificate when its files change.
 
-Owns: when the two files are looked at, and what each handshake is done with. A certificate that
-was renewed is taken up within seconds: new connections are made with it, and those that are there
-stay as they are. Files that are no pair, as while they are being replaced, change nothing: what was
-in use stays in use until they are one.
+Owns: when the two files are checked, and which certificate each handshake uses. A renewed
+certificate is in use within seconds: new connections get it, and open connections keep the old one.
+While the files are no valid pair, for example while they are being replaced, nothing changes. The
+old certificate stays in use until the files match.
 """
 
 import asyncio
@@ -19,22 +19,23 @@ LOOK_SECONDS: Final = 5.0
 _logger: Final = logging.getLogger("dodona.gateway")
 
 _State = tuple[tuple[int, int, int], ...]
-"""By which the files are told from what they were. Those of Kubernetes's Secrets are links to
-others when they change."""
+"""The state by which a change of the files is found. A Secret of Kubernetes changes by a new link,
+which this state also shows."""
 
 
 class Certificate:
-    """Of one gateway. Belongs to its event loop."""
+    """The certificate of one gateway. Belongs to the gateway's event loop."""
 
     def __init__(self, chain: Path, key: Path) -> None:
-        """Of files that are about to be read. Raises OSError if there are none."""
+        """Note the state of the two files, which the server is about to read. Raises OSError if a
+        file is missing."""
         self._paths = (chain, key)
         self._taken = self._state()
         self._renewed: ssl.SSLContext | None = None
         self._problem: str | None = None
 
     def attend(self, context: ssl.SSLContext) -> None:
-        """Have handshakes of this context done with what the files say by then."""
+        """Make handshakes of this context use the newest valid certificate."""
         context.sni_callback = self._choose
 
     def _choose(
@@ -44,32 +45,32 @@ class Certificate:
             connection.context = self._renewed
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check the files every `LOOK_SECONDS`, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Take up what has changed."""
+        """Load the certificate if its files have changed."""
         try:
             found = self._state()
             if found != self._taken:
                 self._renewed = self._load()
                 self._taken = found
-                tell(_logger, logging.INFO, "certificate_renewed", "the certificate is a new one")
-        except (OSError, ValueError) as error:  # what is no pair is an OSError, too
+                tell(_logger, logging.INFO, "certificate_renewed", "the new certificate is in use")
+        except (OSError, ValueError) as error:  # files that do not match raise an OSError too
             self._note(str(error))
         else:
             self._problem = None
 
     def _note(self, reason: str) -> None:
         if reason != self._problem:
-            text = "the certificate changed and can't be taken: the old one stays in use"
+            text = "the changed certificate can't be loaded, so the old certificate stays in use"
             tell(_logger, logging.WARNING, "certificate_refused", text, reason=reason)
         self._problem = reason
 
     def _load(self) -> ssl.SSLContext:
-        """A context of its own: one that is in use would be left with half of a bad pair."""
+        """Return a new context: a bad pair would leave a context that is in use half changed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         chain, key = self._paths
         context.load_cert_chain(chain, key, password=_no_password)
@@ -81,5 +82,6 @@ class Certificate:
 
 
 def _no_password() -> str:
-    """Else OpenSSL would ask for one at a terminal, and all would wait."""
-    raise ValueError("the key is encrypted")
+    """Refuse a password. Otherwise OpenSSL would ask for one at a terminal, and block the
+    gateway."""
+    raise ValueError("the key is encrypted: use a key without a password")

@@ -1,10 +1,10 @@
-"""The edge of the gateway: what every request passes before any route sees it.
+"""Check every request at the edge of the gateway, before any route sees it.
 
-Owns: request ids, the number of requests at a time and of the bytes of their bodies and answers,
-whole-request deadlines, who calls, and the log of what failed. Invariants: nothing behind the edge
-runs for a caller who is not known, but for the few pages that are open to all; no request outlives
-its deadline, however slowly its sender sends or reads; an answer always has the request's id, and
-says nothing of the program's insides, whatever happened. Knows no route.
+Owns: request ids, whole-request deadlines, the caller of a request, and the log of failed requests.
+Owns also the bounds on requests at a time and on the bytes of their bodies and answers.
+Invariants: code behind the edge runs only for known callers, except for the few pages that are open
+to all. No request outlives its deadline, however slowly its sender sends or reads. An answer always
+has the request's id, and never shows internals of the program. The edge knows no route.
 """
 
 import asyncio
@@ -32,20 +32,22 @@ REQUEST_ID: Final = b"x-request-id"
 OPEN_PATHS: Final = frozenset(
     (
         *HEALTH_PATHS,
-        METRICS,  # which has a key of its own
+        METRICS,  # which has its own key
         "/openapi.json",
         *("/api", "/api/v4", "/api/v4/discover_proxies", "/hosts", "/version", "/ping"),
         *visit.OPEN_PATHS,
     )
 )
-"""Health, descriptions of the interface, what YTsaurus's client asks for without its token, and the
-console's door."""
+"""The paths that need no token: health, descriptions of the interface, requests that YTsaurus's
+client sends without its token, and the console's login."""
 GOES_ON: Final = ("transactions", "ytsaurus", "pages")
-"""Where calls at transactions that are held may come, and those who watch."""
+"""The classes of routes that still serve when the gateway is about to stop: calls in held
+transactions, and health and metrics."""
 PIECE_BYTES: Final = 256 << 10
-"""An answer that is longer leaves piece by piece, and counts until all of it was taken."""
+"""The size in bytes of one piece. A longer answer is sent in pieces, and counts until its last byte
+was taken."""
 BROKEN_OFF: Final = "broken_off"
-"""In a request's state: why its answer has no end."""
+"""The name in a request's state of the reason why its answer has no end."""
 Result = TypeVar("Result")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 
@@ -55,19 +57,19 @@ class TracedRequest(Protocol):
 
     @property
     def header(self) -> bytes:
-        """Its `traceparent`."""
+        """Return the span's `traceparent`."""
 
     def end(self, status: int | None) -> None:
-        """It was answered with this status, or not at all."""
+        """End the span: the request was answered with this status, or with None got no answer."""
 
 
 class RequestTracing(Protocol):
-    """Who makes these."""
+    """Makes the spans of requests."""
 
     def begin(
         self, method: str, path: str, given: bytes | None, request_id: bytes
     ) -> TracedRequest:
-        """From now on this task is within a span."""
+        """Begin a span, in which the running task then is."""
 
 
 Message = MutableMapping[str, Any]
@@ -75,14 +77,15 @@ _logger: Final = logging.getLogger("dodona.gateway")
 
 
 Authenticate = Callable[[str | None], Awaitable[Principal]]
-"""Who presents the value of the header `Authorization`. Raises Unauthenticated, Unavailable."""
+"""Returns the principal for the value of the header `Authorization`. Raises Unauthenticated,
+Unavailable."""
 
 Refusal = Callable[[str, DodonaError], Response]
-"""What a request for that path is answered with, if it gets no further than this."""
+"""Returns the answer to a request for that path that fails with this error at the edge."""
 
 
 class EdgeLimits(Protocol):
-    """Of `GatewaySettings`."""
+    """The limits of an edge, from `GatewaySettings`."""
 
     @property
     def request_count_max(self) -> int: ...
@@ -114,13 +117,13 @@ class Edge:
         lifecycle: Lifecycle | None = None,
         tracing: RequestTracing | None = None,
     ) -> None:
-        """`is_local`: whoever calls by a name of this machine is let in (see `callers`).
-        `admit_watcher` tells who asks for pages that only show the cluster's state, if that is
-        another question."""
+        """Make an edge around an application. If `is_local`, a request must name this machine in
+        its header `Host` (see `callers`). `admit_watcher` authenticates requests for pages that
+        only show the cluster's state; by default `authenticate` does."""
         self.lifecycle = lifecycle or Lifecycle()
         self._tracing = tracing
         self.is_closed = False
-        """Whether nothing new is taken any more: only what has begun elsewhere goes on."""
+        """Whether the gateway takes no new work: only calls in `GOES_ON` are served."""
         self._is_local = is_local
         self._refusal = refusal
         self._application = application
@@ -129,12 +132,12 @@ class Edge:
         self._limits = limits
         self._is_stream = is_stream
         self.request_count = 0
-        """Under way now."""
+        """The number of requests that are under way."""
         self.traffic = Traffic()
-        """What has passed."""
+        """The counts of all requests that have ended."""
         self._budgets = _Budgets(
             _Budget("bodies", limits.bodies_mib_max << 20),
-            _Budget("answers that are not taken yet", limits.answers_mib_max << 20),
+            _Budget("answers that callers have not read yet", limits.answers_mib_max << 20),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,19 +153,25 @@ class Edge:
             given = request.header(TRACEPARENT)
             request.traced = self._tracing.begin(scope["method"], scope["path"], given, request.id)
         try:
-            is_health = scope["path"] in HEALTH_PATHS  # busy is no reason to be started again
+            # A probe must succeed on a busy gateway, which needs no restart.
+            is_health = scope["path"] in HEALTH_PATHS
             if self.request_count >= self._limits.request_count_max and not is_health:
-                text = f"the gateway has {self._limits.request_count_max} requests under way"
+                text = (
+                    f"The gateway has {self._limits.request_count_max} requests under way. "
+                    "Wait, then repeat the request."
+                )
                 await request.refuse(Overloaded(text))
             elif self.is_closed and route_of(scope["path"]) not in GOES_ON:
-                await request.refuse(Unavailable("the gateway is about to stop: ask another"))
+                await request.refuse(
+                    Unavailable("This gateway is stopping. Send the request to another gateway.")
+                )
             else:
                 await self._count(request, is_stream=is_stream)
         finally:
             request.tell(self.traffic)
 
     async def _count(self, request: "_Request", *, is_stream: bool) -> None:
-        """Among those that are under way."""
+        """Run a request, and count it among those that are under way."""
         self.request_count += 1
         try:
             await self._run(request, is_stream=is_stream)
@@ -202,7 +211,7 @@ class Edge:
 
 
 class _Budget:
-    """Bytes that all requests share."""
+    """A number of bytes that all requests share."""
 
     def __init__(self, what: str, bytes_max: int) -> None:
         self._what = what
@@ -210,9 +219,12 @@ class _Budget:
         self._used_bytes = 0
 
     def take(self, size_bytes: int) -> None:
-        """Raises Overloaded."""
+        """Take bytes of the budget. Raises Overloaded."""
         if self._used_bytes + size_bytes > self._bytes_max:
-            text = f"the requests that are under way have {self._bytes_max} bytes of {self._what}"
+            text = (
+                f"The requests under way have {self._bytes_max} bytes of {self._what}. "
+                "Wait, then repeat the request."
+            )
             raise Overloaded(text, bytes_max=self._bytes_max)
         self._used_bytes += size_bytes
 
@@ -221,15 +233,15 @@ class _Budget:
 
 
 class _Budgets(NamedTuple):
-    """Of requests that are no streams: streams let go of what they have sent."""
+    """The budgets of requests that are no streams: a stream frees the bytes that it has sent."""
 
     bodies: _Budget
     answers: _Budget
 
 
 class _Request:
-    """One request, as far as it has got. `idle_seconds` is how long its other end may be silent,
-    if that is bounded apart from the whole."""
+    """One request, from its headers to the end of its answer. `idle_seconds` is how long the other
+    end may be silent; None for no such bound."""
 
     def __init__(
         self,
@@ -248,9 +260,9 @@ class _Request:
         self._received_bytes = self._sent_bytes = 0
         self.traced: TracedRequest | None = None
         self.is_last = False
-        """Whether its connection is to end with it."""
+        """Whether the connection ends after this request."""
         self._start: Message | None = None
-        """Of an answer of which nothing has left yet."""
+        """The start of an answer of which no byte was sent yet."""
         self._is_replaced = False
         self._receive = receive
         self._send = send
@@ -273,12 +285,12 @@ class _Request:
         return None
 
     def text(self, name: bytes) -> str | None:
-        """The value of a header, as text."""
+        """Return the value of a header as text, None if it is missing."""
         value = self.header(name)
         return None if value is None else value.decode("latin-1")
 
     def _is_probe(self) -> bool:
-        """Whether somebody asks again and again when the gateway will be ready."""
+        """Return whether the request is a readiness probe, which comes again and again."""
         return bool(self.scope["path"] == READINESS)
 
     def _has_body(self) -> bool:
@@ -286,9 +298,9 @@ class _Request:
         return length not in (None, b"0") or self.header(b"transfer-encoding") is not None
 
     async def receive(self) -> Message:
-        if self._is_body_whole:  # what is waited for is that the caller goes
+        if self._is_body_whole:  # the application now waits only for the end of the connection
             return await self._receive()
-        message = await self._soon(self._receive(), "nothing of the body came")
+        message = await self._soon(self._receive(), "The caller sent no byte of the body")
         if message["type"] == "http.request":
             size_bytes = len(message.get("body", b""))
             self._received_bytes += size_bytes
@@ -307,13 +319,13 @@ class _Request:
             self._answer_bytes += size_bytes
 
     def give_back(self) -> None:
-        """Its body and its answer are of no use any more."""
+        """Give back the bytes of the body and of the answer."""
         if self._budgets is not None:
             self._budgets.bodies.give_back(self._body_bytes)
             self._budgets.answers.give_back(self._answer_bytes)
 
     def tell(self, traffic: Traffic) -> None:
-        """It is over."""
+        """End the span, and count the request in `traffic`."""
         if self.traced is not None:
             self.traced.end(self._status)
         traffic.note(
@@ -326,8 +338,8 @@ class _Request:
         )
 
     async def send(self, message: Message) -> None:
-        """An answer's beginning waits for what follows it: if there is no room for that, another
-        answer goes out."""
+        """Send a message of the answer. The start of an answer waits for the first bytes of the
+        body. If the budget has no room for these, an error answer goes out instead."""
         if message["type"] == "http.response.start":
             self._start = message
             return
@@ -349,14 +361,15 @@ class _Request:
         message["headers"] = [*message.get("headers", ()), (REQUEST_ID, self.id)]
         if self.traced is not None:
             message["headers"].append((TRACEPARENT, self.traced.header))
-        if self.is_last or not self._is_body_whole:  # nobody will read what is still to come
+        if self.is_last or not self._is_body_whole:  # the rest of the body is not read
             message["headers"].append((b"connection", b"close"))
         if status >= 500 and not self._is_probe():
             self._log(status)
         await self._pass_on(message)
 
     async def _send_body(self, message: Message) -> None:
-        """Piece by piece: the connection takes the next one when most of the last one is gone."""
+        """Send a body in pieces: the connection takes the next piece when most of the last one was
+        sent."""
         content, is_more = message.get("body", b""), message.get("more_body", False)
         rest = memoryview(content)
         self._sent_bytes += len(rest)
@@ -367,57 +380,66 @@ class _Request:
         await self._pass_on(message if len(rest) == len(content) else {**message, "body": rest})
 
     async def _pass_on(self, message: Message) -> None:
-        await self._soon(self._send(message), "nothing of the answer was taken")
+        await self._soon(self._send(message), "The caller read no byte of the answer")
 
     async def _soon(self, doing: Awaitable[Result], failure: str) -> Result:
-        """Unless the other end is silent for too long. Raises RequestTimedOut."""
+        """Await `doing`, for at most `idle_seconds`. Raises RequestTimedOut after that."""
         if self._idle_seconds is None:
             return await doing
         try:
             async with asyncio.timeout(self._idle_seconds):
                 return await doing
         except TimeoutError as error:
-            raise RequestTimedOut(f"{failure} for {self._idle_seconds} s") from error
+            raise RequestTimedOut(f"{failure} for {self._idle_seconds} s.") from error
 
     async def end(self) -> None:
-        """It was carried out. An answer without an end breaks off: then its reason is known."""
+        """Check the answer of a request whose application returned. An answer without an end breaks
+        off, and the log gets the reason."""
         if self._is_over:
             return
-        reason = self.scope["state"].get(BROKEN_OFF, "nobody said why")
+        reason = self.scope["state"].get(BROKEN_OFF, "the reason is not known")
         if self._status is None:
-            reason = f"there is no answer: {reason}"
+            reason = f"There is no answer: {reason}"
         await self.refuse(Unavailable(reason))
 
     async def fail(self, error: Exception) -> None:
-        """A mistake of ours. What is behind the edge has mostly answered and told of it."""
+        """Handle an exception of the gateway itself. Code behind the edge has mostly answered and
+        logged it."""
         if self._status is None:
             _logger.error("the gateway failed", exc_info=error)
-            await self.refuse(DodonaError("the server failed; its log says how"))
+            await self.refuse(DodonaError("The gateway failed. Find the reason in its log."))
         elif not self._is_over:
             self._log(self._status, "an answer broke off: the gateway failed")
 
     async def refuse(self, error: DodonaError) -> None:
-        """Answer with a problem. An answer that has begun ends in its middle."""
+        """Answer with an error. An answer that has begun breaks off in its middle."""
         if self._status is not None:
             self._log(self._status, f"an answer broke off: {error.message}")
             return
         answer = self._refusal(self.scope["path"], error)
         headers = [*answer.raw_headers]
         start = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
-        with suppress(RequestTimedOut):  # nor is this taken: the connection ends
+        with suppress(RequestTimedOut):  # if this answer is not taken either, the connection ends
             await self.send(start)
             await self.send({"type": "http.response.body", "body": bytes(answer.body)})
 
     async def give_up(self, seconds: int) -> None:
-        """Its time is over. An answer that has begun ends in its middle, so that nobody takes it
-        for whole."""
+        """End a request whose deadline has passed. An answer that has begun breaks off in its
+        middle, so that no caller takes it for complete."""
         if self._status is not None:
-            self._log(self._status, "its time was over within the answer")
+            self._log(self._status, "the deadline passed during the answer")
         elif self._is_body_whole:
-            text = f"there was no answer within {seconds} s; what was asked for may have been done"
+            text = (
+                f"There was no answer within {seconds} s. The call may have been done. "
+                "Check before you repeat it."
+            )
             await self.refuse(Unavailable(text))
         else:
-            await self.refuse(RequestTimedOut(f"the request did not come within {seconds} s"))
+            await self.refuse(
+                RequestTimedOut(
+                    f"The whole request did not arrive within {seconds} s. Send it again."
+                )
+            )
 
     def _log(self, status: int, what: str = "a request failed") -> None:
         took_ms = int((time.monotonic() - self._began) * 1000)

@@ -1,7 +1,8 @@
-"""The first token of a cluster, and the file in which whoever runs a gateway finds it.
+"""Provide the first token of a cluster, in a file that the operator of a gateway reads.
 
-Owns: that the token's text is in a file, for its owner alone, before the token allows anything,
-since nobody can ask for it again; and that the file has its name only once the token is there.
+Owns: the order of the steps. The token's text is in a file that only its owner can read before the
+token allows anything, because no later call shows the text. The file gets its final name only once
+the token exists.
 """
 
 import os
@@ -21,17 +22,19 @@ from dodona_wire.errors import InvalidRequest
 
 
 class FirstToken:
-    """To be provided once, as soon as there are cells to keep it. Whoever runs several gateways may
-    give all of them the same file, also one with a token in it."""
+    """The first token, to be provided once, as soon as cells can keep it. Several gateways may have
+    the same file, even a file that has a token already."""
 
     def __init__(self, client: AsyncClient, path: Path) -> None:
         self._client = client
         self._path = Path(os.path.realpath(path))  # a link stays, and leads to the new file
         self._text = draw_first_token()
-        """The same at each attempt: one whose end nobody heard of may have made it."""
+        """The same text at each attempt: an earlier attempt without an answer may have made this
+        token."""
 
     async def provide(self) -> bool:
-        """→ whether one was made, and is in the file now. Raises DodonaError: try again."""
+        """Make the token if there is none. Return whether a new token was made and is in the file
+        now. Raises DodonaError: try again."""
         given = read_first_token(self._path)
         if given is not None:
             return await ensure_first_token(self._client, given) is not None
@@ -50,7 +53,8 @@ class FirstToken:
 
 @contextmanager
 def _drafted(path: Path, text: str) -> Iterator[Path]:
-    """A file beside it that has the text already. It is gone at the end, unless it was renamed."""
+    """Yield the path of a draft beside the file that has the text already. The draft is removed at
+    the end, unless it was renamed."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -63,4 +67,4 @@ def _drafted(path: Path, text: str) -> Iterator[Path]:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidRequest(f"the first token can't be written: {error}") from error
+        raise InvalidRequest(f"The first token can't be written: {error}") from error

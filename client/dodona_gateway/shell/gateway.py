@@ -1,6 +1,6 @@
-"""The gateway process: service, routes, edge and sockets, put together.
+"""Put the gateway process together: service, routes, edge and sockets.
 
-Owns: nothing but the wiring, and what "ready" means for a gateway.
+Owns: only the wiring, and when a gateway counts as ready.
 """
 
 import functools
@@ -58,7 +58,7 @@ YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
 def run_gateway(settings: GatewaySettings) -> None:
     """Serve until a signal comes. Raises SystemExit, InvalidRequest."""
-    # Who asks is not known: YTsaurus's clients know an error by these headers.
+    # The caller is not known here. YTsaurus's clients find an error in these headers.
     http = bounded_http(settings.http_bounds, lambda error: error_headers(yt_error(error)))
     options: dict[str, Any] = {
         "ws": "none",
@@ -71,14 +71,14 @@ def run_gateway(settings: GatewaySettings) -> None:
         options["ssl_keyfile"] = str(settings.tls_key)
         options["on_tls"] = certificate.attend
     if settings.first_token_file is not None:
-        read_first_token(settings.first_token_file)  # what is no token is refused now, not later
+        read_first_token(settings.first_token_file)  # a bad token file ends the process now
     edge = create_gateway(settings, http.together, certificate)
     with Listener(settings.host, settings.port, _refusal_of(settings)) as listener:
         serve_pages(edge, edge.lifecycle, settings, listener, **options)
 
 
 class GatewayReport(NamedTuple):
-    """What its metrics are made of."""
+    """The values from which the gateway's metrics are made."""
 
     server: ServerReport
     traffic: TrafficStatistics
@@ -92,7 +92,7 @@ class GatewayReport(NamedTuple):
 
 
 class _Gateway:
-    """What exists from the start of the process to its end."""
+    """The state of a gateway from the start of the process to its end."""
 
     def __init__(
         self,
@@ -112,11 +112,11 @@ class _Gateway:
         self.console = Console(self.service) if settings.console else None
 
     def service(self) -> Service:
-        assert self._service is not None, "requests come between start and stop"
+        assert self._service is not None, "requests come only between start and stop"
         return self._service
 
     def reason(self) -> str | None:
-        return "it is starting" if self._service is None else self._service.reason
+        return "the gateway is starting" if self._service is None else self._service.reason
 
     async def authenticate(self, authorization: str | None) -> Principal:
         return await self.service().authenticate(authorization)
@@ -125,15 +125,15 @@ class _Gateway:
         return await self.service().authenticate(authorization, is_watching=True)
 
     async def _finish(self) -> None:
-        """Begin no transaction, and take no request but at those that are held; until there are
-        none."""
+        """Begin no new transaction, and serve only calls in held transactions. Return when no
+        transaction and no request is left."""
         service, edge = self.service(), self.edge
         assert edge is not None
         service.transactions.is_closed = edge.is_closed = True
         await wait_until(lambda: not service.transactions.open_count and not edge.request_count)
 
     async def answer_scrape(self, request: Request) -> Response:
-        """The metrics, for whoever has their key, or is an administrator."""
+        """Return the metrics, to callers with the metrics key and to administrators."""
         shown = request.headers.get("authorization")
         try:
             if self._metrics_key is None or not self._metrics_key.admits(shown):
@@ -182,8 +182,8 @@ def create_gateway(
     connections: Connections | None = None,
     certificate: Certificate | None = None,
 ) -> Edge:
-    """The whole application: routes behind the edge, which stands behind these connections, made
-    with this certificate."""
+    """Return the whole application: the routes behind the edge, with the given connections and
+    certificate."""
     gateway = _Gateway(settings, connections or Connections(), certificate)
     application = create_application("Dodona gateway", gateway.lifespan, gateway.lifecycle)
     application.router.redirect_slashes = False
@@ -218,7 +218,7 @@ def _refusal_of(settings: GatewaySettings) -> Refusal:
 
 
 def refusal(path: str, error: DodonaError, *, has_console: bool = True) -> Response:
-    """An error in the words of whoever asks."""
+    """Return an error in the format of the caller's API: the console, YTsaurus or REST."""
     if has_console and is_console(path):
         return visits.refusal(path, error)
     return error_response(error) if path.startswith(YTSAURUS_PREFIXES) else problem(error)
@@ -226,12 +226,12 @@ def refusal(path: str, error: DodonaError, *, has_console: bool = True) -> Respo
 
 @functools.cache
 def openapi_document() -> dict[str, Any]:
-    """What `/openapi.json` says."""
+    """Return the content of `/openapi.json`."""
     return describe(ROUTES, version("dodona"))
 
 
 def openapi_text() -> str:
-    """The same, for people to read and to be committed."""
+    """Return the same as formatted text, which people read and which is committed."""
     return msgspec.json.format(msgspec.json.encode(openapi_document()), indent=1).decode() + "\n"
 
 

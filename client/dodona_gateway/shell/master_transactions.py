@@ -1,8 +1,8 @@
-"""Whose the master transactions are that were begun at this gateway.
+"""Remember the master transactions that were begun at this gateway, with their owners.
 
-Owns: their ids, which nobody guesses, and the ids of their locks; the transactions themselves live
-in the master, and end there by themselves. An id has YTsaurus's form, and the kind that its client
-knows them by.
+Owns: their ids, which can't be guessed, and the ids of their locks. The transactions themselves
+live in the master, and end there by themselves. An id has YTsaurus's form, and the kind by which
+YTsaurus's client knows it.
 """
 
 import secrets
@@ -14,11 +14,11 @@ from dodona_wire.types import TreeTransactionId
 KIND: Final = 1
 OWNED_MAX: Final = 10_000
 LOCKS_MAX: Final = 1_000
-"""Of one transaction, that are remembered."""
+"""The number of locks of one transaction that are remembered, at most."""
 
 
 class Owned(NamedTuple):
-    """One transaction: whose, and what the master calls it."""
+    """One transaction: its owner, and its id in the master."""
 
     owner: str
     id: TreeTransactionId
@@ -27,14 +27,14 @@ class Owned(NamedTuple):
 
 
 class MasterTransactions:
-    """Of all that were begun here, those that were used last."""
+    """The transactions that were begun here: at most `OWNED_MAX`, those that were used last."""
 
     def __init__(self, gateway: int) -> None:
         self._gateway = gateway
         self._owned: OrderedDict[str, Owned] = OrderedDict()
 
     def add(self, owner: str, transaction: TreeTransactionId, timeout_ms: int) -> str:
-        """→ its id in YTsaurus's form."""
+        """Add a transaction, and return its id in YTsaurus's form."""
         while len(self._owned) >= OWNED_MAX:
             self._owned.popitem(last=False)
         kind = self._gateway << 16 | KIND
@@ -43,7 +43,7 @@ class MasterTransactions:
         return text
 
     def find(self, text: str, owner: str) -> Owned | None:
-        """One of this owner's, None if it is none."""
+        """Return the owner's transaction with this id, None if the owner has none."""
         known = self._owned.get(text)
         if known is None or known.owner != owner:
             return None
@@ -51,12 +51,12 @@ class MasterTransactions:
         return known
 
     def drop(self, text: str) -> None:
-        """It has ended."""
+        """Remove a transaction that has ended."""
         self._owned.pop(text, None)
 
 
 def note_lock(transaction: Owned, lock_id: str) -> None:
-    """The transaction has that lock."""
+    """Note that the transaction has that lock."""
     transaction.locks[lock_id] = None
     while len(transaction.locks) > LOCKS_MAX:
         transaction.locks.popitem(last=False)

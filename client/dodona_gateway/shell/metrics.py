@@ -1,7 +1,7 @@
-"""The metrics of a gateway: the table.
+"""Define the metrics of a gateway, in a table.
 
-Owns: their names. A source is an attribute of the report that `gateway` makes for a scrape, as
-`dodona_server.metrics` says.
+Owns: the names of the metrics. A source is an attribute of the report that `gateway` makes for a
+scrape, as `dodona_server.metrics` says.
 """
 
 from typing import Final
@@ -13,9 +13,9 @@ GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "requests",
         "counter",
-        "Requests that were answered, by class of route (rows, transactions, bulk, tables, nodes, "
-        "tokens, query, ytsaurus, console, pages, other), method and status; 0 if its caller had "
-        "gone before there was an answer",
+        "Requests that ended, by class of route (rows, transactions, bulk, tables, nodes, "
+        "tokens, query, ytsaurus, console, pages, other), method and status; the status is 0 if "
+        "the caller had gone before there was an answer",
         "traffic.requests",
         ("route", "method", "status"),
     ),
@@ -27,7 +27,7 @@ GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
         ("route",),
         per=MICROSECONDS,
     ),
-    Metric("connections", "gauge", "Connections open", "connections"),
+    Metric("connections", "gauge", "Open connections", "connections"),
     Metric("requests_in_flight", "gauge", "Requests under way", "requests_in_flight"),
     Metric(
         "received_bytes",
@@ -46,15 +46,22 @@ GATEWAY_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "refusals",
         "counter",
-        "Requests refused because their token is not good (unauthenticated), or does not grant "
-        "what they ask for (forbidden), or because there was too much (overloaded: requests, "
-        "bytes, or connections); and what was refused before it was a request: no HTTP (garbled), "
-        "or headers that were too slow (late) or too_long",
+        "Refusals by reason: the token is not good (unauthenticated), or does not allow the call "
+        "(forbidden), or there were too many requests, bytes or connections (overloaded). Before "
+        "there was a whole request: the bytes were no HTTP (garbled), or the headers were too "
+        "slow (late) or too_long",
         "refusals",
         ("reason",),
     ),
-    Metric("transactions", "gauge", "Transactions that are held now", "transactions_held"),
-    Metric("transactions_bytes", "gauge", "Of the rows that they hold", "transactions_bytes"),
+    Metric(
+        "transactions",
+        "gauge",
+        "Transactions that the gateway holds for callers",
+        "transactions_held",
+    ),
+    Metric(
+        "transactions_bytes", "gauge", "Size of the rows in held transactions", "transactions_bytes"
+    ),
     Metric(
         "transactions_ended",
         "counter",

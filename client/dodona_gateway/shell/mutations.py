@@ -1,9 +1,8 @@
-"""Commands that change something and whose answer may be lost: they come again, with their id.
+"""Run a command that changes state once, even if its caller repeats it with the same id.
 
-Owns: the answers that were given, by mutation id, so that a repetition is answered alike and
-changes nothing; and that one that is still under way is not begun twice. An error that says to
-repeat the call is no answer: the repetition is the next attempt. What is remembered is bounded in
-time, number and size.
+Owns: the answers by mutation id. A repeat gets the same answer and changes nothing, and a command
+that is under way is not started twice. An error that says to repeat the call is not remembered: the
+repeat is the next attempt. Remembered answers are bounded in time, number and size.
 """
 
 import asyncio
@@ -18,14 +17,15 @@ REMEMBERED_MAX: Final = 20_000
 REMEMBERED_SECONDS: Final = 300.0
 REMEMBERED_BYTES_MAX: Final = 64 << 20
 ANSWER_BYTES_MAX: Final = 1 << 20
-"""A longer one is that of a batch which read much; repeated, it is carried out again."""
+"""A longer answer is that of a batch that read much. A repeat runs the command again."""
 UNDER_WAY_MAX: Final = 2_000
-"""They go on when their callers have gone, so that these are bounded apart from requests."""
+"""The number of commands that are under way, at most. They go on after their callers have left, so
+they have a bound apart from that of requests."""
 
 Key = tuple[str, str, str]
-"""Whose, the command, and the mutation's id."""
+"""The owner, the command, and the mutation's id."""
 Run = Callable[[], Awaitable[bytes]]
-"""Gives the answer as it is sent."""
+"""Returns the answer as it is sent."""
 
 
 class _End(NamedTuple):
@@ -35,7 +35,7 @@ class _End(NamedTuple):
 
 
 class Mutations:
-    """Belongs to one event loop."""
+    """The commands of a gateway and their answers. Belongs to one event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,8 +44,8 @@ class Mutations:
         self._size_bytes = 0
 
     async def once(self, key: Key, run: Run) -> bytes:
-        """The answer, or the error, of the first command with that key. It goes on when its caller
-        has gone. Raises Overloaded."""
+        """Return the answer of the first command with that key, or raise its error. The command
+        goes on when its caller has left. Raises Overloaded."""
         self._forget()
         end = self._ended.get(key)
         if end is not None:
@@ -53,7 +53,10 @@ class Mutations:
         task = self._under_way.get(key)
         if task is None:
             if len(self._under_way) >= UNDER_WAY_MAX:
-                raise Overloaded(f"the gateway has {UNDER_WAY_MAX} changes under way")
+                raise Overloaded(
+                    f"The gateway has {UNDER_WAY_MAX} changes under way. "
+                    "Wait, then repeat the command."
+                )
             task = self._under_way[key] = asyncio.create_task(self._run(key, run))
             task.add_done_callback(_note_failure)
         return await asyncio.shield(task)
@@ -98,11 +101,12 @@ def _again(end: _End) -> bytes:
 
 
 def _copy(error: DodonaError) -> DodonaError:
-    """The same without its trace, which would keep all that the command worked with."""
+    """Return the error without its trace, which would keep all data of the command in memory."""
     return type(error)(error.message, **error.attributes)
 
 
 def _note_failure(task: asyncio.Task[bytes]) -> None:
-    """Whoever waits for it is told; when nobody does any more, nothing is to be said."""
+    """Read the exception of a task. If the callers have left, asyncio then does not log the
+    exception."""
     if not task.cancelled():
         task.exception()

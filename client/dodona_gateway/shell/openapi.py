@@ -1,7 +1,7 @@
-"""The OpenAPI document of the gateway, made of the table of routes.
+"""Make the OpenAPI document of the gateway from the table of routes.
 
 Owns: how a row of the table is described. The document is committed
-(`docs/reference/openapi.json`), and a test holds it against what is served.
+(`docs/reference/openapi.json`), and a test compares it with the one that is served.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Schemas = dict[type[Any], dict[str, Any]]
 
 
 def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     kinds = dict.fromkeys(kind for route in routes for kind in (route.request, route.answer))
     found, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
     schemas: Schemas = dict(zip([*kinds, Problem], found, strict=True))
@@ -64,7 +64,8 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
 
 
 def _referred_to(components: dict[str, Any], paths: dict[str, Any]) -> dict[str, Any]:
-    """The components without those whose fields are parameters."""
+    """Return the components that `paths` or other components use. The others only have fields that
+    are parameters."""
     text = msgspec.json.encode([components, paths]).decode()
     return {
         name: it for name, it in components.items() if f'"{REFERENCE.format(name=name)}"' in text
@@ -95,7 +96,7 @@ def _operation(route: Route, schemas: Schemas, components: dict[str, Any]) -> di
 
 
 def _page(path: str, summary: str, schemas: Schemas) -> dict[str, Any]:
-    """Of a process's health: open to all."""
+    """Describe a health page, which is open to all."""
     status = {"type": "object", "properties": {"status": {"type": "string"}}}
     answer = {"description": summary, "content": {TYPES["json"]: {"schema": status}}}
     return {
@@ -136,7 +137,7 @@ def _parameters(
 
 
 def _of_text(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of what may be left out: an address has no null."""
+    """Return the schema of an optional parameter without null: a query string has no null."""
     kinds = [it for it in schema.get("anyOf", ()) if it != {"type": "null"}]
     return kinds[0] if len(kinds) == 1 else schema
 

@@ -1,9 +1,9 @@
-"""Queries of a gateway's callers, each computed in a process of its own for as long as it takes.
+"""Run queries of a gateway's callers, each in a separate process.
 
-Owns: these processes: how many there are, that one is at one query at a time, and their end: with
-the query that was given up, at its deadline, with the gateway. A query may do what it likes to its
-process; what its caller learns then is that it took too much. Those that are well wait for the next
-query, which so begins within a millisecond. Belongs to one event loop.
+Owns: these processes: their number, that each runs one query at a time, and their end. A process
+ends with a query that was cancelled or passed its deadline, and with the gateway. A query can only
+harm its own process; its caller then gets an error that names the limit. A process that is well
+waits for the next query, which so begins within a millisecond. Belongs to one event loop.
 """
 
 import asyncio
@@ -41,20 +41,20 @@ from dodona_wire.errors import DodonaError, LimitExceeded, Unavailable
 
 MODULE: Final = "dodona_gateway.shell.query_child"
 MEMORY_FACTOR: Final = 2
-"""What is read, and what DuckDB computes with, result included: each has the same bound."""
+"""The data that is read, and the memory of DuckDB with the result, each have the same bound."""
 REPLY_EXTRA_BYTES: Final = 1 << 20
 ROWS_PER_BATCH: Final = 2_048
 PIECE_BYTES: Final = 1 << 20
 ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
-"""What a process is given of the gateway's: no key is among it."""
+"""The gateway's environment variables that a process gets. None of them has a key."""
 ALLOCATORS: Final = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""So that little more is mapped than used."""
+"""Settings of the allocators, so that a process maps little more memory than it uses."""
 
 Run = Callable[[Protocol[Any]], Awaitable[Any]]
 
 
 class QueryBounds(NamedTuple):
-    """Of one query."""
+    """The bounds of one query."""
 
     answer_bytes_max: int
     cpu_seconds_max: int
@@ -62,17 +62,17 @@ class QueryBounds(NamedTuple):
 
 
 class QueryProcess:
-    """One process, between queries or at one."""
+    """One process, which is idle or runs one query."""
 
     def __init__(self, process: Process, bounds: QueryBounds) -> None:
         self._process = process
         self._bounds = bounds
         self.is_idle = True
-        """Whether it is well, and owes no reply."""
+        """Whether the process is well, and has answered every request."""
 
     @classmethod
     async def start(cls, bounds: QueryBounds) -> "QueryProcess":
-        """Raises Unavailable if the system has no room for it."""
+        """Start a process. Raises Unavailable if the system has no room for a process."""
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -83,24 +83,26 @@ class QueryProcess:
                 stderr=DEVNULL,
                 limit=PIECE_BYTES,
                 env={**kept, **ALLOCATORS},
-                start_new_session=True,  # Ctrl-C is for the gateway
+                start_new_session=True,  # Ctrl-C ends the gateway only
             )
         except OSError as error:
-            raise Unavailable(f"no process can be started for a query: {error}") from error
+            raise Unavailable(
+                f"The gateway can't start a process for the query: {error}"
+            ) from error
         return cls(process, bounds)
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Return the id of the process."""
         return self._process.pid
 
     @property
     def has_ended(self) -> bool:
-        """Of itself, too."""
+        """Return whether the process has ended, also by itself."""
         return self._process.returncode is not None
 
     async def plan(self, query: Query, rows_max: int | None) -> None:
-        """Find out what the query needs. Raises InvalidRequest, LimitExceeded."""
+        """Find out which rows and columns the query needs. Raises InvalidRequest, LimitExceeded."""
         limits = msgspec.structs.replace(
             query.limits,
             memory_mib_max=self._bounds.memory_mib_max,
@@ -116,7 +118,8 @@ class QueryProcess:
             source.wanted = wanted
 
     async def compute(self, query: Query, shape: Shape) -> bytes:
-        """The result of a query whose tables were read, in that shape. They are let go of."""
+        """Return the result of a query whose tables were read, in that shape. The tables are
+        released."""
         tables = [it.data for it in query.sources]
         counts = [NOT_READ if it is None else len(it.to_batches()) for it in tables]
         data = [it for it in tables if it is not None]
@@ -170,31 +173,37 @@ class QueryProcess:
         return await self._process.stdout.readexactly(size_bytes)
 
     async def _ended(self) -> DodonaError:
-        """What its end means to whoever asked."""
+        """End the process, and return the error that its caller gets."""
         self.is_idle = False
         self.kill()
         status = await self._process.wait()
         if status == -signal.SIGXCPU:
             seconds = self._bounds.cpu_seconds_max
-            text = f"the query takes more than {seconds} s of processor time: narrow it"
+            text = (
+                f"The query takes more than {seconds} s of processor time. "
+                "Query fewer rows or columns."
+            )
             return LimitExceeded(text, cpu_seconds_max=seconds)
         mib = self._bounds.memory_mib_max
-        text = f"the query needs more than {mib} MiB, or ended its process: narrow it"
+        text = (
+            f"The query needs more than {mib} MiB, or ended its process. "
+            "Query fewer rows or columns."
+        )
         return LimitExceeded(text, memory_mib_max=mib)
 
     def kill(self) -> None:
-        """Whatever it is doing."""
+        """End the process, even within a query."""
         if not self.has_ended:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until the process has ended."""
         await self._process.wait()
 
 
 class Queries:
-    """All of them. How many there are at a time its callers bound (`Slots`)."""
+    """All processes for queries of a gateway. Callers bound their number with `Slots`."""
 
     def __init__(self, bounds: QueryBounds) -> None:
         self._bounds = bounds
@@ -205,7 +214,7 @@ class Queries:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that live."""
+        """Return the ids of the processes that run."""
         return [it.pid for it in self._all if not it.has_ended]
 
     async def run(
@@ -217,8 +226,9 @@ class Queries:
         buffer: TransactionBuffer | None = None,
         rows_max: int | None = None,
     ) -> bytes:
-        """The movements of a prepared query: its result in that shape. Raises InvalidRequest,
-        LimitExceeded, Unavailable, and what reads raise."""
+        """Run a prepared query in its two steps, and return its result in that shape. `rows_max` is
+        the number of rows that are enough, None for all. Raises InvalidRequest, LimitExceeded,
+        Unavailable, and the errors of reads."""
         async with self._take() as process:
             await process.plan(query, rows_max)
             await run(session.fetch_query(query, buffer))
@@ -238,12 +248,12 @@ class Queries:
             self._all = {it for it in self._all if not it.has_ended}
 
     async def stay_warm(self) -> None:
-        """Have a process that waits for a query, now and whenever one was killed: none should have
-        to wait until Python has begun. Until cancelled."""
+        """Keep one process that waits for a query, so that no query waits for the start of Python.
+        Run until cancelled."""
         while True:
             await self._lacks_idle.wait()
             self._lacks_idle.clear()
-            with suppress(Unavailable):  # then the next query is told so
+            with suppress(Unavailable):  # the next query then gets this error
                 if not self._idle:
                     self._idle.append(await self._start())
 
@@ -260,7 +270,7 @@ class Queries:
         return None
 
     async def close(self) -> None:
-        """End them all."""
+        """End all processes."""
         for process in self._all:
             process.kill()
         await asyncio.gather(*[it.wait() for it in self._all])

@@ -1,9 +1,9 @@
-"""The process that computes the queries of others: `python -m dodona_gateway.shell.query_child`.
+"""Compute queries in a separate process: `python -m dodona_gateway.shell.query_child`.
 
-Owns: its own confinement, which comes before it reads a word, and the order of a query's two
-movements. It has no more memory than it was told, bounded processor time for each query, writes no
-file, and dies with the gateway that started it. It knows no key and no token, and opens no socket.
-What it takes for a query it lets go of afterwards, or ends.
+Owns: the confinement of the process, which comes before it reads any input, and the order of a
+query's two steps. The process has bounded memory, bounded processor time for each query, and can
+write no file. It ends with the gateway that started it. It knows no key and no token, and opens no
+socket. After a query it releases the memory that it took, or ends.
 """
 
 import ctypes
@@ -42,14 +42,15 @@ from dodona_wire.types import NULL_TIMESTAMP
 FILES_MAX: Final = 64
 PR_SET_PDEATHSIG: Final = 1
 KEPT_BYTES_MAX: Final = 256 << 20
-"""What took more for a query ends behind it: not all of it would be given back."""
+"""A process that took more memory for a query ends after it: the allocator would not return all
+memory."""
 
 
 def main() -> None:
-    """`MEMORY_MIB PARENT_PID`: until the other end of the standard input goes."""
+    """Serve with the arguments `MEMORY_MIB PARENT_PID` until the standard input ends."""
     memory_mib, parent = int(sys.argv[1]), int(sys.argv[2])
     _die_with(parent)
-    # What a library prints must not come between the answers.
+    # Output of a library must not come between the answers.
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     load_duckdb()
@@ -58,14 +59,15 @@ def main() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Also while it computes, and however that ends: `kill -9` is one way."""
+    """Make the kernel end this process when its parent ends, even by `kill -9` and even within a
+    query."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        raise SystemExit("the gateway has gone")
+        raise SystemExit("the gateway has ended")
 
 
 def _confine(memory_mib: int) -> None:
-    """Bounds that nothing of this process can raise again."""
+    """Set limits on memory, files and core dumps that this process can't raise again."""
     bytes_max = _mapped_bytes() + (memory_mib << 20)
     for name, value in (
         (resource.RLIMIT_AS, bytes_max),
@@ -77,7 +79,7 @@ def _confine(memory_mib: int) -> None:
         hard = resource.getrlimit(name)[1]
         bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(name, (bound, bound))
-    with suppress(OSError):  # if memory is short all the same, this is what the kernel takes it of
+    with suppress(OSError):  # if memory is short, the kernel ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
@@ -87,7 +89,8 @@ def _mapped_bytes() -> int:
 
 
 def _grant_cpu(seconds: int) -> None:
-    """From now on. What takes longer is killed by the kernel."""
+    """Allow so many seconds of processor time from now on. After them the kernel ends the
+    process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, hard))
@@ -104,20 +107,22 @@ def _serve(come: BinaryIO, out: Any) -> None:
 
 
 def _peak_bytes() -> int:
-    """Of this program: what `getrusage` says counts the one that started it, too."""
+    """Return the peak memory of this program. `getrusage` would include the program that started
+    it."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 class _Work:
-    """One query after the other."""
+    """The queries of this process, one after the other."""
 
     def __init__(self) -> None:
         self._query: Query | None = None
         self._plan: Plan | None = None
 
     def answer(self, asked: Asked, come: BinaryIO) -> Said:
-        """The next movement. What there is no memory to read ends the process."""
+        """Return the answer to one request. If there is no memory to read its data, the process
+        ends."""
         sources = []
         if isinstance(asked, Compute):
             sources = [_read_source(come, count) for count in asked.batch_counts]
@@ -144,25 +149,28 @@ class _Work:
                 return _plan(asked, text)
             except LimitExceeded:
                 raise
-            except InvalidRequest:  # what is wrong is said of the text that was written
+            except InvalidRequest:  # the error must describe the text of the caller
                 if text == asked.text:
                     raise
         return _plan(asked, asked.text)
 
     def _compute(self, shape: Shape, data: list[Any]) -> Computed:
         query, self._query = self._query, None
-        assert query is not None, "a query is planned before it is computed, and once"
+        assert query is not None, "a query is planned once, before it is computed"
         for source, its in zip(query.sources, data, strict=True):
             source.data = its
         data.clear()
         bytes_max = query.limits.result_bytes_max
-        assert bytes_max is not None, "what is sent is bounded"
+        assert bytes_max is not None, "the size of a result is bounded"
         return Computed(shaped(query.answer(), shape, bytes_max))
 
     def _out_of_memory(self) -> DodonaError:
         self._query = None
         mib = 0 if self._plan is None else self._plan.limits.memory_mib_max
-        return LimitExceeded(f"the query needs more than {mib} MiB", memory_mib_max=mib)
+        return LimitExceeded(
+            f"The query needs more than {mib} MiB. Query fewer rows or columns.",
+            memory_mib_max=mib,
+        )
 
 
 def _plan(asked: Plan, text: str) -> Query:

@@ -1,7 +1,7 @@
-"""A route: one operation of the REST API, from its request's bytes to its answer's.
+"""Run one operation of the REST API: from the bytes of its request to those of its answer.
 
-Owns: the table's row (`Route`), what a handler is given (`Call`), and the one way in which bodies
-are read, decoded, checked, answered and refused. What an operation does is in `rest`.
+Owns: the table's row (`Route`), the input of a handler (`Call`), and the one way in which bodies
+are read, decoded, checked, answered and refused. The operations themselves are in `rest`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -46,7 +46,7 @@ HEADERS: Final[dict[int, dict[str, str]]] = {
     429: {"retry-after": "1"},
     503: {"retry-after": "1"},
 }
-"""What goes with an error of that status: how to say who one is, when to come again."""
+"""The headers of an error by its status: how to authenticate, and when to repeat the call."""
 
 
 class Call(NamedTuple):
@@ -56,26 +56,27 @@ class Call(NamedTuple):
     principal: Principal
     form: Form
     transaction: str
-    """The id in the path; empty where there is none."""
+    """The id of the transaction in the path; empty if the path has none."""
     request: Request
-    """For what streams."""
+    """The request itself, for handlers that stream."""
 
     @property
     def owner(self) -> str:
-        """Whose transactions these are: a token's, or everybody's where there are none."""
+        """Return the owner of the caller's transactions: a token, or with `--insecure` all
+        callers."""
         return self.principal.owner
 
     async def shown(
         self, table: str, rows: Iterable[Mapping[str, Any] | None]
     ) -> list[dict[str, Any] | None]:
-        """Rows of a table, as the answer's form has them."""
+        """Return rows of a table in the format of the answer."""
         if self.form != "json":
             return [None if it is None else dict(it) for it in rows]
         schema = await self.service.schema(table)
         return convert_rows(rows, converters(schema.columns))
 
     async def shown_key(self, table: str, key: Iterable[Any]) -> list[Any]:
-        """Key column values, as the answer's form has them."""
+        """Return values of key columns in the format of the answer."""
         names = (await self.service.schema(table)).key_names
         ((row,)) = await self.shown(table, [dict(zip(names, key, strict=True))])
         return [] if row is None else list(row.values())
@@ -83,7 +84,7 @@ class Call(NamedTuple):
     async def shown_versions(
         self, table: str, rows: Iterable[VersionedRow | None]
     ) -> list[VersionedRow | None]:
-        """Histories of rows of a table, as the answer's form has them."""
+        """Return histories of rows of a table in the format of the answer."""
         if self.form != "json":
             return list(rows)
         convert = converters((await self.service.schema(table)).columns)
@@ -91,11 +92,11 @@ class Call(NamedTuple):
 
 
 Handler = Callable[[Call, Any], Awaitable[Any]]
-"""Takes the decoded body; gives an `Answer`, or a whole `Response` where it streams."""
+"""Takes the decoded body. Returns an `Answer`, or a whole `Response` if it streams."""
 
 
 class Route(NamedTuple):
-    """How one operation is asked for. Fields travel as query parameters where there is no body for
+    """How one operation is called. Its fields are query parameters if the request has no body for
     them."""
 
     name: str
@@ -106,11 +107,12 @@ class Route(NamedTuple):
     handle: Handler
     summary: str
     role: Role
-    """What it takes at least: for people, and for tests. Handlers check it, at its path."""
+    """The role that the operation needs at least, for people and for tests. Handlers check it, for
+    the path of the call."""
     status: int
     gives: tuple[Form, ...]
     takes: tuple[Form, ...]
-    """Of a body that is a stream, which the handler reads itself."""
+    """The formats of a body that is a stream, which the handler reads itself."""
 
     @property
     def is_query(self) -> bool:
@@ -128,7 +130,7 @@ def route(
     takes: tuple[Form, ...] = (),
     answer: type[Answer] | None = None,
 ) -> Route:
-    """A row of the table. What a handler takes and gives, and what it does, it says itself."""
+    """Return a row of the table. The request, the answer and the summary come from the handler."""
     hints = get_type_hints(handle)
     summary = " ".join((handle.__doc__ or "").split())
     assert summary, f"{handle.__name__} has no docstring, which would be its summary"
@@ -151,8 +153,8 @@ def route(
 def add_routes(
     application: FastAPI, routes: Iterable[Route], service: Callable[[], Service]
 ) -> None:
-    """Serve them, and no other method of their paths, not even HEAD: a stream would be read for
-    nothing."""
+    """Serve the routes. Other methods of their paths are refused, even HEAD, which would read a
+    whole stream for nothing."""
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
@@ -177,7 +179,7 @@ class _Endpoint:
             response = problem(error)
         try:
             await response(scope, receive, send)
-        except DodonaError as error:  # it has begun: all there is left to do is to end it
+        except DodonaError as error:  # the answer has begun, so it can only break off
             scope["state"][BROKEN_OFF] = error.message
 
 
@@ -196,7 +198,7 @@ async def _answer(route: Route, service: Service, request: Request) -> Response:
 
 
 async def _carry_out(route: Route, call: Call, body: Any, request: Request) -> Any:
-    """What an administrator asks for is written down, whatever comes of it."""
+    """Run the handler. A call of an administrator is written to the audit with its outcome."""
     if route.role != "admin":
         return await route.handle(call, body)
     path = getattr(body, "path", None) or getattr(body, "source", None)
@@ -225,7 +227,7 @@ async def _body(route: Route, service: Service, request: Request) -> Any:
 
 
 def problem(error: DodonaError) -> Response:
-    """An error, as a response."""
+    """Return an error as a response."""
     failure = failure_of(error)
     failure = msgspec.structs.replace(failure, attributes=shown_attributes(failure.attributes))
     preload_decoder = problem_of(failure)

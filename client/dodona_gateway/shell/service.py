@@ -1,6 +1,8 @@
-"""What the routes of a gateway work with: the client, held transactions, slots for heavy work.
+"""Hold the parts that a gateway's routes work with: the client, held transactions, and slots for
+heavy work.
 
-Owns: their making and their end, and whether the cluster can be reached. Belongs to one event loop.
+Owns: the start and the end of these parts, and whether the cluster can be reached. Belongs to one
+event loop.
 """
 
 import asyncio
@@ -44,12 +46,13 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 CLUSTER_POLL_SECONDS: Final = 1.0
-"""Between two questions whether the cluster is there, while it is not."""
+"""The pause between two checks of the cluster while it can't be reached."""
 CLUSTER_LOOK_SECONDS: Final = 3.0
-"""And while it is."""
+"""The pause between two checks of the cluster while it can be reached."""
 CLUSTER_TIMEOUT_MS: Final = 3_000
 SELECTS_MAX: Final = 8
-"""Of one table, at a time: each may be megabytes, and calls of a row come between them."""
+"""The number of selects of one table at a time. Each may read megabytes, and calls of single rows
+must run between them."""
 
 if TYPE_CHECKING:
     from dodona_wire.net.spans import Spans
@@ -59,7 +62,7 @@ _logger: Final = logging.getLogger("dodona.gateway")
 
 
 class Service:
-    """One gateway's. Make it within its event loop, with `open_service`."""
+    """The service of one gateway. Make it within its event loop, with `open_service`."""
 
     def __init__(
         self, settings: GatewaySettings, client: AsyncClient, session: Session, run: AsyncRun
@@ -67,9 +70,9 @@ class Service:
         self.settings = settings
         self.client = client
         self.session = session
-        """The client's protocols: those with bounds and answers that its methods don't have."""
+        """The client's protocols. They have bounds and answers that the client's methods lack."""
         self.run = run
-        """Drives them."""
+        """Runs the protocols."""
         self.number = gateway_number(settings)
         self.transactions = Transactions(client, self.number, settings.holding_limits)
         self.tokens = TokenStore(client)
@@ -82,36 +85,38 @@ class Service:
         self.query_processes = Queries(settings.query_bounds)
         self.selects = Turns(SELECTS_MAX)
         self.streams = Slots("bulk streams", settings.stream_count_max)
-        self.reason: str | None = "the cluster was not reached yet"
-        """Why it does not serve, or None if it does."""
+        self.reason: str | None = "the gateway has not reached the cluster yet"
+        """Why the gateway does not serve; None if it serves."""
         path = None if settings.insecure else settings.first_token_file
         self._first_token = None if path is None else FirstToken(client, path)
 
     async def authenticate(
         self, authorization: str | None, *, is_watching: bool = False
     ) -> Principal:
-        """Who presents these credentials. Raises Unauthenticated, Overloaded, Unavailable."""
+        """Return the principal of these credentials. Raises Unauthenticated, Overloaded,
+        Unavailable."""
         if self.settings.insecure:
             return ANYBODY
         now = read_clock()
         return await self.authenticator.authenticate(authorization, now, is_watching=is_watching)
 
     def learn_token(self, token: Token) -> None:
-        """What a token has become, by this gateway's own doing."""
+        """Take over a token that this gateway itself has changed."""
         self.authenticator.learn(token, read_clock())
 
     def audited(self, principal: Principal, **about: Any) -> AuditedCall | UnauditedCall:
-        """To be entered around what an administrator asks for: it is written to the audit, if there
-        is one, whatever comes of it. `about` is as in `AuditLog.call`."""
+        """Return a context to enter around a call of an administrator. The call is written to the
+        audit, if there is one, with its outcome. `about` is as in `AuditLog.call`."""
         return UnauditedCall() if self.audit is None else self.audit.call(principal, **about)
 
     async def schema(self, path: str) -> TableSchema:
-        """The table's schema, as it is known here. Raises TableNotFound, Unavailable."""
+        """Return the table's schema as this gateway knows it. Raises TableNotFound, Unavailable."""
         known = self.session.routing.find(path)
         return known.schema if known is not None else (await self.client.get_table(path)).schema
 
     async def look_up(self, lookup: Protocol[Result], timeout_ms: int | None = None) -> Result:
-        """A lookup of rows. Raises LimitExceeded if they are more than one answer may have."""
+        """Run a lookup of rows. Raises LimitExceeded if the rows are more than one answer may
+        have."""
         return await self.run(within_budget(lookup, self.settings.answer_bytes_max), timeout_ms)
 
     async def query(
@@ -126,8 +131,9 @@ class Service:
         rows_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> bytes:
-        """A query's result in that shape, for somebody who may read all of its tables. It is
-        computed in another process. `rows_max`: so many of its rows are enough."""
+        """Return a query's result in that shape. The principal must have `read` on all tables of
+        the query. Another process computes the query. `rows_max` is the number of rows that are
+        enough, None for all."""
         paths, _ = find_tables(sql)
         for path in paths:
             principal.check("read", path)
@@ -141,10 +147,14 @@ class Service:
 
     @asynccontextmanager
     async def turn_to_select(self, table: str, timeout_ms: int | None) -> AsyncIterator[AsyncRun]:
-        """What runs a select of the table, once it is its turn. Raises Unavailable in time."""
+        """Wait for a turn to select from the table, and yield a function that runs the select.
+        Raises Unavailable after `timeout_ms`."""
 
         def too_late(timeout_ms: int) -> Unavailable:
-            text = f"others read the table: no rows were read in the {timeout_ms} ms of this call"
+            text = (
+                "Too many other calls read this table: no rows were read within "
+                f"{timeout_ms} ms. Repeat the call."
+            )
             return Unavailable(text, table=table, timeout_ms=timeout_ms)
 
         async with self._within(timeout_ms, too_late) as ask, self.selects.take(table):
@@ -154,19 +164,19 @@ class Service:
     async def _within(
         self, timeout_ms: int | None, failure: Callable[[int], Unavailable]
     ) -> AsyncIterator[AsyncRun]:
-        """What runs protocols, and a bound on all that is waited for meanwhile."""
+        """Yield a function that runs protocols, within a bound on the time of the whole block."""
         if timeout_ms is None:
             yield self.run
             return
         seconds = timeout_ms / 1000 + INTERRUPT_SECONDS
-        try:  # who is silent is said before the seconds are over
+        try:  # the client names the silent server before these seconds have passed
             async with asyncio.timeout(seconds):
                 yield AsyncUntil(self.run, timeout_ms)
         except TimeoutError as error:
             raise failure(timeout_ms) from error
 
     async def watch_cluster(self) -> None:
-        """Keep `reason` true, until cancelled."""
+        """Keep `reason` up to date, until cancelled."""
         while True:
             reason = await self._why_not_serving()
             self._note(reason)
@@ -181,16 +191,16 @@ class Service:
         try:
             await self._provide_first_token()
         except DodonaError as error:
-            return f"there may be no token yet: {error.message}"
+            return f"the first token can't be created: {error.message}"
         return None
 
     async def _provide_first_token(self) -> None:
-        """Once."""
+        """Provide the first token, once."""
         if self._first_token is None:
             return
         if await self._first_token.provide():
             path = self.settings.first_token_file
-            _logger.info("there was no token: one for everything is in %s", path)
+            _logger.info("created the first token, which allows everything: see %s", path)
         self._first_token = None
 
     def _note(self, reason: str | None) -> None:
@@ -206,12 +216,13 @@ class Service:
 async def open_service(
     settings: GatewaySettings, spans: "Spans | None" = None
 ) -> AsyncIterator[Service]:
-    """A gateway's service, from its start to its end; `spans` are of what it does as a client."""
+    """Yield a gateway's service, from its start to its end. `spans` record its requests as a
+    client."""
     session = new_session()
     driver = asyncio_driver(settings.master_url, session.routing, settings.cluster_key, spans)
     client = AsyncClient(driver, session, settings.master_url)
     service = Service(settings, client, session, driver.run)
-    if service.audit is not None:  # so that the operator may move the file away
+    if service.audit is not None:  # so that an operator may move the file
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.audit.reopen)
     try:
         async with running_beside(
@@ -234,7 +245,8 @@ def _audit(settings: GatewaySettings) -> AuditLog | None:
 
 
 def gateway_number(settings: GatewaySettings) -> int:
-    """Given, or made of the address: the same after a restart, and rarely that of another."""
+    """Return the configured number, or one from the address: the same after a restart, and rarely
+    that of another gateway."""
     if settings.number is not None:
         return settings.number
     digest = hashlib.sha256(settings.address.encode()).digest()

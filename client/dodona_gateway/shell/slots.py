@@ -1,6 +1,7 @@
-"""Turns at heavy work, so that a flood of it leaves time for calls of a row.
+"""Bound heavy work by turns, so that calls of single rows still get time.
 
-Owns: who works and who waits. Belongs to one event loop. Must not import: the rest of a gateway.
+Owns: which callers run and which wait. Belongs to one event loop.
+Must not import: the rest of a gateway.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ WAITING_PER_SLOT_MAX: Final = 16
 
 
 class Slots:
-    """So many at a time, and a bounded number that wait for their turn."""
+    """A number of slots, and a bounded number of callers that wait for one."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -24,15 +25,18 @@ class Slots:
         self._waiting_count = self._running_count = 0
 
     def statistics(self) -> dict[str, int]:
-        """How many are taken, and how many wait."""
+        """Return how many slots are taken, and how many callers wait."""
         waiting_count = self._waiting_count
         return {"running": self._running_count, "waiting": waiting_count}
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
-        """Raises Overloaded if too many wait already."""
+        """Take a slot for the block. Raises Overloaded if too many callers wait already."""
         if self._waiting_count >= self._count * WAITING_PER_SLOT_MAX:
-            text = f"the gateway works at {self._count} {self._name} at a time, and many wait"
+            text = (
+                f"The gateway runs {self._count} {self._name} at a time, and its queue is full. "
+                "Wait, then repeat the call."
+            )
             raise Overloaded(text)
         self._waiting_count += 1
         try:
@@ -48,18 +52,19 @@ class Slots:
 
 
 class Turns:
-    """So many at a time of each table: a cell that is silent holds up no other table. As many may
-    wait as there may be requests."""
+    """A number of turns for each table, so that a silent cell delays calls for its own tables only.
+    As many callers may wait as there may be requests."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._free: dict[str, asyncio.Semaphore] = {}
         self._caller_counts: Counter[str] = Counter()
-        """Of those who work or wait; of no table without any."""
+        """The number of callers that run or wait, by table. A table without callers has no
+        entry."""
 
     @asynccontextmanager
     async def take(self, table: str) -> AsyncIterator[None]:
-        """Wait for the turn."""
+        """Wait for a turn, and keep it for the block."""
         free = self._free.setdefault(table, asyncio.Semaphore(self._count))
         self._caller_counts[table] += 1
         try:

@@ -1,8 +1,8 @@
-"""The table of tokens, `//sys/tokens`: making, listing, revoking and finding them.
+"""Create, list, revoke and find tokens in their table `//sys/tokens`.
 
-Owns: the table's schema, that it is there and mounted, and its transactions. Any number of
-processes use it at once: whoever makes a token takes the lock of one and the same row, so that the
-number of tokens is known for certain, and the first token is made once. No method keeps a secret.
+Owns: the table's schema, that the table exists and is mounted, and its transactions. Any number of
+processes use the table at the same time. To create a token, a process locks one fixed row. So the
+number of tokens is exact, and the first token is created once. No method keeps a secret.
 """
 
 import logging
@@ -54,11 +54,11 @@ SCHEMA: Final[list[dict[str, Any]]] = [
 ATTRIBUTES: Final = {"max_data_versions": 1}
 TOKENS_MAX: Final = 10_000
 ENDED_KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
-"""So long a token is listed after it was revoked or has expired."""
+"""How long a token stays listed after it was revoked or has expired."""
 FIRST: Final = "first"
 FIRST_GRANTS: Final = (Grant.of("admin", "/"),)
 _LOCKED: Final = {"id": "whoever makes a token"}
-"""The key of no token. Its row is locked and never written."""
+"""A key that no token has. The row is locked and never written."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -90,14 +90,15 @@ class TokenStore:
     # ---- reading
 
     async def find(self, id: TokenId) -> Token | None:
-        """Raises DodonaError if the table can't be read."""
+        """Return the token of this id, None if there is none. Raises DodonaError if the table can't
+        be read."""
         return (await self.find_many([id])).get(id)
 
     async def find_many(
         self, ids: Iterable[TokenId], timeout_ms: int | None = None
     ) -> dict[TokenId, Token]:
-        """Those that are there, by id, within a time. A row that is no token is nobody's. Raises
-        DodonaError if the table can't be read."""
+        """Return the tokens that exist, by id. A row that is not a valid token counts as no token.
+        Raises DodonaError if the table can't be read within `timeout_ms`."""
         keys = [{"id": id} for id in ids]
         rows = await self._read(
             lambda: self._client.lookup_rows(TOKENS, keys, timeout_ms=timeout_ms)
@@ -111,15 +112,17 @@ class TokenStore:
         return found
 
     async def list(self) -> "list[Token]":
-        """All, oldest first, also those that have ended in the last 30 days. Raises DodonaError."""
+        """Return all tokens, oldest first, with those that have ended in the last 30 days. Raises
+        DodonaError."""
         rows = await self._read(lambda: self._client.select(TOKENS))
         return sorted(map(_token_of, rows), key=lambda it: (it.created_us, it.id))
 
     async def _read(self, read: Callable[[], Awaitable[Iterable[Any]]]) -> Iterable[Any]:
-        """Whoever made the table may have died before it was mounted: that is made good now."""
+        """Run a read. If the table is not mounted, mount it and read again: its creator may have
+        crashed before the mount."""
         try:
             return await read()
-        except NodeNotFound:  # there never was a token
+        except NodeNotFound:  # no token was ever created
             return []
         except TableNotMounted:
             self._is_there = False
@@ -131,9 +134,9 @@ class TokenStore:
     async def create(
         self, name: str, grants: Iterable[Grant | str], expires_us: int | None = None
     ) -> NewToken:
-        """A token that allows these grants (`write://home/bank/**`), until a moment in Unix
-        microseconds if one is given. Its text is not kept. Raises InvalidRequest, LimitExceeded,
-        and DodonaError if the table can't be written."""
+        """Create a token that allows these grants (`write://home/bank/**`), until `expires_us` in
+        Unix microseconds if given. The token's text is not kept. Raises InvalidRequest,
+        LimitExceeded, and DodonaError if the table can't be written."""
         texts = [str(it) if isinstance(it, Grant) else it for it in grants]
         parsed = parse_grants(texts)
         check_new(name, parsed, self._unix_us(), expires_us)
@@ -142,9 +145,9 @@ class TokenStore:
         return made
 
     async def create_first(self, text: str | None = None) -> NewToken | None:
-        """A token for everything, called `first`, if there is none at all, also none that has
-        ended; of this text if one is given. Of any number who try at once, one makes it. Raises
-        DodonaError."""
+        """Create a token for everything, called `first`, if there is no token at all, not even an
+        ended one. The token has this text if one is given. If several processes try at the same
+        time, one creates it. Raises DodonaError."""
         if await self._read(lambda: self._client.select(TOKENS, columns=["id"])):
             return None
         if text is None:
@@ -153,8 +156,8 @@ class TokenStore:
         return await self._make(lambda: given, only_first=True)
 
     async def revoke(self, id: TokenId) -> Token:
-        """Have it allow nothing any more, everywhere within 2 s. One that was revoked before stays
-        as it is. Raises RowNotFound, InvalidRequest, DodonaError."""
+        """Revoke a token: it allows nothing any more, everywhere within 2 s. A token that was
+        revoked before stays as it is. Raises RowNotFound, InvalidRequest, DodonaError."""
 
         def revoked(token: Token) -> Token:
             at = self._unix_us()
@@ -163,8 +166,8 @@ class TokenStore:
         return await self._change(id, revoked)
 
     async def expire(self, id: TokenId, expires_us: int | None) -> Token:
-        """Have it be good until another moment in Unix microseconds, or, with None, for ever; one
-        that was revoked stays so. Raises RowNotFound, InvalidRequest, DodonaError."""
+        """Set the end of a token to a time in Unix microseconds, or with None to never. A revoked
+        token stays revoked. Raises RowNotFound, InvalidRequest, DodonaError."""
         check_expiry(expires_us, self._unix_us())
         return await self._change(
             id, lambda token: msgspec.structs.replace(token, expires_us=expires_us)
@@ -188,10 +191,14 @@ class TokenStore:
             ids = {row["id"] for row in rows}
             long_ago = [{"id": it["id"]} for it in rows if _ended_long_ago(it, self._unix_us())]
             if len(ids) - len(long_ago) >= TOKENS_MAX:
-                text = f"there are {TOKENS_MAX} tokens: revoke some; they go after 30 days"
+                text = (
+                    f"There are {TOKENS_MAX} tokens, which is the limit. "
+                    "Revoke tokens. They are removed after 30 days."
+                )
                 raise LimitExceeded(text, tokens=len(ids))
             made = draw()
-            while made.token.id in ids:  # the first is nobody's twin: there is no other
+            # The first token has a fixed id, but then there is no other token.
+            while made.token.id in ids:
                 made = draw()
             await transaction.delete_rows(TOKENS, long_ago)
             await transaction.insert_rows(TOKENS, [_row_of(made.token)])
@@ -205,7 +212,7 @@ class TokenStore:
         async def rewrite(transaction: AsyncTransaction) -> Token:
             rows = await transaction.lookup_rows(TOKENS, [{"id": id}])
             if not rows:
-                raise RowNotFound("there is no token of this id", key={"id": id})
+                raise RowNotFound("No token has this id. List the tokens.", key={"id": id})
             before = _token_of(rows[0])
             after = change(before)
             if after != before:
@@ -219,18 +226,19 @@ class TokenStore:
         try:
             return await self._client.run_in_transaction(function)
         except (NodeNotFound, TableNotMounted):
-            self._is_there = False  # somebody removed or unmounted it since
+            self._is_there = False  # the table was removed or unmounted since
             await self._ensure()
             return await self._client.run_in_transaction(function)
 
     async def _ensure(self) -> None:
-        """Make the table where it is not. Any number may try at once. Raises DodonaError."""
+        """Create and mount the table if needed. Any number of processes may try at the same time.
+        Raises DodonaError."""
         if self._is_there:
             return
         try:
             table = await self._client.get_table(TOKENS)
         except NodeNotFound:
-            with suppress(NodeExists):  # made by somebody else, this moment
+            with suppress(NodeExists):  # another process created it meanwhile
                 await self._client.create_table(TOKENS, SCHEMA, attributes=ATTRIBUTES)
             table = await self._client.get_table(TOKENS)
         if not table.is_mounted:
@@ -239,8 +247,9 @@ class TokenStore:
 
 
 def read_first_token(path: Path) -> str | None:
-    """The text of a token that somebody else has put there, or None. Raises InvalidRequest, without
-    a word of it, if there is something else, and if nothing could be put there."""
+    """Return the text of the token in this file, or None if there is no file. Raises InvalidRequest
+    if the file has another text or can't be written there. The error does not show the file's
+    text."""
     try:
         text = path.read_text().strip()
         parse_token(text)
@@ -248,30 +257,36 @@ def read_first_token(path: Path) -> str | None:
         _check_place(path)
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"the first token can't be read: {error}") from error
+        raise InvalidRequest(f"The first token can't be read: {error}") from error
     except Unauthenticated as error:
-        raise InvalidRequest(f"{path} has something else than a token: {error.message}") from None
+        raise InvalidRequest(f"{path} does not contain a valid token: {error.message}") from None
     return text
 
 
 def _check_place(path: Path) -> None:
     if not path.parent.is_dir():
-        raise InvalidRequest(f"the first token has no place: there is no folder {path.parent}")
+        raise InvalidRequest(
+            f"The first token can't be written: the folder {path.parent} does not exist. "
+            "Create the folder."
+        )
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise InvalidRequest(f"the first token has no place: {path.parent} can't be written")
+        raise InvalidRequest(
+            f"The first token can't be written: {path.parent} is not writable. "
+            "Change its permissions, or choose another folder."
+        )
 
 
 def draw_first_token() -> str:
-    """The text of one that is not made yet."""
+    """Return the text of a token that is not created yet."""
     return new_token(
         FIRST, FIRST_GRANTS, created_us=_unix_us(), random_bytes=secrets.token_bytes
     ).text
 
 
 async def ensure_first_token(client: AsyncClient, text: str | None = None) -> str | None:
-    """Make a token for everything, called `first`, if there is no token at all, with a text of its
-    own or with this one. → its text, or None if there was a token. Of any number who call this at
-    once, one gets a text. Raises DodonaError."""
+    """Create a token for everything, called `first`, if there is no token at all. Its text is a new
+    one, or the given one. Return the text, or None if there was a token. If several callers try at
+    the same time, one gets the text. Raises DodonaError."""
     made = await TokenStore(client).create_first(text)
     return None if made is None else made.text
 
@@ -287,10 +302,10 @@ def _row_of(token: Token) -> dict[str, Any]:
 
 
 def _token_of(row: Mapping[str, Any]) -> Token:
-    """Raises DataCorrupted."""
+    """Return the token of a row. Raises DataCorrupted if the row is not a valid token."""
     try:
         fields = {**row, "grants": parse_grants(row["grants"])}
         return msgspec.convert(fields, Token)
     except (DodonaError, msgspec.ValidationError) as error:
-        text = f"a row of {TOKENS} is no token, and nobody can use it: delete the row"
+        text = f"A row of {TOKENS} is not a valid token. Delete the row."
         raise DataCorrupted(text, key={"id": row["id"]}) from error

@@ -1,7 +1,9 @@
-"""A gateway's requests, traced: a span for each, which what it asks of the cluster is below.
+"""Trace a gateway's requests: a span for each, with the spans of its requests to the cluster below
+it.
 
-Owns: what such a span says. A request that comes with a `traceparent` goes on with that trace; the
-answer's header of this name says where to find the request. Imported only where traces are on.
+Owns: the content of such a span. A request with a `traceparent` goes on with that trace, and the
+answer's header of this name names the request's span. This module is imported only if tracing is
+on.
 """
 
 from typing import Final
@@ -15,7 +17,7 @@ PATH_LENGTH_MAX: Final = 200
 
 
 class RequestTracing:
-    """Of one gateway."""
+    """Makes the spans of one gateway's requests."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
@@ -23,7 +25,7 @@ class RequestTracing:
     def begin(
         self, method: str, path: str, given: bytes | None, request_id: bytes
     ) -> "TracedRequest":
-        """The running task is within the request's span until that ends."""
+        """Begin a span. The running task is within the span until the span ends."""
         attributes = {
             "http.request.method": method,
             "url.path": path[:PATH_LENGTH_MAX],
@@ -35,7 +37,7 @@ class RequestTracing:
 
 
 class TracedRequest:
-    """One request."""
+    """The span of one request."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -43,11 +45,12 @@ class TracedRequest:
 
     @property
     def header(self) -> bytes:
-        """Its `traceparent`."""
+        """Return the span's `traceparent`."""
         return traceparent(self._span).encode()
 
     def end(self, status: int | None) -> None:
-        """It was answered with this status, or not at all. To be called in the task that began."""
+        """End the span: the request was answered with this status, or with None got no answer. Call
+        this in the task that began the span."""
         context.detach(self._token)
         is_failed = status is None or status >= 500
         error = "no_answer" if status is None else str(status)

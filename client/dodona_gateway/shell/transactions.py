@@ -1,8 +1,9 @@
-"""The transactions that this gateway holds, as its routes use them.
+"""Hold the transactions of this gateway's callers, for its routes.
 
-Owns: one call at a time at each, the commit that goes on when its caller has gone, and the end of
-those whose lease is over. A commit is repeated by its id: the second is answered as the first was,
-by another gateway or after a restart, too, as long as the cells remember.
+Owns: that each transaction has one call at a time, and the end of transactions whose lease has
+expired. A commit goes on after its caller has left. It may be repeated by its id, and the repeat
+gets the same answer. This holds for another gateway and after a restart too, as long as the cells
+remember the outcome.
 """
 
 import asyncio
@@ -29,23 +30,23 @@ from dodona_wire.types import Atomicity, Durability, Timestamp, TransactionId
 
 EXPIRY_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 1.0
-"""Where none is open: a lease may end so much later."""
+"""The pause between two checks if no transaction is open. A lease may end so much later."""
 
 
 class HeldView(NamedTuple):
-    """One that is open, as people see it."""
+    """An open transaction, as people see it."""
 
     id: HeldId
     owner: str
     lease_ms: int
     expires_ms: int
-    """From now, if no call comes."""
+    """Milliseconds from now, if no call comes."""
     size_bytes: int
     is_committing: bool
 
 
 class Held:
-    """One transaction, and who is at it."""
+    """One transaction with its lock and its commit."""
 
     __slots__ = ("commit", "lock", "transaction")
 
@@ -56,32 +57,33 @@ class Held:
 
 
 class Transactions:
-    """All of them. Belongs to one event loop."""
+    """All held transactions of a gateway. Belongs to one event loop."""
 
     def __init__(self, client: AsyncClient, gateway: int, limits: HoldingLimits) -> None:
         self._client = client
         self._gateway = gateway
         self._holdings: Holdings[Held] = Holdings(gateway, limits)
         self.is_closed = False
-        """Whether none may begin any more."""
+        """Whether no transaction may begin any more."""
 
     @property
     def open_count(self) -> int:
-        """How many are held now."""
+        """Return how many transactions are held now."""
         return self._holdings.open_count
 
     @property
     def size_bytes(self) -> int:
-        """Of the rows that they hold."""
+        """Return the size of the rows that the transactions hold, in bytes."""
         return self._holdings.size_bytes
 
     @property
     def ended_by_outcome(self) -> dict[str, int]:
-        """How many ended how, since the start."""
+        """Return how many transactions ended with each outcome, since the start."""
         return dict(self._holdings.ended_by_outcome)
 
     def held(self, owner: str | None) -> list[HeldView]:
-        """Those of an owner that are open now, or everybody's, oldest first."""
+        """Return the open transactions of an owner, or with None those of all owners, oldest
+        first."""
         now_us = _now_us()
         return [
             HeldView(
@@ -97,7 +99,7 @@ class Transactions:
         ]
 
     async def run(self) -> None:
-        """End those whose lease is over, until cancelled."""
+        """End transactions whose lease has expired, until cancelled."""
         while True:
             await asyncio.sleep(EXPIRY_SECONDS if self.open_count else IDLE_SECONDS)
             self._holdings.expire(_now_us(), lambda held: buffer_of(held.transaction).abort())
@@ -111,9 +113,10 @@ class Transactions:
         lease_ms: int,
         timeout_ms: int | None = None,
     ) -> tuple[str, AsyncTransaction]:
-        """→ its id, and it. Raises Overloaded, InvalidRequest, Unavailable."""
+        """Begin a transaction; return its id, and the transaction. `lease_ms` is its lease. Raises
+        Overloaded, InvalidRequest, Unavailable."""
         if self.is_closed:
-            raise Unavailable("the gateway is about to stop: begin at another")
+            raise Unavailable("This gateway is stopping. Begin the transaction at another gateway.")
         check_lease(lease_ms)
         self._holdings.check_room(owner)
         begun = await self._client.begin(
@@ -122,23 +125,25 @@ class Transactions:
         name = begun.start_timestamp
         if name is None:
             name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
-        self._holdings.check_room(owner)  # others may have begun meanwhile
+        self._holdings.check_room(owner)  # other transactions may have begun meanwhile
         its_id = HeldId(name, atomicity, self._gateway, secrets.randbits(32))
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
         return str(its_id), begun
 
     def ping(self, text: str, owner: str) -> int:
-        """Renew its lease. → how long that is, in ms. Raises TransactionNotFound, WrongGateway,
-        TransactionClosed."""
+        """Renew a transaction's lease, and return its length in ms. Raises TransactionNotFound,
+        WrongGateway, TransactionClosed."""
         return self._find_open(text, owner).lease_ms
 
     @asynccontextmanager
     async def use(self, text: str, owner: str) -> AsyncIterator[AsyncTransaction]:
-        """The transaction, for one call. Raises what `ping` does, and Overloaded."""
+        """Yield the transaction, for one call. Raises the errors of `ping`, and Overloaded."""
         holding = self._find_open(text, owner)
         held = holding.held
         if held.commit is not None:
-            raise TransactionClosed("the transaction is being committed", transaction=text)
+            raise TransactionClosed(
+                "The transaction is being committed. Begin a new transaction.", transaction=text
+            )
         self._holdings.check_size()
         with _InUse(self._holdings, holding):
             async with held.lock:
@@ -153,8 +158,9 @@ class Transactions:
         is_repeatable: bool = True,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
-        """→ the commit timestamp, None if there was nothing to commit. May be repeated, unless the
-        caller wants to know of that. The first call bounds its time."""
+        """Commit a transaction; return the commit timestamp, or None if there was nothing to
+        commit. The call may be repeated, unless `is_repeatable` is false. The `timeout_ms` of the
+        first call bounds the commit."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
@@ -163,7 +169,9 @@ class Transactions:
             return await self._committed_elsewhere(text, error)
         if isinstance(found, End):
             if not is_repeatable:
-                raise TransactionClosed("the transaction has ended", transaction=text)
+                raise TransactionClosed(
+                    "The transaction has ended. Begin a new transaction.", transaction=text
+                )
             return await self._end_again(text, found)
         if found.held.commit is None:
             found.held.commit = asyncio.create_task(self._commit(found, timeout_ms))
@@ -171,22 +179,27 @@ class Transactions:
         return await asyncio.shield(found.held.commit)
 
     async def abort(self, text: str, owner: str) -> None:
-        """May be repeated. Raises TransactionClosed once it is committed."""
+        """Abort a transaction. The call may be repeated. Raises TransactionClosed if it is
+        committed."""
         found = self._holdings.find(text, owner, _now_us())
         if isinstance(found, End):
             if found.error is None:
-                raise TransactionClosed("the transaction is committed", transaction=text)
+                raise TransactionClosed(
+                    "The transaction is committed and can't be aborted.", transaction=text
+                )
             return
         if found.held.commit is not None:
-            raise TransactionClosed("the transaction is being committed", transaction=text)
+            raise TransactionClosed(
+                "The transaction is being committed. Ask for its outcome.", transaction=text
+            )
         buffer_of(found.held.transaction).abort()
-        error = TransactionAborted("the transaction was aborted by its owner", transaction=text)
+        error = TransactionAborted("The transaction was aborted by its owner.", transaction=text)
         self._holdings.end(found, _now_us(), error=error, outcome="aborted")
 
     async def outcome(
         self, text: str, owner: str, *, settle: bool, timeout_ms: int | None = None
     ) -> Outcome:
-        """What became of it, by whichever gateway it was held."""
+        """Return the outcome of a transaction, of any gateway."""
         try:
             found = self._holdings.find(text, owner, _now_us())
         except TransactionNotFound as error:
@@ -208,7 +221,9 @@ class Transactions:
         if isinstance(found.error, TransactionNotFound):
             raise _again(found.error)
         what = "committed" if found.error is None else "aborted"
-        raise TransactionClosed(f"the transaction is {what}", transaction=text)
+        raise TransactionClosed(
+            f"The transaction is {what}. Begin a new transaction.", transaction=text
+        )
 
     async def _commit(self, holding: Holding[Held], timeout_ms: int | None) -> Timestamp | None:
         with _InUse(self._holdings, holding):
@@ -231,19 +246,22 @@ class Transactions:
     async def _committed_elsewhere(
         self, text: str, error: DodonaError, *, settle: bool = False
     ) -> Timestamp | None:
-        """When the cells committed it, or `error`."""
+        """Return the commit timestamp if the cells committed the transaction; otherwise raise
+        `error`."""
         outcome = await self._ask_cells(text, error, settle=settle)
         if outcome.state == "committed":
             return outcome.timestamp
         if outcome.state == "aborted" and isinstance(error, CommitOutcomeUnknown):
-            raise TransactionAborted("the transaction was not committed", transaction=text)
+            raise TransactionAborted(
+                "The transaction was not committed. Run it again.", transaction=text
+            )
         raise _again(error)
 
     async def _ask_cells(
         self, text: str, error: DodonaError, *, settle: bool, timeout_ms: int | None = None
     ) -> Outcome:
         its_id = parse_held_id(text)
-        if its_id.atomicity != "full":  # cells don't know it by any name
+        if its_id.atomicity != "full":  # cells do not know transactions without atomicity
             raise _again(error)
         coordinator = error.attributes.get("coordinator")
         found = await self._client.outcome(
@@ -253,7 +271,8 @@ class Transactions:
 
 
 class _InUse:
-    """While a call is at a transaction no lease ends it; a lease begins anew behind it."""
+    """A call in a transaction: no lease ends the transaction meanwhile, and the lease begins anew
+    after the call."""
 
     def __init__(self, holdings: Holdings[Held], holding: Holding[Held]) -> None:
         self._holdings = holdings
@@ -268,26 +287,31 @@ class _InUse:
 
 
 def _note_failure(commit: asyncio.Task[Timestamp | None]) -> None:
-    """Whoever waits for it is told; when nobody does any more, its end is still remembered."""
+    """Read the exception of a commit. If the callers have left, asyncio does not log it, and the
+    end is still remembered."""
     if not commit.cancelled():
         commit.exception()
 
 
 def _end_of(error: Exception, text: str) -> DodonaError:
-    """What is remembered of a commit that failed: not its trace, which would keep all its rows."""
+    """Return the error to remember of a commit that failed, without its trace, which would keep all
+    its rows."""
     if not isinstance(error, DodonaError):
-        return CommitOutcomeUnknown("the gateway failed within the commit", transaction=text)
+        return CommitOutcomeUnknown(
+            "The gateway failed during the commit. Ask for the outcome.", transaction=text
+        )
     error.attributes["transaction"] = text
     return _again(error)
 
 
 def _again(error: DodonaError) -> DodonaError:
-    """The same, to be raised once more: an exception keeps the traces of all its raisings."""
+    """Return a copy of the error to raise again: an exception collects the traces of all its
+    raises."""
     return type(error)(error.message, **error.attributes)
 
 
 def buffer_of(transaction: AsyncTransaction) -> TransactionBuffer:
-    """What it has buffered, and when it reads: of that its public names say little."""
+    """Return the transaction's buffer and read timestamp, of which its public names say little."""
     return transaction._buffer
 
 

@@ -1,4 +1,4 @@
-"""Backups: tables as they were at one moment, in a folder of Arrow files, and tables made of them.
+"""Back up tables into a folder of Arrow files, all as of one timestamp, and restore them.
 
     from dodona_local.backup import back_up, restore
 
@@ -6,7 +6,7 @@
         back_up(db, "./monday")
         restore(db, "./monday", ["//bank/accounts"])
 
-Owns: the two commands `dodona backup` and `dodona restore`, by way of the client's public API.
+Owns: the two commands `dodona backup` and `dodona restore`, through the client's public API.
 """
 
 from dodona_local.backup.making import back_up

@@ -1,10 +1,10 @@
-"""Making a backup: one timestamp, held, and all tables as they are seen there.
+"""Make a backup: hold one snapshot, and save all tables from it.
 
-Owns: the order of things. What is to be saved is described first; then the snapshot is held, and
-read by several streams into files; only when the snapshot proves to have been held until the last
-of them is the manifest written. Whatever fails before leaves nothing behind; a process that is
-killed leaves a folder that nobody takes for a backup. Writers and other readers go on meanwhile.
-Not saved are the gateways' tokens; and versions of applications are saved with their tables.
+Owns: the order of the steps. First the tables are described. Then the snapshot is held, and streams
+read it into files. The manifest is written only if the snapshot was held until the last file was
+complete. An error before that leaves nothing behind. A process that is killed leaves a folder that
+does not count as a backup. Writers and other readers go on meanwhile. The tokens of gateways are
+not saved. Versions of applications are saved with their tables.
 """
 
 import shutil
@@ -64,18 +64,19 @@ def back_up(
     progress: Progress | None = None,
     skip: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Save these tables, or all, and the directories that they are in, or all, as of one timestamp:
-    a fresh one unless given. → what the backup has.
+    """Save tables, with the directories that they are in, as of one timestamp. Return the manifest
+    of the backup.
 
-    Versions of applications that were published in these tables are saved with them. The folder is
-    made, or empty. Tables of atomicity none have no snapshots: without a timestamp of yours their
-    newest rows are saved. `source` is told to whoever reads the manifest. Without `skip` it is an
-    error if a table is not mounted; with it such tables are left out, and it is called with the
-    path of each.
+    Saves these tables, or without `paths` all tables and all directories. The timestamp is a fresh
+    one unless given. Versions of applications that were published in these tables are saved with
+    them. The folder is created, or must be empty. Tables of atomicity none have no snapshots:
+    unless a timestamp is given, their newest rows are saved. `source` is a text for readers of the
+    manifest. Without `skip` a table that is not mounted is an error. With `skip` such tables are
+    left out, and `skip` is called with the path of each.
 
-    Raises InvalidRequest if the folder is taken; TableNotFound, TableNotMounted, SnapshotTooOld
-    (the timestamp is too old, or the snapshot could not be kept until the end), DiskFull,
-    Unavailable: then there is no backup.
+    If an error is raised, there is no backup. Raises InvalidRequest if the folder is taken. Raises
+    SnapshotTooOld if the timestamp is too old, or if the snapshot could not be kept until the end.
+    Raises also TableNotFound, TableNotMounted, DiskFull, Unavailable.
     """
     place = place_of(folder)
     tables = _describe_tables(db, paths, skip)
@@ -85,7 +86,7 @@ def back_up(
     try:
         with db.hold_snapshot([it.info.path for it in tables], timestamp) as snapshot:
             moment = snapshot.timestamp
-            # Before rows: a table that is made anew after this is noticed when its rows are read.
+            # Before rows: the read of rows fails for a table that is replaced after this.
             known = [it.info.path for it in tables] if has_versions else []
             versions = read_versions(db, known, moment)
             saved = _save(snapshot, place, tables, versions, progress or Progress())
@@ -108,23 +109,23 @@ def back_up(
 
 
 def _claim(folder: Path) -> bool:
-    """Take an empty folder. → whether it was made. Raises InvalidRequest."""
+    """Take an empty folder. Return whether it was created. Raises InvalidRequest."""
     try:
         is_made = not folder.exists()
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            what = "a backup that was interrupted" if is_unfinished(folder) else "something else"
+            what = "a backup that was interrupted" if is_unfinished(folder) else "other files"
             raise InvalidRequest(
-                f"{folder} is not empty, it has {what} in it: a backup gets a folder of its own"
+                f"{folder} is not empty, it has {what} in it: choose a new or an empty folder"
             )
         (folder / PARTS_NAME).mkdir(FOLDER_MODE)
     except OSError as error:
-        raise InvalidRequest(f"{folder} can't be made a backup: {error.strerror}") from error
+        raise InvalidRequest(f"{folder} can't be used for a backup: {error.strerror}") from error
     return is_made
 
 
 def _clear(folder: Path, *, is_made: bool) -> None:
-    """Leave it as it was found, as far as that is possible."""
+    """Leave the folder as it was found, as far as possible."""
     shutil.rmtree(folder / PARTS_NAME, ignore_errors=True)
     for unfinished in folder.glob("*.unfinished"):
         unfinished.unlink(missing_ok=True)
@@ -132,7 +133,7 @@ def _clear(folder: Path, *, is_made: bool) -> None:
         folder.rmdir()
 
 
-# ---- what there is
+# ---- tables and directories
 
 
 class _Described(NamedTuple):
@@ -143,9 +144,10 @@ class _Described(NamedTuple):
 def _describe_tables(
     db: Client, paths: Sequence[str] | None, skip: Callable[[str], None] | None
 ) -> list[_Described]:
-    """Raises InvalidRequest, TableNotFound, TableNotMounted."""
+    """Return the tables to save, with their attributes. Raises InvalidRequest, TableNotFound,
+    TableNotMounted."""
     if isinstance(paths, str):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
+        raise InvalidRequest(f"pass the paths of tables as a list, not as {shown(paths)}")
     if paths is None:
         paths = [it for it in db.list_tables() if it not in NOT_SAVED]
     if APPLICATIONS in paths:
@@ -155,13 +157,13 @@ def _describe_tables(
     if closed and skip is None:
         raise TableNotMounted(
             f"tables that are not mounted can't be read: {', '.join(closed)}. Mount or freeze "
-            "them, name the tables to back up, or leave them out with --skip-unmounted"
+            "these tables, name only other tables, or leave these out with --skip-unmounted"
         )
     tables = [_Described(it, _own_attributes(db, it.path, "table")) for it in wanted]
     tables = [it for it in tables if it.info.path not in closed]
     if not tables:
         text = "there is no table to back up"
-        raise InvalidRequest(f"{text}: none is mounted" if closed else text)
+        raise InvalidRequest(f"{text}: no table is mounted" if closed else text)
     if skip is not None:
         for path in closed:
             skip(path)
@@ -169,7 +171,8 @@ def _describe_tables(
 
 
 def _has_versions(db: Client, skip: Callable[[str], None] | None) -> bool:
-    """Whether versions of applications are recorded, and can be read. Raises TableNotMounted."""
+    """Return whether versions of applications are recorded, and can be read. Raises
+    TableNotMounted."""
     if not db.exists(APPLICATIONS):
         return False
     if _is_readable(db.get_table(APPLICATIONS)):
@@ -177,7 +180,7 @@ def _has_versions(db: Client, skip: Callable[[str], None] | None) -> bool:
     if skip is None:
         raise TableNotMounted(
             f"{APPLICATIONS} is not mounted, so versions of applications can't be saved with "
-            "their tables: mount it, or leave them out with --skip-unmounted"
+            "their tables: mount this table, or leave the versions out with --skip-unmounted"
         )
     skip(APPLICATIONS)
     return False
@@ -190,7 +193,7 @@ def _is_readable(table: TableInfo) -> bool:
 def _describe_directories(
     db: Client, tables: Sequence[_Described], *, everything: bool
 ) -> list[SavedDirectory]:
-    """Outer ones before inner ones."""
+    """Return the directories, outer ones before inner ones."""
     if everything:
         known = {it.info.path for it in tables}
         paths = ["//", *_directories_below(db, "/", known)]
@@ -208,7 +211,7 @@ def _directories_below(db: Client, directory: str, tables: set[str]) -> Iterator
 
 
 def _own_attributes(db: Client, path: str, kind: Any) -> dict[str, Any]:
-    """Those that are the user's own."""
+    """Return the user's own attributes of a node."""
     known: dict[str, Any] = db.get("//@" if path == "//" else f"{path}/@")
     return {name: value for name, value in known.items() if name not in system_names(kind)}
 
@@ -217,7 +220,7 @@ def _own_attributes(db: Client, path: str, kind: Any) -> dict[str, Any]:
 
 
 class _Range(NamedTuple):
-    """The rows that one tablet had when the table was described."""
+    """The range of rows that one tablet had when the table was described."""
 
     table: int
     tablet: int
@@ -269,7 +272,9 @@ def _batches(
     for batch in snapshot.read_batches(path, job.lower, job.upper):
         stop.check()
         if not batch.schema.equals(schema):
-            raise MetadataChanged("the table was altered meanwhile: begin anew", table=path)
+            raise MetadataChanged(
+                "the table was altered during the backup: back up again", table=path
+            )
         yield batch
         advance(batch.num_rows)
 

@@ -1,8 +1,9 @@
-"""`backup.json`: what a backup has, and the proof that it is all there.
+"""Read and write `backup.json`: the content of a backup, and the proof that it is complete.
 
 Owns: the format, its version, and every error about a folder that is no sound backup. The file is
-written last, as a whole, and has a checksum of its own; it names all others with their checksums.
-A folder without it is no backup, whatever else is in it. Must not import the client.
+written last, as a whole, and has its own checksum. It names all other files with their checksums. A
+folder without this file is no backup, even if it has other files.
+Must not import: the client.
 """
 
 import hashlib
@@ -22,7 +23,8 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import Atomicity, LoadId, Timestamp
 
 FORMAT: Final = 2
-"""In format 1 no table had versions: the rows of `//sys/load_applications` were saved as such."""
+"""In format 1 no table had versions: the rows of `//sys/load_applications` were saved like other
+rows."""
 READ_FORMATS: Final = (1, FORMAT)
 MANIFEST_NAME: Final = "backup.json"
 PARTS_NAME: Final = "tables"
@@ -42,7 +44,7 @@ class RowFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class SavedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last version of an application that was published in a table. The load is one of the
-    cluster that was saved."""
+    saved cluster."""
 
     application: str
     version: int
@@ -51,9 +53,9 @@ class SavedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A table. `timestamp` is null where the newest rows were read: tables of atomicity none have
-    no snapshots. Pivot keys are encoded as `dodona.keys` does it. `versions` is left out if there
-    are none: so a manifest of format 1 has the checksum that it had."""
+    """A saved table. `timestamp` is null if the newest rows were read, because tables of atomicity
+    none have no snapshots. `dodona.keys` defines the encoding of pivot keys. `versions` is left out
+    if it is empty, so that a manifest of format 1 keeps its checksum."""
 
     path: str
     atomicity: Atomicity
@@ -80,7 +82,7 @@ class SavedDirectory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @preload_decoder
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. `checksum` is the SHA-256 of what it is without one."""
+    """The whole file. `checksum` is the SHA-256 of the manifest with an empty checksum."""
 
     format: int
     version: str
@@ -100,7 +102,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [part for table in self.tables for part in table.parts]
 
     def only(self, paths: Sequence[str]) -> "Manifest":
-        """Some of its tables, with the directories that they are in. Raises InvalidRequest."""
+        """Return the manifest with these tables only, and with their directories. Raises
+        InvalidRequest."""
         known = {table.path: table for table in self.tables}
         strangers = [path for path in paths if path not in known]
         if strangers:
@@ -114,7 +117,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parents_of(path: str) -> list[str]:
-    """The directories that a path is in, outermost first: of `//a/b/c` `//a` and `//a/b`."""
+    """Return the directories that a path is in, outermost first: for `//a/b/c` `//a` and
+    `//a/b`."""
     names = path[2:].split("/")[:-1]
     return ["//" + "/".join(names[: count + 1]) for count in range(len(names))]
 
@@ -123,7 +127,8 @@ def parents_of(path: str) -> list[str]:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
-    """Make a backup of what is in the folder: from here on, and not by halves."""
+    """Write the manifest as a whole, which makes the folder a backup. Return it with its
+    checksum."""
     signed = replace(manifest, checksum=_checksum(manifest))
     unfinished = folder / f"{MANIFEST_NAME}.unfinished"
     with private_file(unfinished, "wb") as file:
@@ -136,8 +141,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises InvalidRequest if the folder is no finished backup, or a newer version's;
-    DataCorrupted if the file is damaged."""
+    """Return the manifest of a folder. Raises InvalidRequest if the folder is no complete backup,
+    or one of a newer version, and DataCorrupted if the file is damaged."""
     path = folder / MANIFEST_NAME
     try:
         raw = path.read_bytes()
@@ -149,26 +154,26 @@ def read_manifest(folder: Path) -> Manifest:
         head = msgspec.json.decode(raw, type=_Head)
         if head.format not in READ_FORMATS:
             raise InvalidRequest(
-                f"{path} has format {head.format}, of Dodona {head.version}; this is a version "
-                f"that reads formats {', '.join(map(str, READ_FORMATS))}: restore with that one"
+                f"{path} has format {head.format} (Dodona {head.version}), but this version reads "
+                f"formats {', '.join(map(str, READ_FORMATS))}: restore with the other version"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(path, f"it is not what was written: {error}") from error
+        raise _damaged(path, f"its content is not valid: {error}") from error
     if manifest.checksum != _checksum(manifest):
-        raise _damaged(path, "its checksum is another")
+        raise _damaged(path, "its checksum is wrong")
     names = [part.name for part in manifest.parts]
     if not all(map(_part_name.fullmatch, names)) or len(set(names)) != len(names):
-        raise _damaged(path, "it names files that no backup has")
+        raise _damaged(path, "it has names of files that a backup can't have")
     return manifest
 
 
 @preload_decoder
 class _Head(msgspec.Struct, frozen=True):
-    """What every format has, whatever comes after it."""
+    """The head of a manifest, which is the same in every format."""
 
     format: int
-    version: str = "of another kind"
+    version: str = "of an unknown version"
 
 
 def _checksum(manifest: Manifest) -> str:
@@ -177,17 +182,17 @@ def _checksum(manifest: Manifest) -> str:
 
 def _no_backup(folder: Path) -> InvalidRequest:
     if not folder.is_dir():
-        return InvalidRequest(f"there is no backup at {folder}: there is no such folder")
+        return InvalidRequest(f"there is no backup at {folder}: the folder does not exist")
     if is_unfinished(folder):
         return InvalidRequest(
-            f"{folder} is a backup that was interrupted before its end, and can't be restored: "
-            "remove it, and make another"
+            f"{folder} has a backup that was interrupted, which can't be restored: remove the "
+            "folder, and back up again"
         )
-    return InvalidRequest(f"{folder} is no backup: there is no {MANIFEST_NAME} in it")
+    return InvalidRequest(f"{folder} is not a backup: there is no {MANIFEST_NAME} in it")
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether somebody began a backup there and did not come to its end."""
+    """Return whether a backup was begun in the folder and not completed."""
     return (folder / PARTS_NAME).is_dir() and not (folder / MANIFEST_NAME).exists()
 
 
@@ -199,8 +204,8 @@ def _damaged(path: Path, reason: str) -> DataCorrupted:
 
 
 def verify_parts(folder: Path, parts: Sequence[RowFile], advance: Callable[[int], None]) -> None:
-    """That each is there and as it was written. `advance` is told of bytes that are. Raises
-    DataCorrupted, naming the file."""
+    """Check that each file exists and is as it was written. `advance` is called with numbers of
+    checked bytes. Raises DataCorrupted, which names the file."""
     for part in parts:
         path = folder / part.name
         try:
@@ -216,7 +221,7 @@ def verify_parts(folder: Path, parts: Sequence[RowFile], advance: Callable[[int]
         except OSError as error:
             raise DataCorrupted(f"{path} can't be read: {error.strerror}") from error
         if digest.hexdigest() != part.sha256:
-            raise _damaged(path, "its checksum is another")
+            raise _damaged(path, "its checksum is wrong")
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

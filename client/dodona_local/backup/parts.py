@@ -1,6 +1,6 @@
-"""The Arrow files of a backup: written through a checksum to the disk, and read again.
+"""Write the Arrow files of a backup to the disk, with checksums, and read them.
 
-Owns: their compression, their length, and that they are durable before anybody names them.
+Owns: their compression and their length, and that a file is durable before the manifest names it.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from dodona_wire.errors import DataCorrupted
 from dodona_wire.net.folder import private_file
 
 PART_BYTES_MAX: Final = 1 << 30
-"""About: a file is ended by the page that passes it."""
+"""The approximate bound: a file ends after the batch that passes it."""
 COMPRESSION: Final = "zstd"
 
 
 class _Hashed(io.RawIOBase):
-    """A new file that knows its checksum."""
+    """A new file that computes its checksum."""
 
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = private_file(path, "xb")
@@ -55,7 +55,7 @@ class _Hashed(io.RawIOBase):
 def write_parts(
     folder: Path, table: int, tablet: int, batches: Iterable[Any], schema: Any
 ) -> list[RowFile]:
-    """Write record batches to as few files as may be: to none, if there is no row."""
+    """Write record batches to as few files as possible, and to none if there are no rows."""
     parts: list[RowFile] = []
     rest = (it for it in batches if it.num_rows)
     for first in rest:
@@ -65,7 +65,7 @@ def write_parts(
 
 
 def _write_part(folder: Path, name: str, first: Any, rest: Iterator[Any], schema: Any) -> RowFile:
-    """Write one file, and take from the rest until it is long enough."""
+    """Write one file, and take batches from the rest until the file is long enough."""
     row_count = 0
     options = pyarrow.ipc.IpcWriteOptions(compression=COMPRESSION)
     with _Hashed(folder / name) as file:
@@ -80,7 +80,8 @@ def _write_part(folder: Path, name: str, first: Any, rest: Iterator[Any], schema
 
 
 def read_part(folder: Path, part: RowFile) -> Iterator[Any]:
-    """Its record batches, one at a time. Raises DataCorrupted if it does not have its rows."""
+    """Yield the file's record batches, one at a time. Raises DataCorrupted if it lacks rows or has
+    too many."""
     path = folder / part.name
     row_count = 0
     try:
@@ -90,6 +91,6 @@ def read_part(folder: Path, part: RowFile) -> Iterator[Any]:
                 row_count += batch.num_rows
                 yield batch
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataCorrupted(f"{path} is no Arrow file: {error}") from error
+        raise DataCorrupted(f"{path} is not an Arrow file: {error}") from error
     if row_count != part.row_count:
         raise DataCorrupted(f"{path} has {row_count} rows, not {part.row_count}")

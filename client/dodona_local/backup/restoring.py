@@ -1,17 +1,17 @@
-"""Restoring a backup: tables made anew, with the rows that they had.
+"""Restore a backup: create its tables again, with their rows.
 
-Owns: the order of things, so that a restore is seen as a whole or not at all. The files are
-verified before anything is made. Rows are loaded into tables in a staging directory, without
-atomicity, which is what bulk loads need; counted there; and only then the tables get their
-atomicity and settings, and all of them their paths, in one master transaction. What fails before
-leaves at most that one directory behind, and the table of versions of applications, which any load
-makes. Nothing that is there is ever overwritten.
+Owns: the order of the steps, so that a restore is visible as a whole or not at all. The files are
+verified before anything is created. Rows are loaded into tables in a staging directory, without
+atomicity, as bulk loads need. Then the rows are counted. Then the tables get their atomicity and
+settings, and one master transaction moves all of them to their paths. A restore that fails leaves
+at most the staging directory, and the table of versions of applications, which any load creates. No
+existing node is ever overwritten.
 
-Versions of applications are written while that master transaction is open and holds the paths. So
-a version counts from the commit on, with its table. After a crash or an abort it counts for
-nothing: it names a table that never was at its path.
+Versions of applications are written while that master transaction is open and locks the paths. So a
+version counts from the commit on, with its table. After a crash or an abort it has no effect,
+because it names a table that never was at its path.
 
-Rows are new rows: their timestamps are of the restore, and there is no history below it.
+Rows are new rows: they have timestamps of the restore, and no older history.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ from dodona_wire.shown import shown
 from dodona_wire.types import Key
 
 LOAD_ATTEMPTS_MAX: Final = 5
-"""Of one file: loading it again changes nothing but its rows' timestamps."""
+"""The attempts to load one file. To load it again changes only the timestamps of its rows."""
 LOAD_PAUSE_SECONDS: Final = 2.0
 COMMIT_ATTEMPTS_MAX: Final = 5
 
@@ -70,19 +70,21 @@ def restore(
     *,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Make these tables of a backup, or all, and the directories that they are in. → what was
-    restored, all of it mounted.
+    """Create tables of a backup, with the directories that they are in. Return the manifest of the
+    restored tables.
 
-    Versions of applications that were published in these tables are restored with them. A backup
-    that an earlier commit made does not say which they are: then it warns (`DodonaWarning`).
+    Restores these tables, or without `paths` all tables, and mounts them. Versions of applications
+    that were published in these tables are restored with them. A backup of format 1 does not say
+    which versions belong to which table: then a `DodonaWarning` is shown.
 
-    Raises InvalidRequest (no finished backup, one without such a table, or a table that is called
-    `.` or `..`), DataCorrupted (a file is missing or damaged), TableExists: before anything is
-    made. Later RestoreFailed, which says what is left, if anything is.
+    Raises InvalidRequest for no complete backup, one without such a table, or a table called `.` or
+    `..`. Raises DataCorrupted if a file is missing or damaged, and TableExists. These errors come
+    before anything is created. Later errors are RestoreFailed, whose message names the tables that
+    are left, if any.
     """
     place, watcher = place_of(folder), progress or Progress()
     if isinstance(paths, str):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
+        raise InvalidRequest(f"pass the paths of tables as a list, not as {shown(paths)}")
     if APPLICATIONS in (paths or ()):
         raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
     manifest = without_versions_table(read_manifest(place))
@@ -93,7 +95,7 @@ def restore(
     try:
         verify_parts(place, manifest.parts, watcher.advance)
     except DataCorrupted as error:
-        raise DataCorrupted(f"{error.message}: nothing was restored") from error
+        raise DataCorrupted(f"nothing was restored: {error.message}") from error
     staging = f"//restore-{db.generate_timestamp()}"
     tables = [_Staged(it, f"{staging}/{at:05}") for at, it in enumerate(manifest.tables)]
     with _removed_if_it_fails(db, staging):
@@ -123,8 +125,8 @@ class _Staged(NamedTuple):
 
 
 def _check_places(db: Client, manifest: Manifest) -> None:
-    """That the tree takes their names, and that nothing is where the tables go, nor a table where a
-    directory does."""
+    """Check that the tree accepts the names, that no node is at a table's path, and that no table
+    is at a directory's path."""
     wanted = [table.path for table in manifest.tables]
     for path in (*wanted, *[it.path for it in manifest.directories]):
         check_new_path(path.split("/"), path)
@@ -134,14 +136,14 @@ def _check_places(db: Client, manifest: Manifest) -> None:
     taken += [it for it in above if db.exists(it) and db.get(f"{it}/@type") != "directory"]
     if taken:
         raise TableExists(
-            f"{', '.join(taken)} is there already, and nothing is overwritten: remove or move it, "
-            "or name the tables to be restored"
+            f"{', '.join(taken)} exists already, and a restore overwrites nothing: remove or move "
+            "it, or name the tables to restore"
         )
 
 
 @contextmanager
 def _removed_if_it_fails(db: Client, staging: str) -> Iterator[None]:
-    """Leave nothing of what was staged, or say where it is."""
+    """Remove the staged tables after an error, or say where they are."""
     try:
         yield
     except RestoreFailed:
@@ -155,19 +157,19 @@ def _removed_if_it_fails(db: Client, staging: str) -> Iterator[None]:
 
 
 def _remove(db: Client, staging: str) -> str:
-    """→ what is left, in words."""
+    """Remove the staging directory. Return a text that says whether it is left."""
     try:
         db.remove(staging, recursive=True, force=True)
     except DodonaError as error:
-        return f"{staging} may be left of it, which can be removed ({error.message})"
-    return "nothing is left of it"
+        return f"may have left {staging}, which you can remove ({error.message})"
+    return "left nothing behind"
 
 
 # ---- rows
 
 
 def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> None:
-    """Empty tables. Their settings come last: rows must not grow old while they are loaded."""
+    """Create empty tables. Their settings follow later, so that no row expires during the load."""
     db.create_directory(staging, attributes={"restored_from": str(folder)})
     for table in tables:
         db.create_table(
@@ -181,8 +183,8 @@ def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> 
 
 
 def _accepted(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's own attributes. Older versions of Dodona took misspelled settings for such: these
-    get the prefix that says so."""
+    """Return a table's own attributes. Older versions of Dodona took misspelled settings as own
+    attributes. These get the prefix for own attributes."""
     return {
         name if meant(name) is None else f"{OWN_PREFIX}{name}": it
         for name, it in attributes.items()
@@ -210,7 +212,7 @@ def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progres
 
 
 class _Counted:
-    """The rows of a file, told as they are taken."""
+    """The rows of a file, with progress as they are taken."""
 
     def __init__(self, folder: Path, part: RowFile, stop: Stop, progress: Progress) -> None:
         self.row_count = 0
@@ -228,7 +230,7 @@ class _Counted:
 
 
 def _count(db: Client, tables: Sequence[_Staged], progress: Progress) -> None:
-    """That all rows are there. Raises DataCorrupted."""
+    """Check that all rows were loaded. Raises DataCorrupted."""
     progress.begin("counting", sum(table.saved.row_count for table in tables), "rows")
     jobs = [(table, ends) for table in tables for ends in ranges_of(table.pivot_keys)]
     with db.hold_snapshot([table.path for table in tables]) as snapshot:
@@ -249,8 +251,8 @@ def _count(db: Client, tables: Sequence[_Staged], progress: Progress) -> None:
     for table in tables:
         if found[table.path] != table.saved.row_count:
             raise DataCorrupted(
-                f"of {table.saved.row_count} rows of {table.saved.path} "
-                f"{found[table.path]} are there",
+                f"{table.saved.row_count} rows of {table.saved.path} were saved, but "
+                f"{found[table.path]} were loaded",
                 table=table.saved.path,
             )
 
@@ -269,7 +271,8 @@ def _finish(db: Client, tables: Sequence[_Staged]) -> None:
 def _publish(
     db: Client, staging: str, directories: Sequence[SavedDirectory], tables: Sequence[_Staged]
 ) -> None:
-    """All at once. Raises RestoreFailed if it is not known whether that has happened."""
+    """Move all tables to their paths in one transaction. Raises RestoreFailed if its outcome is not
+    known."""
     nodes = {it.path: db.get(f"{it.path}/@id") for it in tables if it.saved.versions}
     tree = db.begin_master(title=f"restore of {len(tables)} tables")
     try:
@@ -278,7 +281,7 @@ def _publish(
         for table in tables:
             tree.move(table.path, table.saved.path, recursive=True)
         tree.remove(staging, recursive=True)
-        # Nobody can make a table at these paths any more, and record versions of it there.
+        # No other client can create a table at these paths now, and record versions for it.
         for table in tables:
             if table.saved.versions:
                 write_versions(db, table.saved.path, nodes[table.path], table.saved.versions)
@@ -298,14 +301,14 @@ def _commit(tree: MasterTransaction, staging: str, tables: Sequence[_Staged]) ->
             if attempt == COMMIT_ATTEMPTS_MAX:
                 paths = ", ".join(table.saved.path for table in tables)
                 raise RestoreFailed(
-                    f"all rows are there, but not whether their tables are: either as {paths}, "
-                    f"or still as tables of {staging}, which then can be removed: {error.message}"
+                    f"all rows are restored, but the last commit is in doubt: the tables are "
+                    f"{paths}, or still in {staging}, which you can remove then: {error.message}"
                 ) from error
     raise AssertionError("an attempt is the last one")
 
 
 def _make_directory(tree: MasterTransaction, directory: SavedDirectory) -> None:
-    """Make it; if it is there, add what attributes it does not have."""
+    """Create the directory. If it exists, add the attributes that it lacks."""
     path = directory.path
     if path != "//" and not tree.exists(path):
         tree.create_directory(path, attributes=directory.attributes, recursive=True)
@@ -317,14 +320,15 @@ def _make_directory(tree: MasterTransaction, directory: SavedDirectory) -> None:
 
 
 def _mount(db: Client, tables: Sequence[SavedTable]) -> None:
-    """Everything is in its place by now. Raises RestoreFailed, naming what is not mounted."""
+    """Mount the tables, which are at their paths now. Raises RestoreFailed, which names the tables
+    that are not mounted."""
     for at, table in enumerate(tables):
         try:
             db.mount_table(table.path, freeze=table.is_frozen)
         except DodonaError as error:
             paths = ", ".join(it.path for it in tables[at:])
             raise RestoreFailed(
-                f"all tables are restored, but these are not mounted: {paths}. Mount them. "
-                f"{error.message}",
+                f"all tables are restored, but these are not mounted: {paths}. Mount these "
+                f"tables. Reason: {error.message}",
                 **error.attributes,
             ) from error

@@ -1,8 +1,8 @@
-"""What making a backup and restoring one have in common: many streams at once, and their progress.
+"""Run many streams at the same time, for backups and restores, and report their progress.
 
-Owns: how many streams there are, that the first error ends them all, and how a table is divided
-among them: by ranges of keys, since tablets may move meanwhile. Each stream has one page or two of
-rows in memory.
+Owns: the number of streams, that the first error ends all streams, and how a table is divided among
+them. It is divided by ranges of keys, because tablets may move meanwhile. Each stream has at most
+two batches of rows in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,12 @@ Bound = tuple[Any, ...] | None
 
 
 class Stopped(Exception):
-    """Another stream failed, or somebody interrupted: this one's end means nothing."""
+    """Another stream failed, or the caller was interrupted. The end of this stream has no other
+    cause."""
 
 
 class Stop:
-    """Tells streams to end."""
+    """A flag that tells streams to end."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -31,18 +32,19 @@ class Stop:
         self._event.set()
 
     def check(self) -> None:
-        """Between two pages. Raises Stopped."""
+        """Check the flag, between two batches. Raises Stopped."""
         if self._event.is_set():
             raise Stopped
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not beyond the end. Raises Stopped."""
+        """Sleep, but wake when the flag is set. Raises Stopped."""
         self._event.wait(seconds)
         self.check()
 
 
 def run_all(do: Callable[[Job, Stop], Result], jobs: Iterable[Job]) -> list[Result]:
-    """All results, in the jobs' order. Raises the first error, once every stream has ended."""
+    """Run all jobs, and return their results in order. Raises the first error, once every stream
+    has ended."""
     stop = Stop()
 
     def run(job: Job) -> Result:
@@ -57,7 +59,7 @@ def run_all(do: Callable[[Job, Stop], Result], jobs: Iterable[Job]) -> list[Resu
         futures = [pool.submit(run, job) for job in jobs]
         try:
             wait(futures)
-        except BaseException:  # the caller's interrupt: it is raised once they have ended
+        except BaseException:  # the caller's interrupt is raised once all streams have ended
             stop.set()
             raise
     errors = [error for it in futures if (error := it.exception()) is not None]
@@ -68,6 +70,6 @@ def run_all(do: Callable[[Job, Stop], Result], jobs: Iterable[Job]) -> list[Resu
 
 
 def ranges_of(pivot_keys: Sequence[tuple[Any, ...]]) -> list[tuple[Bound, Bound]]:
-    """The ranges of keys that begin at these pivot keys, as reads take them."""
+    """Return the ranges of keys that begin at these pivot keys, in the form that reads take."""
     lowers: list[Bound] = [pivot or None for pivot in pivot_keys]
     return list(zip(lowers, [*lowers[1:], None], strict=True))

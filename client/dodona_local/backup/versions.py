@@ -1,16 +1,17 @@
-"""Versions of applications in a backup: which loads are in the rows of its tables.
+"""Save and restore versions of applications: which loads are in the rows of a backup's tables.
 
 Owns: how versions are read from `//sys/load_applications`, and how they are written there for
-tables that are being restored. That table itself is neither saved nor restored: its rows name
-tables by their ids, a restored table has a new id, and another cluster may have given the old id to
-another table. So a backup has, of each table, the versions that counted for it.
+restored tables. That table itself is neither saved nor restored. Its rows name tables by their ids,
+and a restored table has a new id. Another cluster may have given the old id to another table. So a
+backup has, for each table, the versions that counted for it.
 
 Invariants:
-- Versions are read at the timestamp at which the rows are: what they say is in the rows is there.
-- A version is written for the id of a staged table, and for the path where that table goes to. It
-  counts for nothing until the table is there, and counts from the moment when the table is there.
-- A version of which this is not certain is dropped, with a warning: a load that is repeated is
-  published again, but no load is skipped that never was.
+- Versions are read at the same timestamp as the rows. So the rows of each saved version are in the
+  backup.
+- A version is written for the id of a staged table, and for that table's final path. It has no
+  effect until the table is there, and counts from then on.
+- A version that is not certain is dropped, with a warning. A load that is repeated is then
+  published again, but no load is skipped that was never published.
 """
 
 import warnings
@@ -28,8 +29,8 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Timestamp
 
 VERSIONS_COME_WITH_TABLES: Final = (
-    f"{APPLICATIONS} is neither saved nor restored: versions of applications come with the tables "
-    "that they were published in. Name those tables"
+    f"{APPLICATIONS} can't be saved or restored: each table brings the versions of applications "
+    "that were published in it. Name those tables"
 )
 ROWS_PER_CALL: Final = 1000
 
@@ -37,20 +38,20 @@ VersionsByPath = Mapping[str, tuple[SavedVersion, ...]]
 Row = TypeVar("Row")
 
 
-# ---- what counts
+# ---- reading
 
 
 def read_versions(db: Client, paths: Sequence[str], timestamp: Timestamp) -> VersionsByPath:
-    """What counted for the tables at these paths, as of a timestamp. Warns if that is not known any
-    more. Raises TableNotMounted, Unavailable."""
+    """Return the versions that counted for the tables at these paths, as of a timestamp. Warns if
+    that is not known any more. Raises TableNotMounted, Unavailable."""
     if not paths:
         return {}
     try:
         found = _recorded(db, timestamp)
     except SnapshotTooOld:
         text = (
-            f"{APPLICATIONS} does not reach back to the timestamp: the backup has no versions of "
-            "applications. A load that is repeated after a restore is published again"
+            f"{APPLICATIONS} does not reach back to the timestamp, so the backup has no versions "
+            "of applications. If a load is repeated after a restore, it is published again"
         )
         warnings.warn(text, DodonaWarning, stacklevel=3)
         return {}
@@ -58,11 +59,11 @@ def read_versions(db: Client, paths: Sequence[str], timestamp: Timestamp) -> Ver
 
 
 _Found = Mapping[str, Mapping[str | None, RecordedVersion]]
-"""By application and path."""
+"""The versions by application and path."""
 
 
 def _recorded(db: Client, timestamp: Timestamp) -> _Found:
-    """Also what counts for no table any more."""
+    """Return all recorded versions, also those that count for no table any more."""
     names = db.get_table(APPLICATIONS).schema.key_names
     keys = list(db.select(APPLICATIONS, columns=names, timestamp=timestamp))
     found: dict[str, dict[str | None, RecordedVersion]] = {}
@@ -70,7 +71,7 @@ def _recorded(db: Client, timestamp: Timestamp) -> _Found:
         for row in db.lookup_versions(APPLICATIONS, some, timestamp=timestamp):
             version = version_of(row)
             if version is not None:
-                path = row.key.get("path")  # an older release recorded none
+                path = row.key.get("path")  # an older release recorded no path
                 found.setdefault(row.key["application"], {})[path] = version
     return found
 
@@ -89,16 +90,17 @@ def _of_table(db: Client, path: str, found: _Found) -> tuple[SavedVersion, ...]:
 
 
 def without_versions_table(manifest: Manifest) -> Manifest:
-    """The backup without the table of versions, which earlier commits saved as any other. Warns if
-    it has any: nothing in such a backup says for which of its tables they counted."""
+    """Return the backup without the table of versions, which earlier releases saved like any other
+    table. Warns if that table has rows, because the backup does not say for which of its tables
+    they counted."""
     table = next((it for it in manifest.tables if it.path == APPLICATIONS), None)
     if table is None:
         return manifest
     if table.row_count:
         text = (
-            f"the backup, of Dodona {manifest.version}, does not say of which tables the "
-            f"{table.row_count:,} versions of applications in {APPLICATIONS} are: they are not "
-            "restored. A load that is repeated is published again"
+            f"the backup of Dodona {manifest.version} does not say to which tables the "
+            f"{table.row_count:,} versions of applications in {APPLICATIONS} belong, so these "
+            "versions are not restored. If a load is repeated, it is published again"
         )
         warnings.warn(text, DodonaWarning, stacklevel=3)
     rest = tuple([it for it in manifest.tables if it is not table])
@@ -108,14 +110,14 @@ def without_versions_table(manifest: Manifest) -> Manifest:
 
 
 def prepare_versions_table(db: Client) -> None:
-    """Have the table where versions are recorded. Loads make it in the same way, so that it may
-    stay when a restore fails."""
+    """Create and mount the table of versions if needed. Loads create the same table, so it may stay
+    if a restore fails."""
     schema = SCHEMAS[APPLICATIONS]
     if not db.exists(APPLICATIONS):
         db.create_table(APPLICATIONS, schema, attributes=ATTRIBUTES[APPLICATIONS], mount=True)
         return
     table = db.get_table(APPLICATIONS)
-    if table.schema.columns != TableSchema.parse(schema).columns:  # an older release made it
+    if table.schema.columns != TableSchema.parse(schema).columns:  # an older release created it
         db.unmount_table(APPLICATIONS)
         db.alter_table(APPLICATIONS, schema)
     elif table.is_mounted:
@@ -124,8 +126,8 @@ def prepare_versions_table(db: Client) -> None:
 
 
 def write_versions(db: Client, path: str, node: int, versions: Sequence[SavedVersion]) -> None:
-    """Record them for a table that is not at this path yet. What is recorded for the path is of a
-    table that was removed, or moved away: it is overwritten."""
+    """Record versions for a table that is not at this path yet. Versions that are recorded for the
+    path belong to a table that was removed or moved, and are overwritten."""
     rows = [
         {
             "application": it.application,

@@ -1,8 +1,8 @@
-"""The command line, `dodona`: one module for each topic, each with a small typer application.
+"""Run the command line, `dodona`: one module for each topic, each with a small typer application.
 
-A command's module imports typer and what is here, and inside its commands all else: `--help` and
-completion are quick, and a missing extra is named instead of shown as a traceback. Commands raise;
-`running` turns errors into one sentence and an exit code.
+The module of a command imports only typer and modules beside it. Each command imports all else
+inside its function. So `--help` and completion are fast, and a missing extra is an error that names
+it. Commands raise errors, and `running` turns these into one sentence and an exit code.
 """
 
 from dodona_local.cli.application import application, main

@@ -1,4 +1,4 @@
-"""`python -m dodona_local.cli`: the console script by another name."""
+"""Run the command line with `python -m dodona_local.cli`."""
 
 from dodona_local.cli.application import main
 

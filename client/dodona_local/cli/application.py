@@ -1,6 +1,6 @@
-"""The application that all commands are part of, and the console script.
+"""Define the application of all commands, and the console script.
 
-Owns: which topics there are, in which order `--help` lists them, and the options before them.
+Owns: the topics, their order in `--help`, and the options before a command.
 """
 
 import sys
@@ -34,13 +34,13 @@ application = typer.Typer(
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Dodona: a timestamp oracle and the transactional tablets that live by its timestamps.",
+    help="Dodona: a timestamp oracle, and tablets with transactions by its timestamps.",
     epilog="\n".join(["Exit codes:", *(f"{code}: {text}" for code, text in EXIT_CODES.items())]),
 )
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     prepare_streams()
     try:
         application(prog_name="dodona")
@@ -49,7 +49,8 @@ def main() -> None:
 
 
 def _tell_lost_output() -> None:
-    """Raises SystemExit if not all of it was written, unless worse has happened."""
+    """Report output that was not written. Raises SystemExit for it, unless the command has failed
+    already."""
     ended = sys.exc_info()[1]
     try:
         with suppress(BrokenPipeError):
@@ -83,12 +84,13 @@ def options(
             min=1,
             max=CALL_TIMEOUT_MS_MAX,
             envvar="DODONA_TIMEOUT_MS",
-            help="Longest time of each call to the cluster, in ms. None, unless given.",
+            help="Limit the time of each call to the cluster, in ms. Default: no limit.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Options that come before any command. Its presence keeps commands named, however few."""
+    """Define the options before a command. With a callback, typer names commands even if there is
+    only one."""
     bound_calls(timeout_ms)
 
 

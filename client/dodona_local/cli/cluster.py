@@ -1,6 +1,6 @@
-"""`dodona cluster`: how a running cluster is.
+"""Show the state of a running cluster: `dodona cluster`.
 
-Owns: its arguments, and what an embedded database says instead.
+Owns: its arguments, and its output for an embedded database.
 """
 
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ from dodona_local.cli.running import FAILED, client_of
 if TYPE_CHECKING:
     from dodona_local.status import PartStatus
 
-commands = typer.Typer(no_args_is_help=True, help="A running cluster.")
+commands = typer.Typer(no_args_is_help=True, help="Show the state of a running cluster.")
 
 
 @commands.command()
 def status(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """Its servers, and whether each is ready. Exit code 1 if one is not."""
+    """List the servers of a cluster, and whether each is ready. Exit code 1: one is not."""
     require_extras("server")
     from dodona_local.cli.printing import print_list
     from dodona_local.status import look_at_cluster

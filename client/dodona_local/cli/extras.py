@@ -1,4 +1,4 @@
-"""Which packages each extra of the distribution brings, and what is said where they are missing.
+"""Check the packages of each extra.
 
 Owns: the table of extras that commands need, and the check.
 """
@@ -15,7 +15,8 @@ PACKAGES_BY_EXTRA: Final = {
 
 
 def require_extras(*extras: str) -> None:
-    """Raises ExtraMissing, with the command that installs them, unless all packages are there."""
+    """Raise ExtraMissing, with the command that installs the packages, unless all packages are
+    installed."""
     from dodona_local.errors import ExtraMissing
 
     missing = {

@@ -1,7 +1,7 @@
-"""The history of rows: `dodona versions`.
+"""Print the history of rows: `dodona versions`.
 
-Owns: its arguments, and how versions become lines. Pages are the caller's: a line for each key that
-has older versions says how to go on.
+Owns: its arguments, and how versions become lines. The caller asks for further pages: a line for
+each key with older versions says how.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,18 +29,20 @@ LIMIT = 1_000
 commands = typer.Typer()
 
 Since = Annotated[
-    str | None, typer.Option(help="Later versions than this timestamp, or time with its zone.")
+    str | None, typer.Option(help="Only versions after this timestamp, or time with its zone.")
 ]
 Below = Annotated[
-    str | None, typer.Option(help="Earlier versions than this timestamp, or time with its zone.")
+    str | None, typer.Option(help="Only versions before this timestamp, or time with its zone.")
 ]
-Limit = Annotated[int, typer.Option(min=1, help="So many of the newest of each key.")]
+Limit = Annotated[int, typer.Option(min=1, help="Number of newest versions of each key.")]
 
 
 @commands.command(rich_help_panel=PANEL)
 def versions(
     path: TablePath,
-    key: Annotated[list[str], typer.Argument(help="JSON, or like id=7,name=x.", metavar="KEY...")],
+    key: Annotated[
+        list[str], typer.Argument(help="A key: JSON, or id=7,name=x.", metavar="KEY...")
+    ],
     columns: Columns = None,
     since: Since = None,
     below: Below = None,
@@ -49,7 +51,7 @@ def versions(
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """The versions of the rows of these keys, newest first, as far as the table keeps them."""
+    """Print the kept versions of the rows of these keys, newest first."""
     require_extras("server")
     from msgspec.structs import replace
 
@@ -83,8 +85,8 @@ def versions(
 
 
 def _lines_of(row: "VersionedRow", names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """One a version: its timestamp, what it is, which columns it gave, and the row's key and their
-    values. What it did not give is null."""
+    """Yield a line for each version: its timestamp, its kind, the names of its columns, the key and
+    the values. A column that the version did not write is null."""
     given: dict[int, dict[str, Any]] = {}
     for name, values in row.values.items():
         for it in values:

@@ -1,6 +1,6 @@
-"""`dodona loads`: what became of bulk loads, and clearing up behind them.
+"""List, recover and abort bulk loads: `dodona loads`.
 
-Owns: their arguments. How they are shown is `dodona_local.loads_screen`'s.
+Owns: their arguments. `dodona_local.loads_screen` prints them.
 """
 
 import os
@@ -21,29 +21,27 @@ if TYPE_CHECKING:
 
     import dodona
 
-commands = typer.Typer(
-    no_args_is_help=True, help="Bulk loads: what became of them, and clearing up."
-)
+commands = typer.Typer(no_args_is_help=True, help="List, recover and abort bulk loads.")
 
 
 @commands.command("list")
 def list_loads(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """The atomic loads of the last thirty days, oldest first."""
+    """List the atomic loads of the last thirty days, oldest first."""
     with _loads_of(url, data_dir) as (screen, db):
         screen.show_loads(db.loads.list_loads(), form)
 
 
 @commands.command()
 def recoveries(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """What was made of loads whose owners died, oldest first."""
+    """List the loads that were recovered after their lease had expired, oldest first."""
     with _loads_of(url, data_dir) as (screen, db):
         screen.show_recoveries(db.loads.list_recoveries(), form)
 
 
 @commands.command()
 def recover(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """Clear up behind loads whose lease has ended: what was published stays, the rest is aborted.
-    Loads that begin do so by themselves."""
+    """Recover loads whose lease has expired: finish published loads, and abort all others. Each new
+    load does this too."""
     with _loads_of(url, data_dir) as (screen, db):
         owner = f"dodona loads recover, process {os.getpid()} of {socket.gethostname()}"
         screen.show_recoveries(db.loads.recover(owner), form)
@@ -51,19 +49,21 @@ def recover(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format
 
 @commands.command()
 def abort(
-    load: Annotated[int, typer.Argument(min=1, help="As `list` shows it.", metavar="ID")],
+    load: Annotated[
+        int, typer.Argument(min=1, help="Id of the load, as `list` prints it.", metavar="ID")
+    ],
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Give a load up, whoever is at it. What was published stays so; then the exit code is 1."""
+    """Abort a load, even one that is running. A published load stays as it is, with exit code 1."""
     from dodona_wire.errors import InvalidRequest, LoadEnded
     from dodona_wire.types import LoadId
 
     with _loads_of(url, data_dir) as (screen, db):
         try:
-            published = db.loads.abort(LoadId(load), "it was aborted by dodona loads abort")
-        except LoadEnded as error:  # there is nothing that could be run again
+            published = db.loads.abort(LoadId(load), "aborted with dodona loads abort")
+        except LoadEnded as error:  # there is nothing to run again
             raise InvalidRequest(error.message, **error.attributes) from error
         screen.show_end(load, published, form)
         if published is not None:
@@ -74,7 +74,7 @@ def abort(
 def _loads_of(
     url: str, data_dir: Path | None
 ) -> Iterator[tuple["types.ModuleType", "dodona.Client"]]:
-    """How they are shown, and whose they are."""
+    """Yield the module that prints loads, and the client."""
     require_extras("server")
     from dodona_local import loads_screen
 

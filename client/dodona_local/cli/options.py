@@ -1,6 +1,6 @@
-"""Options that many commands have, and how lists are printed.
+"""Define options that many commands have, and the formats of output.
 
-Owns: their names, defaults and texts.
+Owns: their names, defaults and help texts.
 """
 
 import enum
@@ -13,12 +13,12 @@ import typer
 from dodona_local.files.formats import FileFormat
 
 CALL_TIMEOUT_MS_MAX: Final = 86_400_000
-"""As `dodona._core.protocol.deadline` has it, which `--help` need not load."""
+"""The same as in `dodona._core.protocol.deadline`, which `--help` need not load."""
 MASTER_URL: Final = "http://127.0.0.1:8500"
 
 
 class Format(enum.StrEnum):
-    """How rows and lists are printed."""
+    """The format in which rows and lists are printed."""
 
     TABLE = "table"
     JSON = "json"
@@ -28,49 +28,59 @@ class Format(enum.StrEnum):
 
 def _check_format(form: Format) -> Format:
     if form is Format.ARROW and sys.stdout.isatty():
-        raise typer.BadParameter("arrow is no text: send it into a file or a pipe")
+        raise typer.BadParameter("arrow is a binary format: send the output to a file or a pipe")
     return form
 
 
 def folder_word(text: str) -> Path:
-    """A folder, as a command is given it. One that is empty was surely meant to be another than
-    that in which the command runs: a variable of a script that was never set."""
+    """Return the folder that a command was given. An empty text is refused: it often is a variable
+    of a script that was never set, and would mean the current folder."""
     if not text:
-        raise typer.BadParameter("it is empty: name a folder, or . for this one")
+        raise typer.BadParameter("the path is empty: name a folder, or . for the current folder")
     return Path(text)
 
 
-Url = Annotated[str, typer.Option(envvar="DODONA_URL", help="The cluster's master.")]
+Url = Annotated[str, typer.Option(envvar="DODONA_URL", help="URL of the cluster's master.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
         parser=folder_word,
         metavar="FOLDER",
-        help="An embedded database's folder, instead of a cluster.",
+        help="Use the embedded database in this folder, instead of a cluster.",
         show_default=False,
     ),
 ]
 Form = Annotated[
     Format,
-    typer.Option("--format", callback=_check_format, help="For people, or for programs."),
+    typer.Option(
+        "--format",
+        callback=_check_format,
+        help="Print as table for people, or as json, csv or arrow for programs.",
+    ),
 ]
 Tables = Annotated[
     list[str] | None,
-    typer.Argument(help="Their paths. Without any: all.", metavar="TABLES", show_default=False),
+    typer.Argument(
+        help="Paths of tables. Default: all tables.", metavar="TABLES", show_default=False
+    ),
 ]
-TablePath = Annotated[str, typer.Argument(help="The table, such as //bank/accounts.")]
+TablePath = Annotated[str, typer.Argument(help="Path of the table, such as //bank/accounts.")]
 InputFormat = Annotated[
     FileFormat | None,
-    typer.Option("--input-format", help="Of the file: by its suffix, unless given."),
+    typer.Option("--input-format", help="Format of the file. Default: by its suffix."),
 ]
 Columns = Annotated[
-    str | None, typer.Option(help="Their names, divided by commas. All, unless given.")
+    str | None, typer.Option(help="Names of columns, with commas between them. Default: all.")
 ]
 ReadTimestamp = Annotated[
     str | None,
-    typer.Option("--timestamp", help="As of when: a timestamp, or a time with its zone. Now."),
+    typer.Option(
+        "--timestamp", help="Read as of this timestamp, or time with its zone. Default: now."
+    ),
 ]
 Attributes = Annotated[
     list[str] | None,
-    typer.Option("--attribute", metavar="NAME=VALUE", help="VALUE is JSON, or one word."),
+    typer.Option(
+        "--attribute", metavar="NAME=VALUE", help="Set an attribute. VALUE is JSON, or one word."
+    ),
 ]

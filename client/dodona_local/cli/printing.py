@@ -1,7 +1,7 @@
-"""What commands print: rows as they come, and lists that are there as a whole.
+"""Print rows in batches, and whole lists, for commands.
 
-Owns: what each `--format` looks like on standard output. Rows in JSON are an object a line; a list
-is one array. Loaded when there is something to print.
+Owns: the standard output of each `--format`. Rows in JSON are one object in each line, and a list
+is one array. A command imports this module when it has something to print.
 """
 
 import sys
@@ -26,9 +26,11 @@ from dodona_wire.rows.schema import Column
 
 
 def print_rows(form: Format, shape: Shape, batches: Iterable[Any]) -> None:
-    """Record batches of one shape."""
+    """Print record batches of one shape."""
     if form is Format.JSON and len(set(shape.names)) < len(shape.names):
-        raise InvalidRequest("two columns have one name: rename one (AS), or take another format")
+        raise InvalidRequest(
+            "two columns have the same name: rename one (AS), or use another format"
+        )
     writer = _writer(form, shape)
     for batch in batches:
         if batch.num_rows:
@@ -40,7 +42,7 @@ def print_rows(form: Format, shape: Shape, batches: Iterable[Any]) -> None:
 
 
 def print_list(form: Format, columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Tuples of these columns' values."""
+    """Print tuples of these columns' values."""
     shape = Shape.of_columns(columns)
     batches = arrow_of_tuples(columns, rows).to_batches()
     if form is not Format.JSON:
@@ -51,7 +53,7 @@ def print_list(form: Format, columns: Sequence[Column], rows: Sequence[tuple[Any
 
 
 def print_json(value: Any) -> None:
-    """One value, set for people too."""
+    """Print one value as JSON, formatted for people too."""
     write_output(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 

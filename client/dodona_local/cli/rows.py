@@ -1,6 +1,6 @@
-"""Rows: `dodona insert`, `delete`, `lookup`, `select`, `query`, `export`.
+"""Write and read rows: `dodona insert`, `delete`, `lookup`, `select`, `query`, `export`.
 
-Owns: their arguments, and what they say at the end.
+Owns: their arguments, and their last lines of output.
 """
 
 from pathlib import Path
@@ -37,35 +37,37 @@ commands = typer.Typer()
 
 Atomic = Annotated[
     bool,
-    typer.Option("--atomic", help="As one bulk load, however few rows there are."),
+    typer.Option("--atomic", help="Use one bulk load, even for few rows."),
 ]
 BatchRows = Annotated[
     int | None,
     typer.Option(
-        min=1, max=BATCH_ROWS_MAX, help="A transaction for so many rows, one after the other."
+        min=1,
+        max=BATCH_ROWS_MAX,
+        help="Use a separate transaction for each batch of this many rows.",
     ),
 ]
 Lower = Annotated[
-    str | None, typer.Option(help="From this key on: JSON, or like id=7. Leading columns do.")
+    str | None, typer.Option(help="Begin at this key: JSON, or id=7. Leading columns are enough.")
 ]
-Upper = Annotated[str | None, typer.Option(help="Up to this key, which is not included.")]
+Upper = Annotated[str | None, typer.Option(help="End before this key, which is not included.")]
 FILE_HELP: Final = "- is standard input."
 
 
 @commands.command(rich_help_panel=PANEL)
 def insert(
     path: TablePath,
-    file: Annotated[Path, typer.Argument(help=f"CSV, JSON, Parquet or Arrow. {FILE_HELP}")],
+    file: Annotated[Path, typer.Argument(help=f"File in CSV, JSON, Parquet or Arrow. {FILE_HELP}")],
     input_format: InputFormat = None,
     update: Annotated[
-        bool, typer.Option("--update", help="Columns that the file lacks stay as they are.")
+        bool, typer.Option("--update", help="Keep the values of columns that the file lacks.")
     ] = False,
     atomic: Atomic = False,
     batch_rows: BatchRows = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Write the rows of a file: all or none, unless there is --batch-rows."""
+    """Write the rows of a file: all or none, except with --batch-rows."""
     how = _how(atomic, batch_rows)
     kind: BatchKind = "update" if update else "write"
     bringing = _bringing(path, file, input_format, kind, how, batch_rows)
@@ -77,10 +79,11 @@ def insert(
 def delete(
     path: TablePath,
     file: Annotated[
-        Path | None, typer.Argument(help=f"Keys: the key columns alone. {FILE_HELP}")
+        Path | None, typer.Argument(help=f"File of keys, with the key columns only. {FILE_HELP}")
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="JSON, or like id=7,name=x. May be repeated.")
+        list[str] | None,
+        typer.Option(help="Delete this key: JSON, or id=7,name=x. May be repeated."),
     ] = None,
     input_format: InputFormat = None,
     atomic: Atomic = False,
@@ -88,9 +91,9 @@ def delete(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Delete rows by their keys, whether or not they are there: all or none, but --batch-rows."""
+    """Delete rows by key, if they exist: all or none, except with --batch-rows."""
     if (file is None) == (not key):
-        raise typer.BadParameter("give keys, as --key or as a file")
+        raise typer.BadParameter("give the keys either with --key or in a file")
     how = _how(atomic, batch_rows)
     if file is not None:
         bringing = _bringing(path, file, input_format, "delete", how, batch_rows)
@@ -111,7 +114,7 @@ def _how(atomic: bool, batch_rows: int | None) -> "How":
     from dodona_local.inserting import How
 
     if atomic and batch_rows is not None:
-        raise typer.BadParameter("rows come --atomic, or in batches of --batch-rows")
+        raise typer.BadParameter("give --atomic or --batch-rows, not both")
     if atomic:
         return How.LOAD
     return How.WHOLE if batch_rows is None else How.BATCHES
@@ -139,7 +142,8 @@ def _bring(bringing: "Bringing", url: str, data_dir: Path | None) -> "Written":
 
 
 def _tell(what: str, path: str, written: "Written") -> None:
-    """Without atomicity there is no one timestamp, and after batches none of them all."""
+    """Print the result. Without atomicity, or after several batches, no timestamp applies to all
+    rows."""
     at = f" at timestamp {written.timestamp}" if written.is_whole and written.timestamp else ""
     say(f"{_rows(written.row_count)} {what} {path}{at}")
 
@@ -151,14 +155,16 @@ def _rows(count: int) -> str:
 @commands.command(rich_help_panel=PANEL)
 def lookup(
     path: TablePath,
-    key: Annotated[list[str], typer.Argument(help="JSON, or like id=7,name=x.", metavar="KEY...")],
+    key: Annotated[
+        list[str], typer.Argument(help="A key: JSON, or id=7,name=x.", metavar="KEY...")
+    ],
     columns: Columns = None,
     timestamp: ReadTimestamp = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """The rows of these keys, in their order. Those that are not there are left out."""
+    """Print the rows of these keys, in this order. Missing rows are left out."""
     require_extras("server")
     from dodona._core.reading.reading import Projection
     from dodona_local.cli.printing import print_rows
@@ -183,13 +189,13 @@ def select(
     lower: Lower = None,
     upper: Upper = None,
     columns: Columns = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The first so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Print at most this many rows.")] = None,
     timestamp: ReadTimestamp = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Rows in the order of their keys, at one timestamp, however many there are."""
+    """Print any number of rows in key order, all at one timestamp."""
     require_extras("server")
     from dodona_local.cli.printing import print_rows
     from dodona_local.exporting import limited, scan
@@ -219,13 +225,13 @@ def _selection(
 
 @commands.command(rich_help_panel=PANEL)
 def query(
-    sql: Annotated[str, typer.Argument(help=f"One SELECT over tables as [//path]. {FILE_HELP}")],
+    sql: Annotated[str, typer.Argument(help=f"One SELECT, with tables as [//path]. {FILE_HELP}")],
     timestamp: ReadTimestamp = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Run a query in DuckDB's SQL over tables at one timestamp."""
+    """Run a query in DuckDB's SQL, over tables at one timestamp."""
     require_extras("server", "sql")
     from dodona_local.cli.printing import print_rows
     from dodona_local.cli.words import timestamp_of
@@ -242,23 +248,23 @@ def query(
 @commands.command(rich_help_panel=PANEL)
 def export(
     path: TablePath,
-    file: Annotated[Path, typer.Argument(help="Parquet, Arrow, CSV or JSON.")],
+    file: Annotated[Path, typer.Argument(help="File to write, in Parquet, Arrow, CSV or JSON.")],
     output_format: Annotated[
         FileFormat | None,
-        typer.Option("--output-format", help="Of the file: by its suffix, unless given."),
+        typer.Option("--output-format", help="Format of the file. Default: by its suffix."),
     ] = None,
     lower: Lower = None,
     upper: Upper = None,
     columns: Columns = None,
     timestamp: ReadTimestamp = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a file that is there.")
+        bool, typer.Option("--overwrite", help="Replace an existing file.")
     ] = False,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Write rows to a file, all of one timestamp. It is there as a whole or not at all; a device
-    and a named pipe are written into as they are."""
+    """Write rows to a file, all at one timestamp. The file has all rows, or does not exist. A
+    device or a named pipe gets the rows directly."""
     require_extras("server")
     from dodona_local.exporting import export
     from dodona_local.progress_screen import Screen

@@ -1,7 +1,7 @@
-"""What all commands run in: the client they speak by, one sentence for an error, the exit code.
+"""Run a command: make its client, print an error as one sentence, and set the exit code.
 
-Owns: what is said where, and the table of exit codes. A command raises `DodonaError`; the
-application, which is a `Group`, says it on standard error and leaves with the code.
+Owns: which output goes where, and the table of exit codes. A command raises `DodonaError`. The
+application, which is a `Group`, prints it on standard error and exits with the code.
 """
 
 import shutil
@@ -34,12 +34,12 @@ EXIT_CODES: Final = {
     0: "Done.",
     FAILED: "Not done, or the answer is no. Do what the message says.",
     2: "Not done: the command line is wrong.",
-    RUN_AGAIN: "Not done, or not to the end, and nothing is wrong with it: run it again.",
-    NOT_KNOWN: "It may or may not be done: ask dodona transactions outcome.",
-    OUTPUT_LOST: "Done, but not all that it says: standard output is full, or closed.",
-    INTERRUPTED: "Ctrl-C ended it.",
-    PIPE_CLOSED: "Whoever read its output went away.",
-    TERMINATED: "SIGTERM ended it.",
+    RUN_AGAIN: "Not done, or only in part, for a passing reason: run the command again.",
+    NOT_KNOWN: "It is not known whether it is done: run dodona transactions outcome.",
+    OUTPUT_LOST: "Done, but a part of the output is lost: standard output is full, or closed.",
+    INTERRUPTED: "Ctrl-C ended the command.",
+    PIPE_CLOSED: "The program that read the output closed the pipe.",
+    TERMINATED: "SIGTERM ended the command.",
 }
 CODES_BY_ACTION: Final = {
     "fix": FAILED,
@@ -50,31 +50,33 @@ CODES_BY_ACTION: Final = {
     "repeat": RUN_AGAIN,
     "ask": NOT_KNOWN,
 }
-"""What the caller of an API does next about an error → what the caller of a command is told."""
+"""The exit code for each action that an error asks of its caller."""
 
 _call_timeout_ms: ContextVar[int | None] = ContextVar("call_timeout_ms", default=None)
-"""A variable of ours: `click.get_current_context` knows nothing of Typer's own copy of Click."""
+"""A separate variable, because `click.get_current_context` does not know Typer's own copy of
+Click."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came. It ends things in order as Ctrl-C does."""
+    """SIGTERM came. It ends a command in order, as Ctrl-C does."""
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code of a command that it ended."""
+    """Return the exit code of a command that the interrupt ended."""
     return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
 
 
 class Group(TyperGroup):
-    """Commands whose errors are one sentence, and whose help is shown as it is written. Ctrl-C and
-    a closed pipe need no words."""
+    """A group of commands that prints errors as one sentence, and help texts as they are. It prints
+    nothing for Ctrl-C and a closed pipe."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """As any group; what looks like markup in texts of help, such as [//path], is text."""
+        """Return the command. Text in its help that looks like markup, such as [//path], stays
+        text."""
         return _escaped(super().get_command(ctx, cmd_name))
 
     def invoke(self, ctx: Any) -> Any:
-        """As any group, but that no error of Dodona's gets out."""
+        """Run the command. An error of Dodona becomes one sentence and an exit code."""
         try:
             with errors_in_one_sentence():
                 result = super().invoke(ctx)
@@ -91,7 +93,7 @@ class Group(TyperGroup):
 
 
 def _escaped(command: Any) -> Any:
-    """The command, and all within it, with texts that are escaped once."""
+    """Escape the help texts of a command and of all its parts, once."""
     if command is None or getattr(command, "is_escaped", False):
         return command
     command.is_escaped = True
@@ -108,7 +110,8 @@ def _escaped(command: Any) -> Any:
 
 @contextmanager
 def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
-    """Raises typer.Exit, with this code or the one of the error's action, for a DodonaError."""
+    """Print a DodonaError of the block as one sentence. Then raises typer.Exit, with this code or
+    that of the error's action."""
     try:
         yield
     except Exception as error:
@@ -132,9 +135,9 @@ def errors_in_one_sentence(code: int | None = None) -> Iterator[None]:
 def client_of(
     url: str, data_dir: Path | None, *, is_made: bool = False
 ) -> Iterator["dodona.Client"]:
-    """Of an embedded database, if a folder is named, which may be made. A command that fails leaves
-    no empty database where none was. SIGTERM ends what is done there in order. Raises
-    InvalidRequest, Unavailable, FolderInUse."""
+    """Yield a client of the cluster, or of the embedded database in a folder. With `is_made` the
+    folder may be created; a command that fails leaves no new empty database. SIGTERM ends the block
+    in order. Raises InvalidRequest, Unavailable, FolderInUse."""
     import dodona
 
     folder = None if data_dir is None else database_in(data_dir, is_made=is_made)
@@ -147,7 +150,8 @@ def client_of(
 
 
 def database_in(data_dir: Path, *, is_made: bool = False) -> Path:
-    """The folder of an embedded database, which may be made. Raises InvalidRequest."""
+    """Return the folder of an embedded database. With `is_made` it need not exist. Raises
+    InvalidRequest."""
     from dodona_wire.errors import InvalidRequest
     from dodona_wire.net.paths import place_of
 
@@ -158,7 +162,7 @@ def database_in(data_dir: Path, *, is_made: bool = False) -> Path:
 
 
 def connected(url: str) -> "dodona.Client":
-    """A client of the cluster, in the time of the option `--timeout-ms`. Raises InvalidRequest,
+    """Return a client of the cluster, with the limit of `--timeout-ms`. Raises InvalidRequest,
     Unavailable."""
     import dodona
 
@@ -169,12 +173,12 @@ def connected(url: str) -> "dodona.Client":
 
 
 def bound_calls(timeout_ms: int | None) -> None:
-    """What the option `--timeout-ms` says holds for the command that runs in this context."""
+    """Set the value of `--timeout-ms` for the command in this context."""
     _call_timeout_ms.set(timeout_ms)
 
 
 def call_timeout_ms() -> int | None:
-    """The option `--timeout-ms` of the command that runs."""
+    """Return the value of `--timeout-ms` of the command."""
     return _call_timeout_ms.get()
 
 
@@ -197,7 +201,7 @@ def _opened(data_dir: Path) -> Iterator["dodona.Client"]:
 
 
 def _has_nothing(db: "dodona.Client") -> bool:
-    """Whether it is known that nobody's data is in it."""
+    """Return whether the database is known to be empty."""
     import dodona
 
     try:
@@ -207,7 +211,7 @@ def _has_nothing(db: "dodona.Client") -> bool:
 
 
 def _unmake(data_dir: Path) -> None:
-    """Remove a folder that this command has made and found empty, unless others use it by now."""
+    """Remove a folder that this command created and left empty, unless another process uses it."""
     from dodona_wire.errors import DodonaError
     from dodona_wire.net.folder import lock_folder
 
@@ -217,7 +221,7 @@ def _unmake(data_dir: Path) -> None:
 
 @contextmanager
 def _warnings_in_one_line(kind: type[Warning]) -> Iterator[None]:
-    """As errors are shown: the place in the program says nothing to a user."""
+    """Print warnings as errors are printed: the place in the program does not help a user."""
 
     def show(message: Warning | str, *_place: Any, **_more: Any) -> None:
         warn(f"dodona: warning: {message}")
@@ -233,10 +237,10 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def say(line: str) -> None:
-    """To standard output, at once."""
+    """Print a line to standard output, without a buffer."""
     print(line, flush=True)
 
 
 def warn(line: str) -> None:
-    """To standard error."""
+    """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-"""`dodona backup`, `restore` and `check`: tables in folders, and folders on their own.
+"""Save tables into folders, restore them, and check folders: `dodona backup`, `restore`, `check`.
 
-Owns: their arguments and what they say at the end.
+Owns: their arguments, and their last lines of output.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from dodona_local.backup import Manifest
 
 WHAT_TO_DO: Final = (
-    "Do not start servers on it, and keep it as it is: what is damaged can't be served. Go on with "
-    "a copy of the folder from before, or with a backup (dodona restore)."
+    "Do not start servers on this folder, and do not change it: damaged data can't be served. Use "
+    "an earlier copy of the folder, or restore a backup (dodona restore)."
 )
 
 commands = typer.Typer()
@@ -28,7 +28,7 @@ def backup(
     path: Annotated[
         Path,
         typer.Argument(
-            parser=folder_word, metavar="PATH", help="Folder for the backup: new, or empty."
+            parser=folder_word, metavar="PATH", help="Folder for the backup: a new or an empty one."
         ),
     ],
     tables: Tables = None,
@@ -40,7 +40,7 @@ def backup(
         typer.Option("--skip-unmounted", help="Leave out tables that are not mounted."),
     ] = False,
 ) -> None:
-    """Save tables as they are at one moment, while everybody goes on."""
+    """Save tables as of one timestamp. Other programs go on meanwhile."""
     require_extras("server")
     from dodona_local.backup import back_up
     from dodona_local.cli.words import timestamp_of
@@ -67,12 +67,14 @@ def backup(
 
 @commands.command()
 def restore(
-    path: Annotated[Path, typer.Argument(parser=folder_word, metavar="PATH", help="The backup.")],
+    path: Annotated[
+        Path, typer.Argument(parser=folder_word, metavar="PATH", help="Folder of the backup.")
+    ],
     tables: Tables = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Make the tables of a backup anew. What is there already is never overwritten."""
+    """Create the tables of a backup again. Existing tables are never overwritten."""
     require_extras("server")
     from dodona_local.backup import restore
     from dodona_local.progress_screen import Screen
@@ -93,7 +95,7 @@ def check(
         ),
     ],
 ) -> None:
-    """Read all of a folder that nobody uses, and say what is there and whether it is sound."""
+    """Read a whole folder that no server uses, list its parts, and verify them."""
     require_extras("server")
     from dodona_local.checking import check_folder
     from dodona_local.progress_screen import Screen, show_table

@@ -1,6 +1,6 @@
-"""`dodona up` and `dodona demo`: what starts servers.
+"""Start servers: `dodona up` and `dodona demo`.
 
-Owns: their arguments. `up` fails with 1, whatever the reason: it never is worth a repetition.
+Owns: their arguments. `up` fails with 1 for any reason, because to repeat it never helps.
 """
 
 import signal
@@ -20,23 +20,24 @@ commands = typer.Typer()
 def up(
     data_dir: Annotated[
         Path,
-        typer.Option(parser=folder_word, metavar="FOLDER", help="Folder for all data and logs."),
+        typer.Option(
+            parser=folder_word, metavar="FOLDER", help="Keep all data and logs in this folder."
+        ),
     ] = Path("./dodona-data"),
-    nodes: Annotated[int, typer.Option(min=1, max=64, help="How many tablet nodes.")] = 2,
+    nodes: Annotated[int, typer.Option(min=1, max=64, help="Number of tablet nodes.")] = 2,
     port_base: Annotated[
         int,
         typer.Option(
             min=0,
             max=65535,
-            help="First port: master, proxy, gateway and nodes follow. 0: any free ones.",
+            help="First port: master, proxy, gateway and nodes follow. 0: any free ports.",
         ),
     ] = 8500,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="The gateway asks for no tokens.")
+        bool, typer.Option("--insecure", help="Let the gateway serve callers without tokens.")
     ] = False,
 ) -> None:
-    """Run a whole cluster on this machine until Ctrl-C: master, proxy, gateway and tablet
-    nodes."""
+    """Run a whole cluster on this machine until Ctrl-C: master, proxy, gateway and tablet nodes."""
     with errors_in_one_sentence(FAILED):
         require_extras("server")
         from dodona_local.launcher import run_cluster
@@ -47,14 +48,14 @@ def up(
 @commands.command()
 def demo(
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Inside this process: no servers, no Spark.")
+        bool, typer.Option("--embedded", help="Run inside this process, without servers and Spark.")
     ] = False,
 ) -> None:
-    """Load and post a year of real flights, with everything checked to the minute."""
+    """Load a year of real flights, post them in transactions, and check all totals."""
     require_extras(*(["server", "demo"] if embedded else ["server", "spark", "demo"]))
     from dodona_local.demo import run_demo
 
-    # So that SIGTERM, too, ends the servers in order and removes the temporary folder.
+    # SIGTERM too must end the servers in order, and remove the temporary folder.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not run_demo(is_embedded=embedded):
         raise typer.Exit(FAILED)

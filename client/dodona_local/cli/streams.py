@@ -1,13 +1,13 @@
-"""Standard input, output and error of a command.
+"""Prepare standard input, output and error for a command.
 
-Owns: what stands in for a stream that is closed, and what happens to output that finds no room.
+Owns: the replacement of a closed stream, and the end of output that finds no room.
 
-A write to standard output is whole, or its failure is kept until the command has ended: nothing
-that a command changes is left half done because of what it says. (Of an unbuffered interpreter,
-`PYTHONUNBUFFERED`, Python's own stream writes a part and says nothing.) Standard error fails
-nothing. Who interrupts a command waits for no reader: what finds no room then is dropped. A file
-that is opened later never gets the number of a closed stream. Text that a stream's
-encoding does not have is shown by escapes; rows and JSON are UTF-8.
+A write to standard output is complete, or its failure is kept until the command has ended. So no
+change of a command is left half done because of its output. (Python's own unbuffered stream, with
+`PYTHONUNBUFFERED`, writes a part and reports nothing.) A failure of standard error has no effect.
+After an interrupt a command waits for no reader: output without room is dropped. A file that is
+opened later never gets the number of a closed stream. Characters outside a stream's encoding are
+escaped; rows and JSON are UTF-8.
 """
 
 import io
@@ -26,8 +26,8 @@ ERROR: Final = 2
 
 
 def prepare_streams() -> None:
-    """Before a command opens anything. Once in a process."""
-    # Each in a mode in which it can't be used: a closed stream is an error of its first use.
+    """Prepare the streams, before a command opens anything. Call this once in a process."""
+    # A closed stream gets a mode that makes its first use fail.
     _occupy(INPUT, os.O_WRONLY)
     _occupy(OUTPUT, os.O_RDONLY)
     _occupy(ERROR, os.O_WRONLY)
@@ -56,14 +56,14 @@ def _text(raw: io.FileIO, before: TextIO | None) -> TextIO:
 
 
 class Output(io.FileIO):
-    """Standard output without a buffer. A reader that has gone raises BrokenPipeError; after any
-    other failure, which is kept, it takes everything and writes nothing."""
+    """Standard output without a buffer. If its reader has left, a write raises BrokenPipeError.
+    After any other failure, which is kept, it takes all content and writes nothing."""
 
     failure: OSError | None = None
     waits = True
-    """For whoever reads, when there is no room."""
+    """Whether a write waits for the reader if there is no room."""
     _is_dropped = False
-    """What found no room, and so all that comes after it."""
+    """Whether output found no room: then all later output is dropped too."""
 
     def write(self, content: Any) -> int:
         if self.failure is None and not self._is_dropped:
@@ -81,8 +81,9 @@ class Output(io.FileIO):
             if not self._has_room():
                 self._is_dropped = True
                 return piece.nbytes
-            piece = piece[: select.PIPE_BUF]  # for which there is room: it does not block
-        # Whoever shares the stream may have made it one that does not wait, and have filled it.
+            # There is room for this much, so the write does not block.
+            piece = piece[: select.PIPE_BUF]
+        # Another process that shares the stream may have made it non-blocking, and filled it.
         while (count := super().write(piece)) is None:
             if not self._has_room():
                 self._is_dropped = True
@@ -90,8 +91,8 @@ class Output(io.FileIO):
         return count
 
     def _has_room(self) -> bool:
-        """Wait for it, if that is allowed. A signal that comes just before the system is asked to
-        wait ends that, too: it is a byte in a pipe."""
+        """Return whether there is room. Wait for room, if that is allowed. A signal just before the
+        wait ends the wait too, because it is a byte in a pipe."""
         has_room = bool(select.select((), (self,), (), 0)[1])
         if has_room or not self.waits:
             return has_room
@@ -99,19 +100,20 @@ class Output(io.FileIO):
             return bool(select.select((), (self,), ())[1])
         try:
             signals = _Signals()
-        except OSError:  # there is no descriptor for it: a signal may wait for the reader
+        except OSError:  # no descriptor is free, so a signal may wait for the reader
             return bool(select.select((), (self,), ())[1])
         with signals:
             while not select.select((signals,), (self,), ())[1]:
-                signals.pass_on()  # by now its handler has run
+                signals.pass_on()  # by now the signal's handler has run
         return True
 
 
 class _Signals:
-    """Can be read when a signal has come. An event loop that hears of signals hears of it, too."""
+    """A file that is readable when a signal has come. An event loop that gets signals still gets
+    them."""
 
     def __init__(self) -> None:
-        """Raises OSError."""
+        """Make the pipe. Raises OSError."""
         self._ours, self._theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def __enter__(self) -> Self:
@@ -131,7 +133,7 @@ class _Signals:
     def pass_on(self) -> None:
         numbers = os.read(self._ours, select.PIPE_BUF)
         if self._before != -1:
-            with suppress(BlockingIOError):  # then it has others to hear of
+            with suppress(BlockingIOError):  # the pipe is full of other signals
                 os.write(self._before, numbers)
 
 
@@ -147,13 +149,13 @@ class _Error(io.FileIO):
 
 
 def output_failure() -> OSError | None:
-    """Why standard output takes no more, once it does not."""
+    """Return why standard output takes no more, or None."""
     raw = _output()
     return None if raw is None else raw.failure
 
 
 def hurry_output() -> None:
-    """From now on nobody waits for whoever reads: the command is to end."""
+    """Stop waiting for the reader of standard output, because the command must end."""
     raw = _output()
     if raw is not None:
         raw.waits = False
@@ -165,26 +167,26 @@ def _output() -> Output | None:
 
 
 def write_output(content: bytes) -> None:
-    """All of it, at once. Raises BrokenPipeError."""
+    """Write the whole content now. Raises BrokenPipeError."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.flush()
 
 
 def drop_output() -> None:
-    """What is still buffered has nowhere to go, and the interpreter must not complain."""
+    """Drop the buffered output, so that the interpreter reports no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def input_text() -> str:
-    """All of standard input, without a byte order mark. Raises InvalidRequest if it can't be read
-    or is no UTF-8."""
+    """Return the text of standard input, without a byte order mark. Raises InvalidRequest if it
+    can't be read or is not UTF-8."""
     from dodona_wire.errors import InvalidRequest
 
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        text = f"standard input is no text in UTF-8: see byte {error.start}"
+        text = f"standard input is not UTF-8 text: see byte {error.start}"
         raise InvalidRequest(text) from error
     except OSError as error:
         raise InvalidRequest(f"standard input can't be read: {error.strerror}") from error

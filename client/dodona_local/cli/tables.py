@@ -1,6 +1,6 @@
-"""The life of tables: `dodona create`, `describe`, `mount` and the like.
+"""Create, mount and change tables: `dodona create`, `describe`, `mount` and others.
 
-Owns: their arguments. What each does is the client's to say (`dodona.catalog`).
+Owns: their arguments. The client (`dodona.catalog`) defines what each does.
 """
 
 import enum
@@ -27,7 +27,7 @@ commands = typer.Typer()
 
 
 class Atomicity(enum.StrEnum):
-    """Of a table, for good."""
+    """The atomicity of a table, which never changes."""
 
     FULL = "full"
     NONE = "none"
@@ -36,20 +36,30 @@ class Atomicity(enum.StrEnum):
 Schema = Annotated[
     str,
     typer.Option(
-        help="A file, JSON, or like 'id:int64:key,name:utf8:required,balance:int64:sum'.",
+        help="A file, JSON, or columns as 'id:int64:key,name:utf8:required,balance:int64:sum'.",
         show_default=False,
     ),
 ]
 PivotKeys = Annotated[
     str | None,
-    typer.Option(help="Where tablets begin: a JSON list of lists, the first empty: '[[], [10]]'."),
+    typer.Option(
+        help="Pivot keys: a JSON list of lists, the first one empty, such as '[[], [10]]'."
+    ),
 ]
 TabletCount = Annotated[
-    int | None, typer.Option(min=1, help="So many tablets, which divide all keys evenly.")
+    int | None, typer.Option(min=1, help="Number of tablets, which divide all keys evenly.")
 ]
-First = Annotated[int | None, typer.Option("--first", min=0, help="Its first tablet concerned.")]
-Last = Annotated[int | None, typer.Option("--last", min=0, help="Its last tablet concerned.")]
-Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long to wait for it.")]
+First = Annotated[
+    int | None,
+    typer.Option("--first", min=0, help="Index of the first tablet to change. Default: 0."),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last", min=0, help="Index of the last tablet to change. Default: the last one."
+    ),
+]
+Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="Wait at most this long, in ms.")]
 
 
 @commands.command(rich_help_panel=PANEL)
@@ -57,16 +67,17 @@ def create(
     path: TablePath,
     schema: Schema,
     atomicity: Annotated[
-        Atomicity, typer.Option(help="none: no transactions, and writes in bulk.")
+        Atomicity,
+        typer.Option(help="Use full for transactions, or none for fast bulk writes without them."),
     ] = Atomicity.FULL,
     pivot_keys: PivotKeys = None,
     tablet_count: TabletCount = None,
-    mount: Annotated[bool, typer.Option(help="Have it served at once.")] = True,
+    mount: Annotated[bool, typer.Option(help="Mount the table after its creation.")] = True,
     attribute: Attributes = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a table, and the directories above it."""
+    """Create a table, and the directories above it."""
     require_extras("server")
     from dodona_local.cli.words import attributes_of, pivots_of, schema_of
 
@@ -80,16 +91,16 @@ def create(
 @commands.command(rich_help_panel=PANEL)
 def describe(
     path: TablePath,
-    schema: Annotated[bool, typer.Option("--schema", help="Its columns only.")] = False,
-    tablets: Annotated[bool, typer.Option("--tablets", help="Its tablets only.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Show only the columns.")] = False,
+    tablets: Annotated[bool, typer.Option("--tablets", help="Show only the tablets.")] = False,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Show a table's columns, its tablets and where they are, and its settings."""
+    """Show a table's columns, its tablets with their cells, and its settings."""
     require_extras("server")
     if schema and tablets:
-        raise typer.BadParameter("give --schema or --tablets, or neither")
+        raise typer.BadParameter("give --schema or --tablets, not both")
     from dodona_local.cli.tables_screen import ShownPart, show_table_info
 
     part = ShownPart.SCHEMA if schema else ShownPart.TABLETS if tablets else ShownPart.ALL
@@ -100,14 +111,16 @@ def describe(
 @commands.command(rich_help_panel=PANEL)
 def mount(
     path: TablePath,
-    freeze: Annotated[bool, typer.Option("--freeze", help="For reading only.")] = False,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Mount the table for reading only.")
+    ] = False,
     first: First = None,
     last: Last = None,
     timeout_ms: Timeout = TIMEOUT_MS,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a table served, and wait until it is."""
+    """Mount a table, and wait until cells serve it."""
     with client_of(url, data_dir) as db:
         db.mount_table(path, freeze, first, last, timeout_ms)
 
@@ -121,7 +134,7 @@ def unmount(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a table served no more, and wait until transactions there have ended."""
+    """Unmount a table. Waits for transactions on it to end."""
     with client_of(url, data_dir) as db:
         db.unmount_table(path, first, last, timeout_ms)
 
@@ -135,7 +148,7 @@ def freeze(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a mounted table refuse writes, and wait until it does."""
+    """Freeze a mounted table, so that it refuses writes, and wait until it does."""
     with client_of(url, data_dir) as db:
         db.freeze_table(path, first, last, timeout_ms)
 
@@ -149,7 +162,7 @@ def unfreeze(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a frozen table take writes again, and wait until it does."""
+    """Make a frozen table take writes again, and wait until it does."""
     with client_of(url, data_dir) as db:
         db.unfreeze_table(path, first, last, timeout_ms)
 
@@ -163,7 +176,7 @@ def remount(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a mounted table go by its settings as they are now."""
+    """Make a mounted table use its changed settings."""
     with client_of(url, data_dir) as db:
         db.remount_table(path, first, last, timeout_ms)
 
@@ -178,7 +191,7 @@ def reshard(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Cut an unmounted table anew. Its rows stay."""
+    """Divide an unmounted table into other tablets. Its rows stay."""
     require_extras("server")
     from dodona_local.cli.words import pivots_of
 
@@ -191,7 +204,7 @@ def reshard(
 
 @commands.command(rich_help_panel=PANEL)
 def alter(path: TablePath, schema: Schema, url: Url = MASTER_URL, data_dir: DataDir = None) -> None:
-    """Give an unmounted table another schema: all its columns, and new ones."""
+    """Change the schema of an unmounted table. Give all its columns, and new ones."""
     require_extras("server")
     from dodona_local.cli.words import schema_of
 

@@ -1,6 +1,6 @@
-"""A table as the command line shows it: its columns, its tablets, its settings.
+"""Print a table on the command line: its columns, its tablets, its settings.
 
-Owns: which columns these lists have. Asks nobody anything.
+Owns: the columns of these lists. Sends no request.
 """
 
 import enum
@@ -34,7 +34,7 @@ TABLET_COLUMNS: Final = (
 
 
 class ShownPart(enum.Enum):
-    """What of a table is shown."""
+    """The part of a table that is shown."""
 
     ALL = enum.auto()
     SCHEMA = enum.auto()
@@ -42,11 +42,11 @@ class ShownPart(enum.Enum):
 
 
 def show_table_info(table: TableInfo, part: ShownPart, form: Format) -> None:
-    """To standard output."""
+    """Print the table to standard output."""
     if part is ShownPart.ALL and form is Format.JSON:
         print_json(_document(table))
     elif part is ShownPart.ALL and form is not Format.TABLE:
-        raise typer.BadParameter(f"as {form} it is either --schema or --tablets")
+        raise typer.BadParameter(f"the format {form} needs --schema or --tablets")
     elif part is ShownPart.ALL:
         _show_all(table)
     elif part is ShownPart.TABLETS:
@@ -63,7 +63,7 @@ def _show_all(table: TableInfo) -> None:
     print_list(Format.TABLE, SCHEMA_COLUMNS, _columns(table.schema))
     say("")
     print_list(Format.TABLE, TABLET_COLUMNS, _tablets(table))
-    settings = msgspec.to_builtins(table.settings)  # those that are not the default
+    settings = msgspec.to_builtins(table.settings)  # settings with another value than the default
     if settings:
         say("")
         for name, value in settings.items():
@@ -80,7 +80,8 @@ def _tablets(table: TableInfo) -> list[tuple[Any, ...]]:
 
 
 def _document(table: TableInfo) -> dict[str, Any]:
-    """All of it in the words of JSON: a pivot key is spelled as its columns' values are."""
+    """Return the whole table as JSON values. A pivot key has the text form of its columns'
+    values."""
     types = table.schema.key_types
     tablets = [msgspec.structs.asdict(it) for it in table.tablets]
     for tablet in tablets:

@@ -1,4 +1,4 @@
-"""`dodona timestamp`: fresh ones, and what time they stand for.
+"""Print fresh timestamps, and convert timestamps: `dodona timestamp`.
 
 Owns: its arguments.
 """
@@ -19,12 +19,14 @@ commands = typer.Typer()
 @commands.callback(invoke_without_command=True)
 def timestamp(
     context: typer.Context,
-    count: Annotated[int, typer.Option(min=1, max=PER_REQUEST_MAX, help="How many.")] = 1,
+    count: Annotated[
+        int, typer.Option(min=1, max=PER_REQUEST_MAX, help="Number of timestamps.")
+    ] = 1,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Fresh timestamps of the oracle, larger than all before; and what time one stands for."""
+    """Print fresh timestamps, which are larger than all before, or convert one."""
     if context.invoked_subcommand is not None:
         return
     require_extras("server")
@@ -44,7 +46,7 @@ def timestamp(
 
 @commands.command()
 def show(timestamp: Annotated[int, typer.Argument(help="A timestamp.")]) -> None:
-    """About when the oracle made it, in UTC. Asks nobody."""
+    """Print the approximate time of a timestamp, in UTC. Sends no request."""
     from dodona.timestamps import datetime_from_timestamp
 
     say(datetime_from_timestamp(timestamp).isoformat())
@@ -56,7 +58,7 @@ def at(
         str, typer.Argument(help="A time with its zone, such as 2026-07-01T12:00:00Z.")
     ],
 ) -> None:
-    """The first timestamp of a moment. Asks nobody."""
+    """Print the first timestamp of a time. Sends no request."""
     from dodona_local.cli.words import moment_of
 
     say(str(moment_of(moment)))

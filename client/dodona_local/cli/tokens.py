@@ -1,8 +1,8 @@
-"""`dodona tokens`: who may use the gateway, and for what.
+"""Create, list and revoke tokens for the gateway: `dodona tokens`.
 
-Owns: the arguments, and how a duration is written. These commands speak to the cluster and not to
-the gateway, so that they need no token: whoever reaches the master may make one. A token whose text
-could not be shown is revoked. How tokens are shown is `dodona_local.tokens_screen`'s.
+Owns: the arguments, and the text form of a duration. These commands use the cluster and not the
+gateway, and so need no token: a user who reaches the master may create one. A token whose text
+could not be printed is revoked. `dodona_local.tokens_screen` prints tokens.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ Result = TypeVar("Result")
 
 commands = typer.Typer(
     no_args_is_help=True,
-    help="Tokens: who may use the gateway, and for what (docs/reference/access.md).",
+    help="Create, list and revoke tokens for the gateway (docs/reference/access.md).",
 )
 
-Id = Annotated[str, typer.Argument(help="As `list` shows it.", metavar="ID")]
+Id = Annotated[str, typer.Argument(help="Id of the token, as `list` prints it.", metavar="ID")]
 
 
 def _parse_duration(text: str) -> int:
-    """Seconds."""
+    """Return the duration in seconds."""
     shape = re.fullmatch("([0-9]{1,12})([smhd])", text, re.ASCII)
     seconds = int(shape[1]) * SECONDS_BY_UNIT[shape[2]] if shape else 0
     if not 0 < seconds <= DURATION_S_MAX:
@@ -47,11 +47,11 @@ def _parse_duration(text: str) -> int:
 
 @commands.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Name of the token's user.", show_default=False)],
     grant: Annotated[
         list[str],
         typer.Option(
-            help="What it allows: read, write or admin, and on which nodes. As often as needed.",
+            help="Allow a role (read, write or admin) on these paths. May be repeated.",
             metavar="ROLE:PATTERN",
             show_default=False,
         ),
@@ -59,22 +59,24 @@ def create(
     expires: Annotated[
         int | None,
         typer.Option(
-            parser=_parse_duration, help="It ends after so long: 12h, 30d.", metavar="DURATION"
+            parser=_parse_duration,
+            help="End the token after this time, such as 12h or 30d.",
+            metavar="DURATION",
         ),
     ] = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Make a token and print it, this once: it is not kept. If standard output does not take it,
-    it is revoked."""
+    """Create a token and print its text, only this once. If it can't be printed, the token is
+    revoked."""
     from dodona_local.tokens_screen import show_new
 
     made = _with_store(url, data_dir, lambda store: store.create(name, grant, _moment_us(expires)))
     try:
         show_new(made, form)
-    except BaseException:  # its reader has gone, or somebody interrupted a write that waited
-        drop_output()  # so that it is not written at the end either, nor waited for again
+    except BaseException:  # the reader has left, or a write that waited was interrupted
+        drop_output()  # the text must not be written at the end either, or wait again
         _take_back(made.token, url, data_dir)
         raise
     if output_failure() is not None:
@@ -83,8 +85,8 @@ def create(
 
 
 def _take_back(token: "Token", url: str, data_dir: Path | None) -> None:
-    """Revoke a token that could not be shown: otherwise it would allow what it allows, and nobody
-    would have it. Only a write says whether there is room for it, so nothing is known before."""
+    """Revoke a token that could not be printed: otherwise it would be valid, and no user would have
+    it. Only the write itself shows whether there is room, so this can't be checked before."""
     from dodona_wire.errors import DodonaError
 
     about = f"dodona: token {token.id} of {token.name} could not be shown"
@@ -92,14 +94,14 @@ def _take_back(token: "Token", url: str, data_dir: Path | None) -> None:
         _with_store(url, data_dir, lambda store: store.revoke(token.id))
     except DodonaError as error:
         again = f"revoke it: dodona tokens revoke {token.id}"
-        warn(f"{about}, and not be revoked, so it may be valid: {again} ({error})")
+        warn(f"{about} or revoked, so it may be valid: {again} ({error})")
     else:
-        warn(f"{about}, so it is revoked: make another")
+        warn(f"{about}, so it is revoked: create another token")
 
 
 @commands.command("list")
 def list_tokens(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """All tokens, oldest first, also those that ended in the last thirty days."""
+    """List all tokens, oldest first, with those that ended in the last thirty days."""
     found = _with_store(url, data_dir, lambda store: store.list())
     from dodona_local.tokens_screen import show_tokens
 
@@ -108,7 +110,7 @@ def list_tokens(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Fo
 
 @commands.command()
 def revoke(token: Id, url: Url = MASTER_URL, data_dir: DataDir = None) -> None:
-    """Have a token allow nothing any more, everywhere within two seconds. It can't be undone."""
+    """Revoke a token for ever. It allows nothing any more, everywhere within two seconds."""
     revoked = _with_store(url, data_dir, lambda store: store.revoke(token))
     say(f"token {revoked.id} of {revoked.name} is revoked")
 
@@ -118,12 +120,14 @@ def expire(
     token: Id,
     after: Annotated[
         int,
-        typer.Argument(parser=_parse_duration, help="Such as 12h or 30d.", metavar="DURATION"),
+        typer.Argument(
+            parser=_parse_duration, help="Time from now, such as 12h or 30d.", metavar="DURATION"
+        ),
     ],
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Have a token end after a time from now on, sooner or later than it would have."""
+    """Let a token end after a time from now, sooner or later than before."""
     expired = _with_store(url, data_dir, lambda store: store.expire(token, _moment_us(after)))
     from dodona_local.tokens_screen import moment
 
@@ -133,7 +137,8 @@ def expire(
 def _with_store(
     url: str, data_dir: Path | None, use: "Callable[[TokenStore], Awaitable[Result]]"
 ) -> Result:
-    """Raises InvalidRequest, Unavailable, FolderInUse, and what its use raises."""
+    """Use the store of tokens. Raises InvalidRequest, Unavailable, FolderInUse, and the errors of
+    the use."""
     require_extras("server")
     import dodona.aio
     from dodona_gateway.shell.tokens import TokenStore
@@ -157,5 +162,5 @@ def _now_us() -> int:
 
 
 def _moment_us(seconds: int | None) -> int | None:
-    """So many seconds from now, in Unix microseconds."""
+    """Return the time after that many seconds from now, in Unix microseconds."""
     return None if seconds is None else _now_us() + seconds * 1_000_000

@@ -1,4 +1,4 @@
-"""`dodona transactions`: what became of one, and those that nobody has decided yet.
+"""Find the outcomes of transactions: `dodona transactions`.
 
 Owns: its arguments.
 """
@@ -11,23 +11,29 @@ from dodona_local.cli.extras import require_extras
 from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
 from dodona_local.cli.running import client_of, warn
 
-commands = typer.Typer(no_args_is_help=True, help="What became of transactions.")
+commands = typer.Typer(no_args_is_help=True, help="Find the outcomes of transactions.")
 
 
 @commands.command()
 def outcome(
-    transaction: Annotated[int, typer.Argument(min=1, metavar="ID", help="Its start timestamp.")],
+    transaction: Annotated[
+        int, typer.Argument(min=1, metavar="ID", help="Start timestamp of the transaction.")
+    ],
     coordinator: Annotated[
-        int | None, typer.Option(min=0, help="The cell that decides it; all are asked, otherwise.")
+        int | None,
+        typer.Option(min=0, help="Cell that decides the transaction. Default: ask all cells."),
     ] = None,
     settle: Annotated[
-        bool, typer.Option("--settle", help="Decide it now: committed, or aborted for good.")
+        bool,
+        typer.Option(
+            "--settle", help="Decide the transaction now: committed, or aborted for ever."
+        ),
     ] = False,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """Whether a transaction was committed, and when; looking changes nothing."""
+    """Print whether a transaction was committed, and at which timestamp."""
     require_extras("server")
     from dodona_local.cli.printing import print_json, print_list
     from dodona_wire.rows.schema import Column
@@ -46,8 +52,8 @@ def outcome(
 
 @commands.command("in-doubt")
 def in_doubt(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.TABLE) -> None:
-    """Those that are prepared in some cell and not decided there, oldest first: until they are,
-    their rows are locked. Cells that can't be asked are named, and the exit code is 3."""
+    """List transactions that are prepared in a cell and not decided there, oldest first. Their rows
+    are locked. If a cell can't be asked, its name is printed, and the exit code is 3."""
     require_extras("server")
     from dodona_local.cli.printing import print_list
     from dodona_local.status import list_in_doubt
@@ -58,7 +64,7 @@ def in_doubt(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Forma
         found, silent = list_in_doubt(url)
     else:
         with client_of(url, data_dir):
-            found, silent = [], []  # it has one cell: nothing is ever prepared there
+            found, silent = [], []  # a database with one cell never prepares a transaction
     columns = [
         *(Column(name, "uint64") for name in ("transaction", "cell", "coordinator")),
         Column("participants", "any"),

@@ -1,6 +1,6 @@
-"""The tree that tables are in: `dodona list`, `get`, `set`, `move` and the like.
+"""Change the tree of tables: `dodona list`, `get`, `set`, `move` and others.
 
-Owns: their arguments, and how a value of the tree is shown.
+Owns: their arguments, and how a value of the tree is printed.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,26 +20,29 @@ ROOT: Final = "//"
 commands = typer.Typer()
 
 NodePath = Annotated[
-    str, typer.Argument(help="A table, a directory, or an attribute: //bank/accounts/@owner.")
+    str,
+    typer.Argument(
+        help="Path of a table, a directory, or an attribute, such as //bank/accounts/@owner."
+    ),
 ]
-Source = Annotated[str, typer.Argument(help="What is there now.")]
-Destination = Annotated[str, typer.Argument(help="A path where nothing is.")]
+Source = Annotated[str, typer.Argument(help="Path of the table or directory.")]
+Destination = Annotated[str, typer.Argument(help="New path, which must not exist.")]
 Recursive = Annotated[
-    bool, typer.Option("--recursive", "-r", help="Make the directories above it, too.")
+    bool, typer.Option("--recursive", "-r", help="Create the directories above it too.")
 ]
 
 
 @commands.command("list", rich_help_panel=PANEL)
 def list_names(
-    path: Annotated[str, typer.Argument(help="A directory.")] = ROOT,
+    path: Annotated[str, typer.Argument(help="Path of the directory.")] = ROOT,
     is_long: Annotated[
-        bool, typer.Option("--long", "-l", help="What each is, and how tables are served.")
+        bool, typer.Option("--long", "-l", help="Show types too, and the states of tables.")
     ] = False,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """The names in a directory; of PATH/@ those of all attributes."""
+    """List the names in a directory, or with PATH/@ those of all attributes."""
     require_extras("server")
     from dodona_local.cli.printing import print_json, print_list
     from dodona_wire.rows.schema import Column
@@ -68,7 +71,7 @@ def _long(db: "dodona.Client", directory: str, name: str) -> tuple[Any, ...]:
         if kind != "table":
             return name, kind, None, None
         tablets = db.get_table(path).tablets
-    except NodeNotFound:  # removed this moment
+    except NodeNotFound:  # it was removed meanwhile
         return name, None, None, None
     states = sorted({tablet.state for tablet in tablets})
     return name, kind, ", ".join(states), len(tablets)
@@ -81,7 +84,8 @@ def get(
     data_dir: DataDir = None,
     form: Form = Format.TABLE,
 ) -> None:
-    """An attribute; of PATH/@ all of them; what is in a directory; a table as `describe` has it."""
+    """Print an attribute, all attributes (PATH/@), the content of a directory, or a table as in
+    `describe`."""
     require_extras("server")
     from dodona_local.cli.tables_screen import ShownPart, show_table_info
 
@@ -113,11 +117,11 @@ def _show_value(value: Any, form: Format) -> None:
 @commands.command("set", rich_help_panel=PANEL)
 def set_value(
     path: NodePath,
-    value: Annotated[str, typer.Argument(help="JSON, or one word, which is text.")],
+    value: Annotated[str, typer.Argument(help="Value as JSON, or as one word, which is text.")],
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Set an attribute; of PATH/@ all that are your own."""
+    """Set an attribute, or with PATH/@ all of your own attributes."""
     from dodona_local.cli.words import value_word
 
     found = value_word(value)
@@ -127,7 +131,7 @@ def set_value(
 
 @commands.command(rich_help_panel=PANEL)
 def exists(path: NodePath, url: Url = MASTER_URL, data_dir: DataDir = None) -> None:
-    """Whether there is such a thing: true, or false and exit code 1."""
+    """Print whether a path exists: true, or false with exit code 1."""
     with client_of(url, data_dir) as db:
         is_there = db.exists(path)
     say("true" if is_there else "false")
@@ -139,15 +143,15 @@ def exists(path: NodePath, url: Url = MASTER_URL, data_dir: DataDir = None) -> N
 def remove(
     path: NodePath,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="A directory with all that is in it.")
+        bool, typer.Option("--recursive", "-r", help="Remove a directory with its whole content.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Whether it is there or not.")
+        bool, typer.Option("--force", "-f", help="Accept a path that does not exist.")
     ] = False,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Remove a table with all its rows, mounted or not; a directory; an attribute."""
+    """Remove a table with all its rows, mounted or not, a directory, or an attribute."""
     with client_of(url, data_dir) as db:
         db.remove(path, recursive, force)
 
@@ -160,7 +164,7 @@ def move(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Move a directory, or a table that is unmounted."""
+    """Move a directory or an unmounted table."""
     with client_of(url, data_dir) as db:
         db.move(source, destination, recursive)
 
@@ -173,23 +177,23 @@ def copy(
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Copy a directory, or a table that is unmounted, with its rows."""
+    """Copy a directory, or an unmounted table with its rows."""
     with client_of(url, data_dir) as db:
         db.copy(source, destination, recursive)
 
 
 @commands.command(rich_help_panel=PANEL)
 def mkdir(
-    path: Annotated[str, typer.Argument(help="The directory.")],
+    path: Annotated[str, typer.Argument(help="Path of the directory.")],
     recursive: Recursive = False,
     ignore_existing: Annotated[
-        bool, typer.Option("--ignore-existing", help="It may be there already.")
+        bool, typer.Option("--ignore-existing", help="Accept a directory that exists.")
     ] = False,
     attribute: Attributes = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
-    """Make a directory."""
+    """Create a directory."""
     from dodona_local.cli.words import attributes_of
 
     attributes = attributes_of(attribute or ())

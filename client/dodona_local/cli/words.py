@@ -1,13 +1,14 @@
-"""What people write on the command line, as values: schemas, keys, ends of ranges, attributes.
+"""Read words of the command line as values: schemas, keys, ends of ranges, attributes.
 
-Owns: the short forms, beside which JSON always works. Values are spelled as in files (see
+Owns: the short forms. JSON always works too. Values have the same text form as in files (see
 `dodona_wire.rows.text_format`).
 
-- a schema: `name:type`, then `:key`, `:required`, `:sum` and the other aggregates, `:lock=NAME`, in
-  any order; columns are divided by commas. Or a list of columns in JSON, or a file with either
-- a key, or an end of a range: `name=value,name=value`; values with a comma, and null, need JSON: an
-  object, or a list of values in the order of the key columns
-- an attribute: `name=value`; the value is JSON, or one word, which is text
+- A schema is `name:type`, then `:key`, `:required`, `:sum` and the other aggregates, `:lock=NAME`,
+  in any order. Columns have commas between them. It may also be a list of columns in JSON, or a
+  file with either form.
+- A key, or an end of a range, is `name=value,name=value`. Values with a comma, and null, need JSON:
+  an object, or a list of values in the order of the key columns.
+- An attribute is `name=value`. The value is JSON, or one word, which is text.
 """
 
 import re
@@ -31,7 +32,7 @@ SCHEMA_BYTES_MAX: Final = 16 << 20
 
 
 def json_word(text: str, what: str) -> Any:
-    """Raises InvalidRequest."""
+    """Return the value of JSON text; `what` names it in errors. Raises InvalidRequest."""
     try:
         return decode_json(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -39,19 +40,19 @@ def json_word(text: str, what: str) -> Any:
 
 
 def value_word(text: str) -> Any:
-    """JSON, or one word. Raises InvalidRequest."""
+    """Return the value of JSON text, or of one word. Raises InvalidRequest."""
     if WORD.fullmatch(text) and text not in ("null", "true", "false"):
         return text
     return json_word(text, "a value, unless it is one word,")
 
 
 def attributes_of(words: Iterable[str]) -> dict[str, Any]:
-    """Raises InvalidRequest."""
+    """Return attributes from words of the form name=value. Raises InvalidRequest."""
     found: dict[str, Any] = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not (name and separator):
-            raise InvalidRequest(f"an attribute is given as name=value, not as {word!r}")
+            raise InvalidRequest(f"write an attribute as name=value, not as {word!r}")
         if name in found:
             raise InvalidRequest(f"the attribute {name} is given twice")
         found[name] = value_word(value)
@@ -62,7 +63,7 @@ def attributes_of(words: Iterable[str]) -> dict[str, Any]:
 
 
 def schema_of(text: str) -> TableSchema:
-    """Raises SchemaViolation, InvalidRequest."""
+    """Return the schema that a text gives or names. Raises SchemaViolation, InvalidRequest."""
     if text.lstrip().startswith("["):
         return TableSchema.parse(json_word(text, "a schema"))
     file = Path(text)
@@ -72,7 +73,7 @@ def schema_of(text: str) -> TableSchema:
 
 
 def _is_there(file: Path) -> bool:
-    """Whether a text that may be a schema names a file. A long one names none."""
+    """Return whether a text that may be a schema names a file. A very long text names none."""
     try:
         return file.exists()
     except (OSError, ValueError):
@@ -88,7 +89,7 @@ def _read(file: Path) -> str:
         raise InvalidRequest(f"the schema in {file} can't be read: {reason}") from error
     if not (text.startswith("[") or ":" in text):
         raise InvalidRequest(
-            f"{file} has no schema: that is a list of columns in JSON, or like id:int64:key,v:int64"
+            f"{file} has no schema: write a list of columns in JSON, or id:int64:key,v:int64"
         )
     return text
 
@@ -96,7 +97,7 @@ def _read(file: Path) -> str:
 def _column_of(text: str) -> dict[str, Any]:
     name, *words = (it.strip() for it in text.split(":"))
     if not words:
-        raise SchemaViolation(f"a column is name:type, not {text!r}")
+        raise SchemaViolation(f"write a column as name:type, not {text!r}")
     fields: dict[str, Any] = {"name": name, "type": words[0]}
     for word in words[1:]:
         if word == "key":
@@ -118,43 +119,45 @@ def _column_of(text: str) -> dict[str, Any]:
 
 
 def keys_of(schema: TableSchema, words: Sequence[str]) -> list[dict[str, Any]]:
-    """Whole keys. Raises SchemaViolation, InvalidRequest."""
+    """Return whole keys. Raises SchemaViolation, InvalidRequest."""
     return [key_of(schema, word) for word in words]
 
 
 def key_of(schema: TableSchema, text: str) -> dict[str, Any]:
-    """One whole key. Raises SchemaViolation, InvalidRequest."""
+    """Return one whole key. Raises SchemaViolation, InvalidRequest."""
     if text.startswith("["):
         values = bound_of(schema, text)
         if len(values) < len(schema.key_columns):
-            raise SchemaViolation("a key has a value for each key column", key=text)
+            raise SchemaViolation("a key needs a value for each key column", key=text)
         return dict(zip(schema.key_names, values, strict=True))
     return _named(schema, text)
 
 
 def bound_of(schema: TableSchema, text: str) -> list[Any]:
-    """Values of leading key columns. Raises SchemaViolation, InvalidRequest."""
+    """Return values of leading key columns. Raises SchemaViolation, InvalidRequest."""
     if text.startswith("["):
         return list_of(schema, json_word(text, "a list of key column values"))
     named = _named(schema, text)
     leading = schema.key_names[: len(named)]
     if set(named) != set(leading):
-        raise SchemaViolation(f"the end of a range has the first key columns, {leading}", end=text)
+        raise SchemaViolation(
+            f"the end of a range needs the first key columns, {leading}", end=text
+        )
     return [named[name] for name in leading]
 
 
 def list_of(schema: TableSchema, values: Any) -> list[Any]:
-    """Values of leading key columns, from JSON's. Raises SchemaViolation."""
+    """Return values of leading key columns, from JSON values. Raises SchemaViolation."""
     if not isinstance(values, list) or len(values) > len(schema.key_columns):
-        raise SchemaViolation(f"key column values are a list of {len(schema.key_columns)} at most")
+        raise SchemaViolation(f"write key values as a list of {len(schema.key_columns)} at most")
     return [read_value(*it) for it in zip(schema.key_columns, values, strict=False)]
 
 
 def pivots_of(schema: TableSchema, text: str) -> list[list[Any]]:
-    """Raises SchemaViolation, InvalidRequest."""
+    """Return pivot keys, from a JSON list of lists. Raises SchemaViolation, InvalidRequest."""
     pivots = json_word(text, "pivot keys")
     if not isinstance(pivots, list):
-        raise InvalidRequest("pivot keys are a list of lists of key column values: [[], [10]]")
+        raise InvalidRequest("write pivot keys as a list of lists of key values: [[], [10]]")
     return [list_of(schema, pivot) for pivot in pivots]
 
 
@@ -164,9 +167,9 @@ def _named(schema: TableSchema, text: str) -> dict[str, Any]:
         return _read_named(schema, found, read_value)
     pairs = [it.partition("=") for it in text.split(",")]
     if any(not separator for _, separator, _ in pairs):
-        raise InvalidRequest(f"a key is JSON, or name=value,name=value; not {text!r}")
+        raise InvalidRequest(f"write a key as JSON, or as name=value,name=value, not as {text!r}")
     if len({name for name, _, _ in pairs}) < len(pairs):
-        raise InvalidRequest(f"a key names each column once; not {text!r}")
+        raise InvalidRequest(f"name each column of a key once, not as in {text!r}")
     return _read_named(schema, {name: value for name, _, value in pairs}, value_of_text)
 
 
@@ -180,26 +183,26 @@ def _read_named(
     return {name: read(columns[name], value) for name, value in found.items()}
 
 
-# ---- columns and moments
+# ---- columns and times
 
 
 def names_of(text: str | None) -> list[str] | None:
-    """Names divided by commas; None for all."""
+    """Return the names in a text with commas; None for all."""
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
 def timestamp_of(text: str) -> Timestamp:
-    """A timestamp, or the first one of a moment. Raises InvalidRequest for what is neither, but not
-    for 0: whether that may be given is for its reader."""
+    """Return a timestamp, or the first one of a time. Raises InvalidRequest if the text is neither.
+    A 0 is allowed here: the reader of the value checks it."""
     return check_plausible(int(text)) if DIGITS.fullmatch(text) else moment_of(text)
 
 
 def moment_of(text: str) -> Timestamp:
-    """The first timestamp of a moment. Raises InvalidRequest."""
+    """Return the first timestamp of a time. Raises InvalidRequest."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{text!r} is no time such as 2026-07-01T12:00:00Z: {error}"
+            f"{text!r} is not a time such as 2026-07-01T12:00:00Z: {error}"
         ) from error
     return timestamp_from_datetime(moment)

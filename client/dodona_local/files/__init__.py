@@ -1,5 +1,5 @@
-"""Files of rows: CSV, JSON, Parquet and Arrow, read into tables and written from them.
+"""Read and write files of rows: CSV, JSON, Parquet and Arrow.
 
-Owns: nothing but the name. Rows come in `parts`, a part at a time in memory; `formats` says what a
-file is; how values are spelled is `dodona_wire.rows.text_format`'s.
+Owns: only the name. Rows come in `parts`, with one part at a time in memory. `formats` finds the
+format of a file, and `dodona_wire.rows.text_format` the text form of values.
 """

@@ -1,8 +1,8 @@
-"""Parquet and Arrow's IPC, files or streams, as parts.
+"""Read Parquet and Arrow's IPC, files or streams, as parts.
 
-Owns: which of Arrow's two formats it is, and that what is broken is told as such. Columns keep the
-types of the file; what fits a table is `dodona._core.writing.bulk`'s to say. In columns of type any
-there is MessagePack.
+Owns: which of Arrow's two formats a file has, and the errors of damaged files. Columns keep the
+types of the file. `dodona._core.writing.bulk` decides whether these fit a table. Columns of type
+any have MessagePack.
 """
 
 import io
@@ -18,12 +18,12 @@ from dodona_wire.errors import InvalidRequest
 
 FILE_MAGIC: Final = b"ARROW1"
 BROKEN: Final = (pyarrow.ArrowException, OSError, ValueError)
-"""What Arrow raises for what it can't read; names that are no text are ValueErrors."""
+"""The errors of Arrow for content that it can't read. Names that are no text raise ValueError."""
 
 
 def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchPart], int]:
-    """→ the parts, and how many rows there are. Raises InvalidRequest, SchemaViolation; so do the
-    parts."""
+    """Return the parts, and the number of rows. This call and the parts raise InvalidRequest,
+    SchemaViolation."""
     try:
         file = pyarrow.parquet.ParquetFile(stream)
         names = file.schema_arrow.names
@@ -35,12 +35,12 @@ def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchP
 
 
 def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
-    """Raises InvalidRequest, SchemaViolation; so do the parts."""
+    """Return the parts. This call and the parts raise InvalidRequest, SchemaViolation."""
     try:
         if stream.peek(len(FILE_MAGIC)).startswith(FILE_MAGIC):
             if not stream.seekable():
                 raise InvalidRequest(
-                    "an Arrow file is read from a file; what a pipe has is a stream"
+                    "an Arrow file can't be read from a pipe: name the file, or send a stream"
                 )
             file = pyarrow.ipc.open_file(stream)
             schema, batches = file.schema, map(file.get_batch, range(file.num_record_batches))

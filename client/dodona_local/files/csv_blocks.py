@@ -1,9 +1,10 @@
-"""CSV text in blocks of whole rows, with every quote checked before Arrow reads the text.
+"""Read CSV text in blocks of whole rows, and check every quote before Arrow reads the text.
 
-Owns: where a row ends, and which quotes are allowed. A cell that begins with a quote is quoted: it
-ends at the next quote that is not doubled, and a comma or the end of the row follows. A quote in
-any other place of a cell is text. Arrow takes what breaks these rules for text as well, and then
-one quote hides all rows up to the next one. Must not import Dodona's protocols.
+Owns: where a row ends, and which quotes are allowed. A cell that begins with a quote is quoted. It
+ends at the next quote that is not doubled, and then a comma or the end of the row follows. A quote
+in any other place of a cell is text. Arrow takes quotes that break these rules as text too. Then
+one quote hides all rows up to the next quote.
+Must not import: Dodona's protocols.
 """
 
 import io
@@ -20,27 +21,27 @@ QUOTE: Final = ord('"')
 LF: Final = ord("\n")
 CR: Final = ord("\r")
 WINDOW_BYTES: Final = 1 << 16
-"""Searched at a time for the end of a row."""
+"""The bytes that are searched at a time for the end of a row."""
 _ENDS_CELL: Final = numpy.isin(numpy.arange(256), [ord(","), LF, CR])
 _ENDS_CELL_OR_DOUBLES: Final = _ENDS_CELL | (numpy.arange(256) == QUOTE)
 
 
 class _Fault(NamedTuple):
-    """A quote that breaks the rules: where its cell begins, and what is wrong."""
+    """A quote that breaks the rules: the start of its cell, and the reason."""
 
     cell_start: int
     reason: str
 
 
 class _Quoted(NamedTuple):
-    """The quoted stretches of a text, in order: after `starts[i]` and before `ends[i]`."""
+    """The quoted ranges of a text, in order: after `starts[i]` and before `ends[i]`."""
 
     starts: Any
     ends: Any
     fault: _Fault | None = None
 
     def stretch_around(self, place: int) -> int | None:
-        """Where the stretch begins that has this place inside."""
+        """Return the start of the range that contains this place, None if no range does."""
         index = int(numpy.searchsorted(self.starts, place)) - 1
         if index < 0 or (index < len(self.ends) and self.ends[index] < place):
             return None
@@ -48,8 +49,8 @@ class _Quoted(NamedTuple):
 
 
 def whole_rows(stream: io.BufferedReader, block_bytes: int) -> Iterator[Any]:
-    """Yield `pyarrow.Buffer`s of whole rows, each of at most so many bytes. Memory belongs to Arrow
-    and the stream is read by the caller's thread alone, so nothing is left to a thread of Arrow's.
+    """Yield `pyarrow.Buffer`s of whole rows, each of at most `block_bytes`. The memory belongs to
+    Arrow, and only the caller's thread reads the stream, so no thread of Arrow holds anything.
 
     Raises InvalidRequest at the first quote that breaks the rules, after the rows before it.
     """
@@ -77,7 +78,8 @@ def whole_rows(stream: io.BufferedReader, block_bytes: int) -> Iterator[Any]:
 
 
 def _quoted(text: Any, *, is_last: bool) -> _Quoted:
-    """The text begins with a row. If it is not the last one, its last cell may go on."""
+    """Return the quoted ranges of a text that begins with a row. Unless the text is the last one,
+    its last cell may continue."""
     places = numpy.flatnonzero(text == QUOTE)
     before = text[places - 1]
     after = text[numpy.minimum(places + 1, len(text) - 1)]
@@ -95,7 +97,7 @@ def _quoted(text: Any, *, is_last: bool) -> _Quoted:
 
 
 def _quoted_one_by_one(places: Any, begins_cell: Any, after: Any, *, is_last: bool) -> _Quoted:
-    """Of a text in which some quotes are text, or wrong."""
+    """Return the quoted ranges of a text in which some quotes are text, or break the rules."""
     starts: list[int] = []
     ends: list[int] = []
     at, begins, follows = 0, begins_cell.tolist(), after.tolist()
@@ -119,7 +121,7 @@ def _quoted_one_by_one(places: Any, begins_cell: Any, after: Any, *, is_last: bo
 
 
 def _rows_end(text: Any, quoted: _Quoted, *, is_last: bool) -> int:
-    """How many bytes of the text are whole rows without a fault."""
+    """Return how many bytes of the text are whole rows without a fault."""
     if quoted.fault is None and is_last:
         return len(text)
     end = len(text) if quoted.fault is None else quoted.fault.cell_start
@@ -132,8 +134,8 @@ def _rows_end(text: Any, quoted: _Quoted, *, is_last: bool) -> int:
 
 
 def _last_line_end(text: Any, end: int) -> int | None:
-    """The last place before `end` where a line ends. A carriage return that is the last byte known
-    is none: the other half of it may follow."""
+    """Return the last place before `end` where a line ends. A carriage return as the last known
+    byte does not count, because a line feed may follow."""
     while end > 0:
         start = max(end - WINDOW_BYTES, 0)
         window = text[start:end]
@@ -150,9 +152,7 @@ def _too_long(text: Any, quoted: _Quoted, block_bytes: int) -> InvalidRequest:
     if len(quoted.starts) > len(quoted.ends):
         reason = f"the quote at the beginning of a cell is not closed within {block_bytes} bytes"
         return _refusal(text, int(quoted.starts[-1]), reason)
-    return InvalidRequest(
-        f"a row of CSV is longer than {block_bytes} bytes: bring it as JSON or Parquet"
-    )
+    return InvalidRequest(f"a row of CSV is longer than {block_bytes} bytes: use JSON or Parquet")
 
 
 def _refusal(text: Any, cell_start: int, reason: str) -> InvalidRequest:

@@ -1,8 +1,10 @@
-"""CSV with a heading, as parts: a block at a time, never a Python object for a plain value.
+"""Read CSV with a heading as parts: a block at a time, without a Python object for each plain
+value.
 
-Owns: from a cell's bytes to a column's value. A cell without quotes and without anything is null;
-"" is an empty text. Fast where all cells of a column are ordinary; whatever is not goes through
-`spelling`, which also says what is wrong with it. Quotes are `csv_blocks`'s to judge.
+Owns: the conversion from a cell's bytes to a column's value. An empty cell without quotes is null;
+"" is an empty text. Arrow converts columns in which all cells are plain.
+`dodona_wire.rows.text_format` converts other cells, and raises their errors. `csv_blocks` checks
+the quotes.
 """
 
 import codecs
@@ -24,24 +26,24 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import CSV_BASE64, bytes_of_text, value_of_text
 
 BLOCK_BYTES: Final = 32 << 20
-"""Read at a time. A row is shorter."""
+"""The bytes that are read at a time. A row must be shorter."""
 HEADING_BYTES_MAX: Final = 4 << 20
 MISMATCH: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
-"""Where Arrow's own reading is ours."""
+"""The patterns of cells that Arrow reads with the same result."""
 EXACT_BELOW: Final = float(1 << 53)
-"""Doubles hold all whole numbers that are smaller."""
+"""A double can hold every whole number below this one."""
 
 
 def open_csv(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
-    """Raises InvalidRequest, SchemaViolation; so do the parts."""
+    """Return the parts. This call and the parts raise InvalidRequest, SchemaViolation."""
     names = _heading(stream)
     want.check_names(names)
     return _parts(stream, names, want)
 
 
 def _heading(stream: io.BufferedReader) -> list[str]:
-    """The names in the first line, which has more lines if a name has."""
+    """Return the names in the heading, which has several lines if a name has a line break."""
 
     def lines() -> Iterator[str]:
         first = stream.readline(HEADING_BYTES_MAX).removeprefix(codecs.BOM_UTF8)
@@ -54,7 +56,7 @@ def _heading(stream: io.BufferedReader) -> list[str]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidRequest(f"not CSV: the heading can't be read: {error}") from error
     if not names:
-        raise InvalidRequest("not CSV: there is no heading, which names the columns")
+        raise InvalidRequest("not CSV: there is no heading with the names of the columns")
     return names
 
 
@@ -73,7 +75,8 @@ def _parts(stream: io.BufferedReader, names: list[str], want: Want) -> Iterator[
 
 
 def _batches(stream: io.BufferedReader, names: list[str]) -> Iterator[Any]:
-    """Record batches of bytes, null where nothing is. Raises InvalidRequest with the row."""
+    """Yield record batches of bytes, with null for empty cells. Raises InvalidRequest, which names
+    the row."""
     row_count = 0
     try:
         for block in whole_rows(stream, BLOCK_BYTES):
@@ -90,11 +93,11 @@ def _batches(stream: io.BufferedReader, names: list[str]) -> Iterator[Any]:
 def _cells_of(block: Any, names: list[str]) -> Any:
     table = pyarrow.csv.read_csv(
         pyarrow.BufferReader(block),
-        # With one thread rows are numbered.
+        # with one thread Arrow numbers the rows
         pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=names),
         pyarrow.csv.ParseOptions(
             newlines_in_values=True,
-            ignore_empty_lines=len(names) > 1,  # of one column they are nulls
+            ignore_empty_lines=len(names) > 1,  # with one column an empty line is a null
         ),
         pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pyarrow.binary()),
@@ -107,13 +110,13 @@ def _cells_of(block: Any, names: list[str]) -> Any:
 
 
 def _text_bytes(raw: Any) -> int:
-    """About: quotes are not counted."""
+    """Return the approximate size of the text: quotes are not counted."""
     lengths = [pyarrow.compute.sum(pyarrow.compute.binary_length(it)) for it in raw.columns]
     return int(raw.num_rows * raw.num_columns + sum(it.as_py() or 0 for it in lengths))
 
 
 def _not_csv(said: str, rows_before: int) -> InvalidRequest:
-    """In our words, where Arrow's can be understood."""
+    """Return Arrow's error, in the words of Dodona if its form is known."""
     found = MISMATCH.search(said)
     if found is None:
         return InvalidRequest(f"not CSV: {said[:SAID_LENGTH_MAX]}")
@@ -130,7 +133,8 @@ class _Cells:
         self._first_row = first_row
 
     def read(self, cells: Any) -> Any:
-        """→ an array of the column's type. Raises SchemaViolation with column and row."""
+        """Return an array of the column's type. Raises SchemaViolation, which names column and
+        row."""
         if self._column.type == "string":
             return self._bytes(cells)
         try:
@@ -140,7 +144,8 @@ class _Cells:
             return self._one_by_one(cells)
 
     def _plain(self, text: Any) -> Any:
-        """Raises ArrowInvalid where it takes more than Arrow."""
+        """Return the array as Arrow converts it. Raises ArrowInvalid if Arrow can't convert every
+        cell."""
         wanted = arrow_type(self._column)
         pattern = PLAIN.get(self._column.type)
         if pattern is not None:
@@ -182,8 +187,8 @@ class _Cells:
 
 
 def _are_exact(text: Any, doubles: Any) -> Any:
-    """Which of these numbers are read without a look at their digits: those that are finite, and
-    no whole ones that a double may not hold."""
+    """Return which numbers Arrow converts exactly: finite ones, except whole numbers that a double
+    may not hold."""
     compute = pyarrow.compute
     is_small = compute.less(compute.abs(doubles), EXACT_BELOW)
     if compute.all(is_small).as_py() is not False:

@@ -1,7 +1,7 @@
-"""Which formats there are, and which one a file has.
+"""Define the formats of files, and find the format of a file.
 
-Owns: the names and the suffixes. Imports nothing of Dodona on its own import, since the command
-line lists the names in its help.
+Owns: the names and the suffixes. The import of this module loads nothing else of Dodona, because
+the command line lists the names in its help.
 """
 
 import enum
@@ -10,13 +10,14 @@ from typing import Final
 
 
 class FileFormat(enum.StrEnum):
-    """Of a file of rows. On the way in `json` and `jsonl` are one, as `arrow` and `arrows` are."""
+    """The format of a file of rows. For reading, `json` and `jsonl` are the same, and `arrow` and
+    `arrows` too."""
 
     CSV = "csv"
     JSON = "json"
     """One array of objects."""
     JSONL = "jsonl"
-    """An object a line."""
+    """One object in each line."""
     PARQUET = "parquet"
     ARROW = "arrow"
     """Arrow's IPC file."""
@@ -39,11 +40,12 @@ SUFFIXES: Final = {
 
 
 def format_of(path: Path, given: FileFormat | None, option: str) -> FileFormat:
-    """The one given, or that of the suffix. Raises InvalidRequest, which names the option."""
+    """Return the given format, or that of the suffix. Raises InvalidRequest, which names the
+    option."""
     found = given or SUFFIXES.get(path.suffix.lower())
     if found is None:
         from dodona_wire.errors import InvalidRequest
 
         names = ", ".join(FileFormat)
-        raise InvalidRequest(f"{path} does not say which format it has: give {option} ({names})")
+        raise InvalidRequest(f"the suffix of {path} names no format: give {option} ({names})")
     return found

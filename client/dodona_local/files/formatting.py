@@ -1,7 +1,7 @@
-"""Arrow batches as JSON values, as cells of CSV, and as what people see.
+"""Format Arrow batches as JSON values, as cells of CSV, and as text for people.
 
-Owns: which words stand for Arrow's types, those of tables and those that a query makes. Columns of
-type any hold MessagePack: `Shape` says which these are.
+Owns: the text forms of Arrow's types, both of tables and of query results. Columns of type any have
+MessagePack, and `Shape` names these columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ NULL_SHOWN: Final = "null"
 
 
 class Shape(NamedTuple):
-    """What all batches of an output have in common."""
+    """The common schema of all batches of an output."""
 
     schema: Any
     any_names: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 
 def json_columns(shape: Shape, batch: Any) -> list[list[Any]]:
-    """The values of each column, ready to be JSON."""
+    """Return the values of each column, ready for JSON."""
     return [_json_values(shape, place, batch.column(place)) for place in range(batch.num_columns)]
 
 
@@ -69,7 +69,7 @@ def _json_formatter(shape: Shape, place: int) -> Callable[[Any], Any] | None:
 
 
 def csv_batch(shape: Shape, batch: Any) -> Any:
-    """The same rows, with columns that Arrow writes to CSV as they are to be."""
+    """Return the same rows, in columns that Arrow writes to CSV correctly."""
     arrays = [_csv_array(shape, place, batch.column(place)) for place in range(batch.num_columns)]
     return pyarrow.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
@@ -90,13 +90,13 @@ def _csv_array(shape: Shape, place: int, array: Any) -> Any:
 
 
 def shown_columns(shape: Shape, batch: Any) -> list[list[str]]:
-    """The values of each column as people see them."""
+    """Return the values of each column as people see them."""
     return [[shown(value) for value in values] for values in json_columns(shape, batch)]
 
 
 def shown(value: Any) -> str:
-    """A JSON value as people see it: text is as it is, unless it would look like something else or
-    do something to the terminal. Then it is quoted."""
+    """Return a JSON value as people see it. Text stays as it is, unless it looks like another value
+    or could control the terminal. Then it is quoted."""
     if isinstance(value, str):
         is_plain = value.isprintable() and value == value.strip() and value
         if is_plain and value != NULL_SHOWN and value[0] not in '"{':
@@ -110,7 +110,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """JSON leaves some characters as they are that no terminal shows."""
+    """Escape characters that JSON keeps and that no terminal shows."""
     if text.isprintable():
         return text
     return "".join(it if it.isprintable() else _escape(it) for it in text)
@@ -122,7 +122,7 @@ def _escape(character: str) -> str:
 
 
 def _plain(array: Any) -> Any:
-    """Dates, times and the like as text; what is encoded otherwise, decoded."""
+    """Return dates and times as text, and decode dictionaries."""
     types = pyarrow.types
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -142,7 +142,7 @@ def _texts(array: Any) -> Any:
 
 
 def _time_text(value: Any) -> str:
-    """What Arrow has no text for: intervals as ISO 8601 has them."""
+    """Return the text of a value that Arrow has no text for: an interval in ISO 8601."""
     if not isinstance(value, pyarrow.MonthDayNano):
         return str(value)
     seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
@@ -165,7 +165,8 @@ def _text_of_nested(value: Any) -> str:
 
 
 def _format_nested(value: Any) -> Any:
-    """What a query may make: lists, structs and maps of anything; decimals, to their last digit."""
+    """Format a nested value of a query: lists, structs and maps of any values; decimals with all
+    digits."""
     if isinstance(value, dict):
         return {name: _format_nested(it) for name, it in value.items()}
     if isinstance(value, list | tuple) and not isinstance(value, pyarrow.MonthDayNano):
@@ -178,6 +179,6 @@ def _format_nested(value: Any) -> Any:
 
 
 def rows_of(shape: Shape, columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Columns as objects."""
+    """Return columns as objects."""
     names = shape.names
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -1,8 +1,8 @@
-"""JSON as parts: an object a line, or one array of objects; which of them shows at the beginning.
-Where an object goes on in the next line, as pretty-printed ones do, objects follow each other.
+"""Read JSON as parts: an object in each line, or one array of objects. The first character shows
+which it is. If an object has several lines, as in pretty-printed text, the next object follows it.
 
-Owns: cutting the text into objects without having all of it in memory, and the lines that they are
-on. What the values stand for is `spelling`'s to say.
+Owns: cutting the text into objects without the whole text in memory, and the lines of the objects.
+`dodona_wire.rows.text_format` reads the values.
 """
 
 import codecs
@@ -21,30 +21,30 @@ from dodona_wire.rows.text_format import reader_of
 from dodona_wire.shown import shown
 
 TEXT_BYTES_MAX: Final = 512 << 20
-"""Of one object: more than a row may have, however it is spelled."""
+"""The bound on the text of one object: more than a row may have in any text form."""
 READ_BYTES: Final = 1 << 20
 SAID_LENGTH_MAX: Final = 40
 BLANK: Final = b" \t\r\n"
 LONGEST_WORD: Final = 16
-"""A word that is cut is no longer: a literal, an escape."""
+"""The length of the longest word that can be cut, such as a literal or an escape."""
 TRUNCATED: Final = "truncated"
-"""msgspec's word for a text that ends too early."""
+"""The word of msgspec's error for a text that ends too early."""
 _DECODER: Final = json.JSONDecoder()
 
 Reader = Callable[[Any], Any]
 Piece = tuple[int, int, Any]
-"""The line that an object begins on, how long its text is, and what it says."""
+"""The line on which an object begins, the length of its text, and its value."""
 
 
 def open_json(stream: io.BufferedReader, want: Want) -> Iterator[RowPart]:
-    """The parts raise SchemaViolation, InvalidRequest."""
+    """Return the parts, which raise SchemaViolation, InvalidRequest."""
     line, first = _skip_blank(stream)
     pieces = _of_array(stream, line) if first == b"[" else _of_lines(stream, line)
     return _parts(pieces, want)
 
 
 def _skip_blank(stream: io.BufferedReader) -> tuple[int, bytes]:
-    """→ the number of the line, and the first character there, which is yet to be read."""
+    """Skip blanks. Return the line number, and the first character, which is not read yet."""
     line = 1
     if stream.peek(3).startswith(codecs.BOM_UTF8):
         stream.read(3)
@@ -70,7 +70,7 @@ def _parts(pieces: Iterator[Piece], want: Want) -> Iterator[RowPart]:
 
 
 class _Repeated:
-    """An object that names something twice."""
+    """An object that has a name twice."""
 
     def __init__(self, name: Place) -> None:
         self.name = name
@@ -80,7 +80,9 @@ def _row_of(found: Any, readers: dict[str, Reader], place: dict[str, int]) -> Ro
     if isinstance(found, _Repeated):
         raise column_refusal(found.name, **place)
     if not isinstance(found, dict):
-        raise SchemaViolation(f"a row is an object, not {shown(found, SAID_LENGTH_MAX)}", **place)
+        raise SchemaViolation(
+            f"a row must be an object, not {shown(found, SAID_LENGTH_MAX)}", **place
+        )
     try:
         return {name: readers[name](value) for name, value in found.items()}
     except KeyError:
@@ -114,7 +116,7 @@ def _of_lines(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
 
 
 def _of_text(text: "_Text") -> Iterator[Piece]:
-    """Objects wherever they end."""
+    """Yield objects, which may end anywhere in a line."""
     while text.next_character():
         yield text.value()
 
@@ -144,12 +146,12 @@ def _of_array(stream: io.BufferedReader, line: int) -> Iterator[Piece]:
             text.take(",")
         text.take("]")
     if rest := text.next_character():
-        raise text.refusal(f"{rest!r} comes behind the array")
+        raise text.refusal(f"{rest!r} follows the array")
 
 
 class _Text:
-    """A window of a text that is read on as need be. `begun` is what was read of it already. Raises
-    InvalidRequest."""
+    """A window of a text, which is read further when needed. `begun` is the part that was read
+    before. Methods raise InvalidRequest."""
 
     def __init__(self, stream: io.BufferedReader, line: int, begun: bytes = b"") -> None:
         self._read: Callable[[], bytes] = partial(stream.read1, READ_BYTES)
@@ -160,7 +162,7 @@ class _Text:
         self._window = self._text_of(begun)
 
     def next_character(self) -> str:
-        """The next that is not blank; nothing at the end."""
+        """Return the next character that is not blank; an empty text at the end."""
         while True:
             while self._at < len(self._window):
                 character = self._window[self._at]
@@ -172,15 +174,15 @@ class _Text:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Raises InvalidRequest if the next character is another."""
+        """Take the next character. Raises InvalidRequest if it is another one."""
         found = self.next_character()
         if found != expected:
             what = repr(found) if found else "the end"
-            raise self.refusal(f"{what} is where {expected!r} has to be")
+            raise self.refusal(f"{what} is where {expected!r} must be")
         self._at += 1
 
     def value(self) -> Piece:
-        """The next value. Raises InvalidRequest."""
+        """Return the next value. Raises InvalidRequest."""
         self.next_character()
         while True:
             try:
@@ -198,7 +200,7 @@ class _Text:
         return InvalidRequest(f"not JSON: {reason}", line=self._line)
 
     def _is_cut(self, error: Exception) -> bool:
-        """Whether what is wrong may be that the text goes on."""
+        """Return whether the error may mean that the text continues."""
         if not isinstance(error, json.JSONDecodeError):
             return False
         is_near_end = error.pos > len(self._window) - LONGEST_WORD
@@ -206,7 +208,8 @@ class _Text:
         return is_short and (is_near_end or error.msg.startswith("Unterminated string"))
 
     def _more(self) -> bool:
-        """Read on: as much again as there is, so that a long value is not looked at often."""
+        """Read at least as much text as the window has, so that a long value is not scanned too
+        often."""
         if self._is_over:
             return False
         kept = [self._window[self._at :]]

@@ -1,7 +1,7 @@
-"""Rows from a file on their way to a table, some at a time, which know their place in the file.
+"""Represent rows from a file on their way to a table, in parts that know their place in the file.
 
 Owns: a part, as Python rows and as Arrow batches, and the place of a row that does not fit. Places
-are told from 1; a heading is not counted.
+count from 1, without the heading.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +19,11 @@ from dodona_wire.types import BatchKind
 
 Row = dict[str, Any]
 PART_BYTES: Final = 16 << 20
-"""Of a part, about; a single row may be longer."""
+"""The approximate size of a part; a single row may be longer."""
 
 
 class Want(NamedTuple):
-    """What is to be made of a file."""
+    """The table, the kind of change and the size of parts that a file is read for."""
 
     table: str
     schema: TableSchema
@@ -32,46 +32,48 @@ class Want(NamedTuple):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those that the file may have."""
+        """Return the columns that the file may have."""
         return self.schema.key_columns if self.kind == "delete" else self.schema.columns
 
     def check_names(self, names: Sequence[str]) -> None:
-        """That a file's columns are some of these. Raises SchemaViolation."""
+        """Check that a file's columns are columns of the table. Raises SchemaViolation."""
         known = [column.name for column in self.columns]
         strangers = [name for name in names if name not in known]
         if strangers:
             what = "no such key column" if self.kind == "delete" else "no such column"
             raise SchemaViolation(what, columns=strangers, table=self.table, known=known)
         if len(set(names)) < len(names):
-            raise SchemaViolation("two columns have one name", columns=list(names))
+            raise SchemaViolation("two columns have the same name", columns=list(names))
 
 
 class FilePart(Protocol):
-    """Some rows, in the file's order."""
+    """Some rows of a file, in its order."""
 
     @property
     def count(self) -> int: ...
 
     @property
     def size_bytes(self) -> int:
-        """Of its text in the file, about; of Arrow's formats it is not known."""
+        """Return the approximate size of the part's text in the file; 0 for Arrow's formats."""
         ...
 
     def rows(self) -> list[Row]:
-        """With checked values, and the columns that each row has. Raises SchemaViolation."""
+        """Return rows with checked values, each with the columns that it has. Raises
+        SchemaViolation."""
         ...
 
     def batches(self) -> Iterator[Any]:
-        """As `pyarrow.RecordBatch`es of the table's types. Raises SchemaViolation."""
+        """Yield `pyarrow.RecordBatch`es of the table's types. Raises SchemaViolation."""
         ...
 
     def place(self, index: int) -> dict[str, int]:
-        """Where the row of this index in the part is in the file, as attributes of an error."""
+        """Return the place in the file of the row with this index in the part, as attributes of an
+        error."""
         ...
 
 
 class RowPart:
-    """Rows that were Python's from the beginning; `lines` are where they are."""
+    """Rows that were read as Python objects. `lines` are their lines in the file."""
 
     def __init__(
         self, want: Want, first_row: int, rows: list[Row], lines: Sequence[int], size_bytes: int
@@ -90,7 +92,8 @@ class RowPart:
         return self._rows
 
     def batches(self) -> Iterator[Any]:
-        """Of an update, rows with the same columns together: what a row lacks stays as it is."""
+        """Yield batches. For an update, rows with the same columns are together, because a missing
+        column keeps its value."""
         self._check()
         columns, key_names = self._want.columns, self._want.schema.key_names
         if self._want.kind != "update":
@@ -104,7 +107,7 @@ class RowPart:
             yield from _batches_of(given, rows)
 
     def _check(self) -> None:
-        """What the schema asks of whole rows: of values it was asked when they were read."""
+        """Check the rules for whole rows. The values were checked when they were read."""
         schema, kind = self._want.schema, self._want.kind
         required = [column.name for column in self._want.columns if column.required]
         key_names = set(schema.key_names)
@@ -132,7 +135,7 @@ def _batches_of(columns: Sequence[Column], rows: Sequence[Row]) -> list[Any]:
 
 
 class BatchPart:
-    """Rows of an Arrow batch whose columns are as the file has them."""
+    """Rows of an Arrow batch, with the columns of the file."""
 
     def __init__(self, want: Want, first_row: int, batch: Any, size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -173,8 +176,8 @@ class BatchPart:
         return values
 
     def _fitted(self) -> Any:
-        """Raises SchemaViolation, with the place of the first row that does not fit, if it is a
-        row's fault."""
+        """Return the batch in the table's types. Raises SchemaViolation, with the place of the
+        first row that does not fit, if a row is the cause."""
         try:
             return fit(self._want.schema, self._batch, self._want.kind)
         except SchemaViolation as error:
@@ -184,7 +187,8 @@ class BatchPart:
             raise
 
     def _first_mismatch(self) -> int | None:
-        """By halves: of a longest beginning that fits, and one that does not."""
+        """Return the index of the first row that does not fit, by bisection; None if the columns do
+        not fit even without rows."""
         fits, fails = 0, self.count
         if self._is_mismatch(0):
             return None
@@ -205,7 +209,8 @@ class BatchPart:
 
 
 def regrouped(batches: Iterable[Any], rows_max: int) -> Iterator[Any]:
-    """The same rows in record batches of so many rows, or about `PART_BYTES`; fewer at the end."""
+    """Yield the same rows in record batches of `rows_max` rows, or about `PART_BYTES`. The last one
+    may be smaller."""
     gathered: list[Any] = []
     row_count = size_bytes = 0
     for batch in batches:
@@ -224,7 +229,7 @@ def regrouped(batches: Iterable[Any], rows_max: int) -> Iterator[Any]:
 
 
 def _joined(batches: list[Any]) -> list[Any]:
-    """→ one batch, or all of them where Arrow can't join them, as dictionaries of views."""
+    """Return one batch, or all batches if Arrow can't join them, such as dictionaries of views."""
     import pyarrow
 
     if len(batches) == 1:
@@ -237,7 +242,7 @@ def _joined(batches: list[Any]) -> list[Any]:
 
 @contextmanager
 def placed(part: FilePart) -> Iterator[None]:
-    """Errors that name a row by its index in what was handed on name its place in the file."""
+    """Replace the row index in errors by the row's place in the file."""
     try:
         yield
     except DodonaError as error:

@@ -1,7 +1,7 @@
-"""A file of rows, or standard input, opened for reading, whatever its format.
+"""Open a file of rows, or standard input, for reading in any format.
 
-Owns: what all formats have in common: how far the reading is, and what is said of files that can't
-be opened or read. Nothing is ever in memory but a part.
+Owns: the common part of all formats: the progress of the reading, and the errors of files that
+can't be opened or read. Only one part is in memory at a time.
 """
 
 import io
@@ -25,7 +25,7 @@ Unit = Literal["rows", "bytes"]
 
 
 class Source:
-    """Where rows come from. `total` is how much there is, in `unit`s; None where nobody knows."""
+    """A source of rows. `total` is its size in `unit`s; None if that is not known."""
 
     def __init__(self, parts: Iterator[FilePart], unit: Unit, total: int | None, name: str) -> None:
         self.unit = unit
@@ -34,7 +34,7 @@ class Source:
         self._name = name
 
     def parts(self) -> Iterator[tuple[FilePart, int]]:
-        """Each with how much it is of the total. Raises SchemaViolation, InvalidRequest."""
+        """Yield each part with its share of the total. Raises SchemaViolation, InvalidRequest."""
         while True:
             with _readable(self._name):
                 part = next(self._parts, None)
@@ -45,8 +45,8 @@ class Source:
 
 @contextmanager
 def open_source(path: Path, form: FileFormat, want: Want) -> Iterator[Source]:
-    """Raises InvalidRequest if it can't be read or is no such file; SchemaViolation if it has
-    columns that the table does not have."""
+    """Open a file and yield its source. Raises InvalidRequest if the file can't be read or has
+    another format, and SchemaViolation if it has columns that the table lacks."""
     if path == STDIN:
         given: Any = sys.stdin.buffer
         # A second buffer would wait until it is full.
@@ -76,10 +76,10 @@ def _readable(name: str) -> Iterator[None]:
 def source_of(
     stream: io.BufferedReader, name: str, size_bytes: int | None, form: FileFormat, want: Want
 ) -> Source:
-    """What is read from a stream that is open. Raises as `open_source`."""
+    """Return the source of an open stream. Raises the errors of `open_source`."""
     if form is FileFormat.PARQUET:
         if size_bytes is None:
-            raise InvalidRequest("Parquet is read from a file only: it begins at its end")
+            raise InvalidRequest("Parquet can't be read from a pipe, only from a file")
         batches, row_count = open_parquet(stream, want)
         return Source(batches, "rows", row_count, name)
     if form in (FileFormat.ARROW, FileFormat.ARROWS):

@@ -1,11 +1,11 @@
-"""A file that is there as a whole or not at all; and what is no such file, as it is.
+"""Write a file that exists as a whole or not at all.
 
-Owns: its name while it is written, and that it goes if the writing ends early. A process that is
-killed outright leaves that one behind, under a name that says so; the next one takes another.
+Owns: the file's name while it is written, and its removal if the write ends early. A killed process
+leaves that file, under a name that says so. The next process takes another name.
 
-Only a plain file is replaced, at the end of the links that lead to it, which stay. A device that
-takes bytes and a named pipe are written into: nothing is lost there, and nothing can be taken back.
-All else that may be at a path is refused.
+Only a plain file is replaced, at the end of the links that lead to it, and the links stay. A
+character device or a named pipe is written into directly: nothing there is lost, and nothing can be
+taken back. Any other kind of node at the path is refused.
 """
 
 import os
@@ -20,7 +20,7 @@ from dodona_wire.errors import DiskFull, InvalidRequest
 from dodona_wire.net.folder import sync_folder
 
 NAME_SHOWN_MAX: Final = 40
-"""Characters of a file's name in that of the unfinished one, which must not be too long."""
+"""How many characters of a file's name are in the name of the unfinished file, at most."""
 _OUTPUTS: Final = (1, 2)
 _REFUSED: Final = {
     stat.S_IFDIR: "a folder: name a file in it",
@@ -31,18 +31,18 @@ _REFUSED: Final = {
 
 @contextmanager
 def replacing(path: Path, *, is_overwriting: bool) -> Iterator[BinaryIO]:
-    """The file to write. It gets its name at the end of the block, if no error ends it. Raises
-    InvalidRequest if it is there already or can't be written."""
+    """Yield the file to write. It gets its name at the end of the block, if no error ends the
+    block. Raises InvalidRequest if the file exists or can't be written."""
     text = f"the disk of {path} is full: nothing was written there. Make room"
     try:
         found = _found(path)
         if found is not None and not stat.S_ISREG(found.st_mode):
-            text = f"{path} is full: a part of the rows may be there"
+            text = f"{path} is full: a part of the rows may be written"
             with path.open("wb") as sink:
                 yield sink
             return
         if found is not None and not is_overwriting:
-            raise InvalidRequest(f"{path} is there already: remove it, or say --overwrite")
+            raise InvalidRequest(f"{path} exists already: remove it, or use --overwrite")
         with _made_whole(Path(os.path.realpath(path)), found) as file:
             yield file
     except BaseException as error:
@@ -54,8 +54,8 @@ def replacing(path: Path, *, is_overwriting: bool) -> Iterator[BinaryIO]:
 
 
 def _found(path: Path) -> os.stat_result | None:
-    """What is there, behind all links; None for nothing. Raises InvalidRequest if it is of a kind
-    that is not written, OSError."""
+    """Return the status of the path behind all links; None if nothing is there. Raises
+    InvalidRequest if its kind can't be written, OSError."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -64,8 +64,8 @@ def _found(path: Path) -> os.stat_result | None:
         raise InvalidRequest(f"{path} is {_REFUSED[kind]}")
     if not stat.S_ISCHR(found.st_mode) and _is_own_output(found):
         raise InvalidRequest(
-            f"{path} is where this command says what it did: to have rows there, use "
-            "`dodona select` with --format"
+            f"{path} is an output of this command, which prints its report there: to print rows, "
+            "use `dodona select` with --format"
         )
     return found
 
@@ -75,14 +75,15 @@ def _is_own_output(found: os.stat_result) -> bool:
         try:
             if os.path.samestat(found, os.fstat(descriptor)):
                 return True
-        except OSError:  # it is closed
+        except OSError:  # the descriptor is closed
             continue
     return False
 
 
 @contextmanager
 def _made_whole(path: Path, old: os.stat_result | None) -> Iterator[BinaryIO]:
-    """The same for a plain file at the end of links. Whoever may read the old one may the new."""
+    """Yield a new plain file that replaces the old one at the end. It has the permissions of the
+    old file."""
     unfinished = path.with_name(f".{path.name[:NAME_SHOWN_MAX]}.{os.getpid()}.unfinished")
     try:
         with unfinished.open("xb") as file:

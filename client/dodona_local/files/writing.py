@@ -1,7 +1,7 @@
-"""Rows written out, a batch at a time: to a file, or to standard output.
+"""Write rows, a batch at a time, to a file or to standard output.
 
-Owns: the writers, one for each format, and what each begins and ends with. A writer does not close
-what it writes to.
+Owns: the writers, one for each format, with the beginning and the end of each format. A writer does
+not close its output.
 """
 
 import io
@@ -25,7 +25,8 @@ from dodona_local.files.formatting import (
 
 COMPRESSION: Final = "zstd"
 WIDTH_MAX: Final = 60
-"""Of a column on a screen: a longer value pushes the rest of its line to the right."""
+"""The width of a column on a screen, at most. A longer value moves the rest of its line to the
+right."""
 ROWS_MEASURED: Final = 1_000
 
 
@@ -35,12 +36,12 @@ class Writer(Protocol):
     def write(self, batch: Any) -> None: ...
 
     def finish(self) -> None:
-        """What comes behind the last row."""
+        """Write the end of the format, after the last row."""
         ...
 
 
 def writer_to(sink: BinaryIO, form: FileFormat, shape: Shape) -> Writer:
-    """Of a file."""
+    """Return the writer of a file."""
     match form:
         case FileFormat.CSV:
             return CsvWriter(sink, shape)
@@ -71,14 +72,14 @@ class _ArrowWriter:
 
 
 class StreamWriter(_ArrowWriter):
-    """Arrow's IPC stream."""
+    """Writes Arrow's IPC stream."""
 
     def __init__(self, sink: BinaryIO, shape: Shape) -> None:
         super().__init__(pyarrow.ipc.new_stream(sink, shape.schema))
 
 
 class CsvWriter:
-    """A heading and rows. Text is quoted, which tells it from null."""
+    """Writes a heading and rows. Text is quoted, which distinguishes it from null."""
 
     def __init__(self, sink: BinaryIO, shape: Shape) -> None:
         self._sink = sink
@@ -96,11 +97,11 @@ class CsvWriter:
         self._sink.write(text.getbuffer())
 
     def finish(self) -> None:
-        """CSV just ends."""
+        """Write nothing: CSV has no end."""
 
 
 class LinesWriter:
-    """An object a line."""
+    """Writes one object in each line."""
 
     def __init__(self, sink: BinaryIO, shape: Shape) -> None:
         self._sink = sink
@@ -112,11 +113,11 @@ class LinesWriter:
         self._sink.write(self._encoder.encode_lines(rows))
 
     def finish(self) -> None:
-        """Lines just end."""
+        """Write nothing: the format has no end."""
 
 
 class ArrayWriter:
-    """One array, an object a line."""
+    """Writes one array, with one object in each line."""
 
     def __init__(self, sink: BinaryIO, shape: Shape) -> None:
         self._sink = sink
@@ -135,7 +136,7 @@ class ArrayWriter:
 
 
 class TableWriter:
-    """For people: columns under their names, as wide as their first rows are."""
+    """Writes a table for people: columns under their names, as wide as their first rows need."""
 
     def __init__(self, sink: BinaryIO, shape: Shape) -> None:
         self._sink = sink

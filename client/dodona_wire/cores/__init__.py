@@ -1,1 +1,1 @@
-"""What sans-IO cores are made of: what they ask their shells to do, and what they count. No I/O."""
+"""Parts of sans-IO cores: the effects that they ask their shells for, and counters. No I/O."""

@@ -1,12 +1,13 @@
 """The batching timestamp provider: many callers, one request in flight. Pure.
 
-Owns the rule that keeps timestamps monotonic through any number of batchers: the pending list is
-swapped out *before* the request is sent, so nobody is served from a request that was sent before
-they asked. The range is split in arrival order and never outlives its batch. No timer: the first
-caller goes at once, those who come while it is away form the next batch.
+Owns: the rule that keeps timestamps monotonic through any number of batchers. The pending list is
+swapped out *before* the request is sent. So no caller gets a timestamp of a request that was sent
+before the caller asked. The range is split in arrival order and never outlives its batch. There is
+no timer. The first caller's request leaves immediately, and callers that come while it is in flight
+form the next batch.
 
-It also bears witness: an oracle that gives what it gave before, or less, has lost its memory, and
-nobody is served from it.
+A batcher is also a witness. If an oracle gives a timestamp again, or a lower one, it has lost its
+data. Then no caller is served from it.
 """
 
 from collections.abc import Iterable
@@ -20,10 +21,11 @@ Waiter = TypeVar("Waiter")
 
 
 class Batcher(Generic[Waiter]):
-    """`add` callers, send what `next_batch_count` says, `split` or `fail` what comes back.
+    """Batches callers: `add` them, send what `next_batch_count` returns, `split` or `fail` the
+    answer.
 
-    Most callers want one timestamp, and millions of them come a second: counts are kept only in
-    batches where somebody wants more.
+    Most callers want one timestamp, and millions of them come a second. So counts are kept only in
+    batches in which a caller wants more than one.
     """
 
     def __init__(self, count_max: int = TIMESTAMPS_PER_REQUEST_MAX) -> None:
@@ -48,7 +50,8 @@ class Batcher(Generic[Waiter]):
             self._pending_counts.append(count)
 
     def next_batch_count(self) -> int | None:
-        """How many to ask for now, or None while a request is away or nobody waits."""
+        """Return how many timestamps to ask for, or None if a request is in flight or none
+        waits."""
         if self._in_flight or not self._pending:
             return None
         self._in_flight, self._pending = self._pending, []
@@ -58,7 +61,7 @@ class Batcher(Generic[Waiter]):
         return total if total <= self._count_max else self._cut()
 
     def _cut(self) -> int:
-        """Too many for one request: the last to come wait for the next one."""
+        """Cut a batch that is too large for one request: the last callers wait for the next one."""
         counts = self._in_flight_counts or [1] * len(self._in_flight)
         total = fitting = 0
         while total + counts[fitting] <= self._count_max:
@@ -71,12 +74,12 @@ class Batcher(Generic[Waiter]):
         return total
 
     def witness(self, first: Timestamp, count: int) -> None:
-        """These came back. Raises DataCorrupted if they can't be fresh."""
+        """Check a range that came back. Raises DataCorrupted if it can't be fresh."""
         if first <= self._last:
             raise DataCorrupted(
-                "the oracle has gone back: it gave a timestamp that is not above all that it gave "
-                "before. Its data folder was lost, or replaced by an older one: stop the writers, "
-                "and bring the right one back",
+                "the oracle has gone back: it gave out a timestamp that is not above an earlier "
+                "one. The data folder of the master was lost, or replaced by an older one. Stop "
+                "the writers, and bring the right folder back",
                 timestamp=first,
                 timestamp_before=self._last,
             )
@@ -84,8 +87,8 @@ class Batcher(Generic[Waiter]):
 
     def split(self, first: Timestamp) -> list[tuple[Waiter, Timestamp, int]]:
         """Divide the range that came back among the callers, in arrival order. Raises DataCorrupted
-        if it is not above all before; then they wait on, for `fail`."""
-        assert self._in_flight, "a range came back that nobody asked for"
+        if it is not above all earlier ones. Then the callers still wait, for `fail`."""
+        assert self._in_flight, "a range came back that no caller asked for"
         waiters, counts = self._in_flight, self._in_flight_counts
         self.witness(first, len(waiters) if counts is None else sum(counts))
         self._in_flight, self._in_flight_counts = [], None
@@ -98,6 +101,6 @@ class Batcher(Generic[Waiter]):
         return cast("list[tuple[Waiter, Timestamp, int]]", shares)
 
     def fail(self) -> list[Waiter]:
-        """The request failed: all its callers do, so that none gets a timestamp of unsure age."""
+        """Return the callers of a failed request. All fail, so that none gets an old timestamp."""
         waiters, self._in_flight, self._in_flight_counts = self._in_flight, [], None
         return waiters

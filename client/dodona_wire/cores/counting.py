@@ -1,7 +1,7 @@
-"""What a core counts with: values in fixed buckets, and how far two clocks are apart. Pure.
+"""Count values in fixed buckets, and note how far two clocks are apart. Pure.
 
-Owns: the counting. A value costs one binary search, so it is counted once a batch or a flush, never
-once a row. Bounds are fixed where a tally is made, so two readings can be compared.
+Owns: the counting. A value costs one binary search. So values are counted once a batch or a flush,
+never once a row. The bounds are fixed when a tally is made, so two readings can be compared.
 """
 
 from bisect import bisect_left
@@ -26,14 +26,14 @@ DURATIONS_US: Final = (
     2_500_000,
     10_000_000,
 )
-"""From a tenth of a millisecond to ten seconds."""
+"""Microseconds, from a tenth of a millisecond to ten seconds."""
 COUNTS: Final = tuple([1 << power for power in range(0, 21, 2)])
-"""From one to a million, by fours."""
+"""From one to a million, each four times the one before."""
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """A reading: how many values were at most each bound and above the one before, those beyond the
-    last bound behind them, and the sum of all values."""
+    """A reading of a tally. `counts` has the number of values up to each bound and above the one
+    before, and last the number above all bounds. `total` is the sum of all values."""
 
     bounds: tuple[int, ...]
     counts: tuple[int, ...]
@@ -41,12 +41,12 @@ class Histogram(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
 
 class Tally:
-    """Counts values, since it was made."""
+    """Counts values from the time it was made."""
 
     __slots__ = ("_bounds", "_counts", "_total")
 
@@ -57,24 +57,25 @@ class Tally:
         self._total = 0
 
     def add(self, value: int) -> None:
-        """One more value."""
+        """Count one more value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
     def read(self) -> Histogram:
-        """What was counted so far."""
+        """Return the counts so far."""
         return Histogram(self._bounds, tuple(self._counts), self._total)
 
 
 class ClockDifference(msgspec.Struct, frozen=True):
-    """Of two clocks, in µs: the last seen, and the largest, either way. None: none was seen."""
+    """The difference of two clocks, in µs: the last one, and the largest in either direction. None
+    before the first one."""
 
     last_us: int | None
     max_us: int | None
 
 
 class ClockWatch:
-    """Remembers how far two clocks were apart, in whatever unit it is told."""
+    """Remembers how far two clocks were apart, in any unit."""
 
     __slots__ = ("last", "max")
 
@@ -83,13 +84,13 @@ class ClockWatch:
         self.max = 0
 
     def note(self, difference: int) -> None:
-        """One is so far ahead of the other."""
+        """Note how far one clock is ahead of the other."""
         self.last = difference
         if difference > self.max or -difference > self.max:
             self.max = abs(difference)
 
     def read(self, multiplier: int = 1, shift: int = 0) -> ClockDifference:
-        """In µs, of which there are `multiplier` / 2^`shift` in what was noted."""
+        """Return the differences in µs: a noted unit is `multiplier` / 2^`shift` of them."""
         if self.last is None:
             return ClockDifference(None, None)
         return ClockDifference(self.last * multiplier >> shift, self.max * multiplier >> shift)

@@ -1,8 +1,8 @@
-"""What a core asks its shell to do. Frozen records without behaviour.
+"""Effects: what a core asks its shell to do. Frozen records without behaviour.
 
-The one law: effects are carried out in order, and nothing behind an `Append` leaves the process
-until that append is durable. `ReplyAtOnce` and `AskTimestamps` are outside the law: they must not
-tell anybody anything that matters and that a crash could take back.
+Invariant: the shell carries out effects in order. No effect after an `Append` leaves the process
+until that append is durable. `ReplyAtOnce` and `AskTimestamps` are exceptions: they must not reveal
+anything that matters and that a crash could take back.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId
 
 Route = Any
-"""Where a request came from: made by the shell, given back to it unread by the core."""
+"""Where a request came from. The shell makes it, and the core returns it unread."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -32,37 +32,37 @@ class ReplyTo(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplyAtOnce(msgspec.Struct, frozen=True, gc=False):
-    """Answer a request now, whatever is not durable yet."""
+    """Answer a request now, even if appends are not durable yet."""
 
     route: Route
     body: Reply
 
 
 class SendToCell(msgspec.Struct, frozen=True, gc=False):
-    """A one-way message to another cell, once all appends before this are durable."""
+    """Send a one-way message to another cell, once all appends before this are durable."""
 
     cell: CellId
     body: CellMessage
 
 
 class AskTimestamps(msgspec.Struct, frozen=True, gc=False):
-    """Ask the oracle for one timestamp now; it comes back with the token, or not at all. `is_idle`
-    if nobody waits for it."""
+    """Ask the oracle for one timestamp now. It comes back with the token, or not at all. `is_idle`
+    says that no transaction waits for it."""
 
     token: Any
     is_idle: bool = False
 
 
 class SendHeartbeat(msgspec.Struct, frozen=True, gc=False):
-    """Tell the master, once all appends before this are durable; its Assignment comes back, or
-    nothing does."""
+    """Send the master a heartbeat, once all appends before this are durable. Its Assignment comes
+    back, or nothing."""
 
     body: Heartbeat
 
 
 class RunJob(msgspec.Struct, frozen=True, gc=False):
-    """Do long work on chunks elsewhere; its result comes back with the token, after whatever it
-    wrote is durable."""
+    """Do long work on chunks elsewhere. The result comes back with the token, after all that the
+    work wrote is durable."""
 
     token: Any
     job: Any
@@ -75,14 +75,14 @@ class RemoveChunks(msgspec.Struct, frozen=True, gc=False):
 
 
 class TruncateLog(msgspec.Struct, frozen=True, gc=False):
-    """Nothing before the checkpoint of this number is needed, once all appends before this are
+    """Remove the log before the checkpoint of this number, once all appends before this are
     durable."""
 
     checkpoint: int
 
 
 class AskMaster(msgspec.Struct, frozen=True, gc=False):
-    """A proxy's one request in flight; the range comes back with the token, or a failure does."""
+    """Send a proxy's one request in flight. The range, or a failure, comes back with the token."""
 
     token: int
     count: int
@@ -102,4 +102,4 @@ Effect = (
 )
 
 HELD_EFFECTS: Final = frozenset((ReplyTo, SendToCell, SendHeartbeat, RemoveChunks, TruncateLog))
-"""What waits for the appends before it."""
+"""The effects that wait for the appends before them."""

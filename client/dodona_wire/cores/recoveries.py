@@ -1,8 +1,8 @@
-"""What servers tell of their starts: when, after what, how long replay took, and what became of
-what was undecided then. Pure.
+"""Records of server starts: when, after what, how long the replay took, and old transactions.
 
-Owns: the names and types, by which servers write them down and gateways read them. What has a
-default may be missing: a gateway and a server need not be of one version.
+A record also says what became of the transactions that were undecided at the start. Pure.
+Owns: the names and types that servers write and gateways read. A field with a default may be
+missing, because a gateway and a server may have different versions.
 """
 
 from typing import Literal
@@ -13,26 +13,26 @@ from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, LoadId, Timestamp, TransactionId
 
 RecoveryCause = Literal["nothing", "stop", "crash", "unknown"]
-"""What was before a start: nothing (an empty folder), a stop in order, or an end without a word.
-Unknown: there was something, and nobody wrote down how it ended."""
+"""What came before a start: nothing (an empty folder), a stop in order, or an end without notice.
+Unknown: there were data, but no record of how the process ended."""
 TakenOverState = Literal["prepared", "committed"]
 TakenOverOutcome = Literal["committed", "aborted", "delivered", "forgotten"]
 
 
 class TakenOver(msgspec.Struct, frozen=True):
-    """A transaction that a cell's start found prepared and undecided, or committed and not yet
-    acknowledged by all of its participants."""
+    """A transaction that a cell found at its start: prepared and undecided, or committed and not
+    yet acknowledged by all of its participants."""
 
     transaction: TransactionId
     coordinator: CellId
     participants: tuple[CellId, ...]
     found: TakenOverState
     outcome: TakenOverOutcome | None = None
-    """None as long as it is open. Delivered: what was committed was acknowledged by all."""
+    """None while the transaction is open. Delivered: all participants acknowledged its commit."""
     timestamp: Timestamp | None = None
-    """Of the commit."""
+    """The commit timestamp."""
     after_ms: int | None = None
-    """From the start to the outcome."""
+    """Milliseconds from the start to the outcome."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -40,27 +40,27 @@ class Recovery(msgspec.Struct, frozen=True):
 
     began_us: int
     replay_ms: int
-    """To read what there is and to come to the state that it says."""
+    """The time to read the log or store and to restore its state."""
     after: RecoveryCause = "unknown"
     record_count: int = 0
-    """Records of the log; values of a master's store."""
+    """Records of the log, or values of a master's store."""
     size_bytes: int = 0
-    """Of the log or the store."""
+    """The size of the log or the store."""
     chunk_count: int = 0
-    """Opened, of a cell."""
+    """Chunks that a cell opened."""
     orphan_count: int = 0
-    """Chunks that the log does not name, most likely of work that a crash ended: removed behind the
-    next checkpoint."""
+    """Chunks that the log does not name, most likely from work that a crash ended. They are removed
+    after the next checkpoint."""
     served_after_ms: int | None = None
-    """From the start to serving, of a cell: the oracle and the master have to answer first."""
+    """For a cell, the time until it serves. The oracle and the master have to answer first."""
     transaction_count: int = 0
-    """Taken over: by a cell those in doubt or undelivered, by a master its master transactions."""
+    """Transactions taken over: those in doubt or undelivered; for a master, master transactions."""
     transactions: tuple[TakenOver, ...] = ()
-    """The first of them, of a cell."""
+    """The first of these transactions, for a cell."""
     loads: tuple[LoadId, ...] = ()
-    """Bulk loads that were open and go on, the first of them."""
+    """The first of the bulk loads that were open and continue."""
     stopped_us: int | None = None
-    """When it stopped in order; None while it runs, and if it crashed."""
+    """When the server stopped in order; None while it runs, and if it crashed."""
 
 
 @preload_decoder

@@ -1,7 +1,12 @@
-"""Every message, of the data plane and of the catalog. Frozen, without behaviour, no I/O.
+"""Every message of the data plane and of the catalog. Frozen, without behaviour, no I/O.
 
-Three families: requests and their replies (a reply answers one request), cell messages (one way,
-between cells; each names its sender), and catalog requests, which travel as REST between processes,
-but for heartbeats, and as they are in the simulator and in an embedded database. A message is a
-MessagePack array that opens with its number (see `codec`): numbers are never reused.
+There are three families:
+
+- Requests and their replies. A reply answers one request.
+- Cell messages. They go one way, between cells, and each names its sender.
+- Catalog requests. They travel as REST between processes, except heartbeats. In the simulator and
+  in an embedded database they travel as they are.
+
+A message is a MessagePack array that begins with its number (see `codec`). Numbers are never used
+again.
 """

@@ -1,8 +1,8 @@
-"""Names of attributes that would look as if they meant something: what is said of each. Pure.
+"""Find attribute names that have no effect, or look like misspelt settings. Pure.
 
-Owns: YTsaurus's attributes that change nothing in Dodona, which are kept and warned of; and which
-names of a user's own are too near to a setting's to be anything but a mistake. A name that begins
-with an underscore is always the user's own.
+Owns: YTsaurus's attributes that change nothing in Dodona, which are kept with a warning. Also owns
+which names of users' own attributes are so near to a setting that they must be a mistake. A name
+that begins with an underscore is always the user's own.
 """
 
 import difflib
@@ -14,12 +14,12 @@ from dodona_wire.errors import DodonaWarning
 from dodona_wire.types import TableSettings
 
 SETTINGS: Final = ("atomicity", *TableSettings.__struct_fields__)
-"""What users may set of a table, beside attributes of their own."""
+"""Attributes that users may set on a table, besides their own."""
 OWN_PREFIX: Final = "_"
 NEARNESS_MIN: Final = 0.84
-"""Of two names, as difflib measures it: one letter in six may be wrong."""
+"""The nearness of two names, as difflib measures it: one letter in six may be wrong."""
 LENGTH_MAX: Final = 64
-"""A longer name is no setting's, however it begins."""
+"""A longer name belongs to no setting, however it begins."""
 
 WITHOUT_MEANING: Final = frozenset(
     (
@@ -99,13 +99,13 @@ WITHOUT_MEANING: Final = frozenset(
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is most likely a misspelling of, None if it is like none."""
+    """Return the known name of which this is most likely a misspelling, None if it is like none."""
     near = difflib.get_close_matches(name, known, 1, NEARNESS_MIN)
     return near[0] if near else None
 
 
 def meant(name: str) -> str | None:
-    """The setting that this name is a misspelling of, None if it is none."""
+    """Return the setting of which this name is a misspelling, None if there is none."""
     plain = name.lower().replace("-", "_")
     is_own = name.startswith(OWN_PREFIX) or name in SETTINGS or len(name) > LENGTH_MAX
     if is_own or name in WITHOUT_MEANING:
@@ -114,17 +114,17 @@ def meant(name: str) -> str | None:
 
 
 def warnings_about(names: object) -> list[str]:
-    """A sentence for each that means nothing here. What is no list of names is refused later."""
+    """Return a sentence for each name without effect. A later check refuses other values."""
     given = {it for it in names if isinstance(it, str)} if isinstance(names, Iterable) else set()
     return [
-        f"attribute {name!r} is YTsaurus's and changes nothing in Dodona: see the settings in "
+        f"attribute {name!r} of YTsaurus has no effect in Dodona: see the settings in "
         "docs/reference/settings.md"
         for name in sorted(WITHOUT_MEANING & given)
     ]
 
 
 def names_set(path: str, value: object) -> list[str]:
-    """Which attributes setting this value at this path sets."""
+    """Return which attributes are set by setting this value at this path."""
     name = path.rpartition("/@")[2] if "/@" in path else None
     if name == "":
         return [it for it in value if isinstance(it, str)] if isinstance(value, dict) else []
@@ -132,6 +132,6 @@ def names_set(path: str, value: object) -> list[str]:
 
 
 def warn_about(names: object) -> None:
-    """Python's own way, once for each name at a place."""
+    """Warn with Python's own warnings, once for each name at a place in the program."""
     for text in warnings_about(names):
         warnings.warn(text, DodonaWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The root of all messages, and the failure that may answer any request."""
+"""The base of all messages, and the failure that may answer any request."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of all. `gc=False`: messages never form cycles, so the collector need not see them."""
+    """Base of all messages. `gc=False`: they never form cycles for the garbage collector."""
 
 
 class Failure(Message, frozen=True, array_like=True, gc=False, tag=38):

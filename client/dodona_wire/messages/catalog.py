@@ -1,4 +1,7 @@
-"""The catalog: tables and their life, cells, proxies. Between clients, cells and the master."""
+"""Messages of the catalog: tables and their lifecycle, cells, proxies.
+
+They travel between clients, cells and the master.
+"""
 
 from dodona_wire.messages.base import Failure, Message
 from dodona_wire.messages.tree import NodeLock, NodeNames, NodeValue, TreeRequest, TreeTransaction
@@ -22,8 +25,9 @@ from dodona_wire.types import (
 
 
 class CreateTable(Message, frozen=True, array_like=True, gc=False, tag=70):
-    """→ Table. `pivot_keys` (encoded, the first is empty) say how to shard. Missing directories
-    above it are made. `attributes` are MessagePack: settings, and what else users keep there."""
+    """Create a table. → Table. `pivot_keys` (encoded, the first is empty) divide it into tablets.
+    Missing directories above it are made. `attributes` are MessagePack: settings, and users'
+    own."""
 
     path: str
     columns: tuple[Column, ...]
@@ -34,21 +38,21 @@ class CreateTable(Message, frozen=True, array_like=True, gc=False, tag=70):
 
 
 class GetTable(Message, frozen=True, array_like=True, gc=False, tag=72):
-    """→ Table with its route."""
+    """Get a table. → Table with its route."""
 
     path: str
     transaction: TreeTransactionId = NO_TREE_TRANSACTION
 
 
 class ListTables(Message, frozen=True, array_like=True, gc=False, tag=73):
-    """→ TableList"""
+    """List the tables whose paths begin with the prefix. → TableList."""
 
     prefix: str
 
 
-# The life of a table. Each is about the tablets from `first_tablet` to `last_tablet` (places in the
-# table, both included; all of them for None), and answered with the Table as it is then: what it
-# asked for is so a moment later.
+# The lifecycle of a table. Each request is for the tablets from `first_tablet` to `last_tablet`
+# (places in the table, both included; all of them for None). The answer is the Table at that time.
+# The change takes effect shortly afterwards.
 
 
 class MountTable(Message, frozen=True, array_like=True, gc=False, tag=74):
@@ -67,7 +71,7 @@ class UnmountTable(Message, frozen=True, array_like=True, gc=False, tag=75):
 
 
 class FreezeTable(Message, frozen=True, array_like=True, gc=False, tag=85):
-    """From now on they can be read and not written."""
+    """Make the tablets read-only from now on."""
 
     path: str
     first_tablet: int | None = None
@@ -81,7 +85,7 @@ class UnfreezeTable(Message, frozen=True, array_like=True, gc=False, tag=86):
 
 
 class RemountTable(Message, frozen=True, array_like=True, gc=False, tag=87):
-    """Let mounted tablets go by the settings as they are now."""
+    """Make mounted tablets use the current settings."""
 
     path: str
     first_tablet: int | None = None
@@ -89,8 +93,8 @@ class RemountTable(Message, frozen=True, array_like=True, gc=False, tag=87):
 
 
 class ReshardTable(Message, frozen=True, array_like=True, gc=False, tag=88):
-    """Replace these unmounted tablets by others, with the same rows. The first of `pivot_keys` is
-    that of the first tablet replaced."""
+    """Replace these unmounted tablets by others with the same rows. The first of `pivot_keys` is
+    that of the first replaced tablet."""
 
     path: str
     pivot_keys: tuple[Key, ...]
@@ -106,7 +110,7 @@ class AlterTable(Message, frozen=True, array_like=True, gc=False, tag=89):
 
 
 class Tablet(Message, frozen=True, array_like=True, gc=False):
-    """One tablet as the catalog knows it. It covers keys from `pivot_key` to the next one's."""
+    """One tablet in the catalog. It has the keys from `pivot_key` up to the next tablet's."""
 
     tablet: TabletId
     pivot_key: Key
@@ -116,9 +120,10 @@ class Tablet(Message, frozen=True, array_like=True, gc=False):
 
 
 class Table(Message, frozen=True, array_like=True, gc=False, tag=76):
-    """`addresses` are those of the cells that its tablets are in, where known. `settings` are as
-    they were last set: tablets go by those of their mount or remount. `table` is its id, wherever
-    it is moved, and never another table's; 0 if an older master does not say."""
+    """A table. `addresses` are those of the cells that have its tablets, where known. `settings`
+    are the last ones set: tablets use those of their mount or remount. `table` is the id of the
+    table, which stays after a move and never is another table's. It is 0 if an older master does
+    not send it."""
 
     path: str
     columns: tuple[Column, ...]
@@ -134,15 +139,15 @@ class TableList(Message, frozen=True, array_like=True, gc=False, tag=77):
 
 
 class Done(Message, frozen=True, array_like=True, gc=False, tag=78):
-    """The catalog did what was asked and has no more to say."""
+    """The catalog did what the request asked, and has no more to say."""
 
 
 # Cells and proxies
 
 
 class MountedTablet(Message, frozen=True, array_like=True, gc=False):
-    """`mode` is what it is served for: see `TabletAssignment`. A tablet is here once it has all of
-    its rows. What was before `retained_timestamp` may be gone."""
+    """A tablet that a cell serves. `mode` says what for: see `TabletAssignment`. A tablet is in the
+    list once it has all of its rows. Versions before `retained_timestamp` may be gone."""
 
     tablet: TabletId
     revision: Revision
@@ -151,12 +156,12 @@ class MountedTablet(Message, frozen=True, array_like=True, gc=False):
 
 
 class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
-    """A cell says where it is and which tablets it serves. → Assignment with this `sequence`.
-    `revision` is that of the last assignment it took: its word is on no command after that.
-    `cluster` is the one that its log belongs to; an empty log belongs to none yet. `stored` are
-    tablets that it keeps without serving them: some of them, in turns, if there are many. A short
-    heartbeat leaves out `mounted`, which is that of the last heartbeat that was not short. Its
-    answer may come up to `hold_ms` later, as soon as there is something new to say."""
+    """A cell reports its address and the tablets that it serves. → Assignment with this `sequence`.
+    `revision` is that of the last assignment it took: it says nothing about later commands.
+    `cluster` is the cluster of its log, and an empty log has none yet. `stored` are tablets that it
+    keeps without serving them: if there are many, some of them in turns. A short heartbeat leaves
+    out `mounted`, which is that of the last heartbeat that was not short. The answer may come up to
+    `hold_ms` later, as soon as there is news."""
 
     cell: CellId
     address: str
@@ -170,8 +175,8 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):
-    """A tablet whose rows of lower ≤ key < upper become another's, so far as they are in its range
-    too."""
+    """A tablet whose rows of lower ≤ key < upper become another tablet's, so far as they are also
+    in that tablet's range."""
 
     tablet: TabletId
     cell: CellId
@@ -180,8 +185,8 @@ class TabletSource(Message, frozen=True, array_like=True, gc=False):
 
 
 class TabletAssignment(Message, frozen=True, array_like=True, gc=False):
-    """A tablet that a cell is to have, with all that it needs to know of it. `mode` is `mounted`,
-    `frozen` (reads only) or `unmounted` (only its rows are taken over from `sources`)."""
+    """A tablet that a cell must have, with all facts that the cell needs. `mode` is `mounted`,
+    `frozen` (reads only) or `unmounted` (the cell only takes over its rows from `sources`)."""
 
     tablet: TabletId
     revision: Revision
@@ -196,15 +201,15 @@ class TabletAssignment(Message, frozen=True, array_like=True, gc=False):
 
 
 class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
-    """All tablets that the cell is to serve: it unmounts any other. And where all cells are.
-    `sequence` is the heartbeat's that it answers: an answer to an older one is stale. Tablets that
-    have yet to take over rows come first: their sources may follow. `revision` is the last that
-    was given out: commands up to it are in here. A cell that has not joined `cluster` yet gets no
-    tablets: it says in its log that it joins, and asks again. `dropped` are tablets that the
-    heartbeat named and nobody needs any more: the cell may forget them, with their rows. An answer
-    to a short heartbeat is short, and leaves out `tablets`, if `revision` is the heartbeat's. Only
-    where `may_be_short` is so, the master knows what the cell serves: the next heartbeat may be
-    short, too."""
+    """All tablets that the cell must serve, and the addresses of all cells. The cell unmounts any
+    other tablet. `sequence` is that of the answered heartbeat: an answer to an older one is stale.
+    Tablets that have yet to take over rows come first, because their sources may follow. `revision`
+    is the last one given out: all commands up to it are in here. A cell that has not joined
+    `cluster` yet gets no tablets. It records in its log that it joins, and asks again. `dropped`
+    are tablets that the heartbeat named and that are not needed any more. The cell may forget them,
+    with their rows. An answer to a short heartbeat is short, and leaves out `tablets`, if
+    `revision` is the heartbeat's. Only with `may_be_short` does the master know what the cell
+    serves: then the next heartbeat may be short, too."""
 
     tablets: tuple[TabletAssignment, ...]
     addresses: dict[CellId, str]
@@ -217,13 +222,13 @@ class Assignment(Message, frozen=True, array_like=True, gc=False, tag=81):
 
 
 class RegisterProxy(Message, frozen=True, array_like=True, gc=False, tag=82):
-    """A proxy says where it is; repeated as a heartbeat. → Done."""
+    """A proxy reports its address, again and again as a heartbeat. → Done."""
 
     address: str
 
 
 class GetCluster(Message, frozen=True, array_like=True, gc=False, tag=83):
-    """→ Cluster"""
+    """List the cells and the proxies. → Cluster."""
 
 
 class Cell(Message, frozen=True, array_like=True, gc=False):

@@ -1,5 +1,7 @@
-"""Messages between cells: one way, repeated until answered, each safe to repeat. Each names its
-sender."""
+"""Messages between cells: one way, repeated until answered, each safe to repeat.
+
+Each message names its sender.
+"""
 
 from dodona_wire.messages.base import Message
 from dodona_wire.messages.data import RowVersion
@@ -8,14 +10,14 @@ from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, TabletId, Timestamp, 
 
 
 class QueryStatus(Message, frozen=True, array_like=True, gc=False, tag=50):
-    """Recovery by the coordinator: are you prepared? If not, never be (poison)."""
+    """The recovering coordinator asks: are you prepared? If not, never be (poison)."""
 
     source: CellId
     transaction: TransactionId
 
 
 class Status(Message, frozen=True, array_like=True, gc=False, tag=51):
-    """`state` is prepared, committed or refused; the timestamp belongs to the first two."""
+    """The answer. `state` is prepared, committed or refused; the first two have a timestamp."""
 
     source: CellId
     transaction: TransactionId
@@ -33,8 +35,8 @@ class TellAbort(Message, frozen=True, array_like=True, gc=False, tag=53):
     source: CellId
     transaction: TransactionId
     is_forgotten: bool = False
-    """The coordinator has no record any more, so that it aborts whoever is still prepared. Whoever
-    is not has asked long ago, and was answered."""
+    """Whether the coordinator has no record any more. Then a participant that is still prepared
+    aborts. Any other participant asked long ago, and got an answer."""
 
 
 class Acknowledge(Message, frozen=True, array_like=True, gc=False, tag=54):
@@ -45,18 +47,18 @@ class Acknowledge(Message, frozen=True, array_like=True, gc=False, tag=54):
 
 
 class AskCoordinator(Message, frozen=True, array_like=True, gc=False, tag=55):
-    """From a participant that is prepared and has waited long for the decision."""
+    """A prepared participant asks the coordinator after a long wait for its decision."""
 
     source: CellId
     transaction: TransactionId
 
 
-# Rows that move: a tablet whose range was another's takes over its rows
+# Moves of rows: a tablet takes over the rows of a range that was another tablet's
 
 
 class AskRows(Message, frozen=True, array_like=True, gc=False, tag=56):
-    """Send the rows of `tablet` (which nobody writes any more) of lower ≤ key < upper, for
-    `target`. Answered by TellRows, a page at a time: ask again from where it ended."""
+    """Ask for the rows of `tablet` with lower ≤ key < upper, for `target`. `tablet` takes no writes
+    any more. → TellRows, a page at a time: ask again from where it ended."""
 
     source: CellId
     tablet: TabletId
@@ -66,9 +68,9 @@ class AskRows(Message, frozen=True, array_like=True, gc=False, tag=56):
 
 
 class TellRows(Message, frozen=True, array_like=True, gc=False, tag=57):
-    """A page of rows with their versions, newest first, from `lower` to `resume`, which is None
-    at the end of the range. `columns` are those that the masks are about. What was before
-    `retained_timestamp` may be gone."""
+    """A page of rows with their versions, newest first, from `lower` to `resume`, which is None at
+    the end of the range. The masks are for `columns`. Versions below `retained_timestamp` may be
+    gone."""
 
     source: CellId
     tablet: TabletId

@@ -1,10 +1,10 @@
 """Frames: what travels in one WebSocket message, bytes ⇄ messages.
 
-Owns: the wire version and the shape of a frame. Towards a server a frame is a list of
-`(request id, message)`, 0 for a one-way message; from a server a list of `(request id, reply)`.
-Many envelopes share a frame: encoding and decoding are one call each, however many they are.
-Messages only ever grow, at their ends, by fields whose defaults mean what was meant before, and new
-ones get new numbers, so that neighbouring releases understand each other under one wire version.
+Owns: the wire version and the form of a frame. A frame to a server is a list of `(request id,
+message)`, with 0 for a one-way message. A frame from a server is a list of `(request id, reply)`.
+Many envelopes share a frame, because encoding and decoding are one call each for all of them.
+Messages only grow, at their ends. The default of a new field has the meaning of the older form, and
+new messages get new numbers. So neighbouring releases understand each other under one wire version.
 """
 
 from typing import Any, Final, get_args
@@ -19,21 +19,21 @@ from dodona_wire.messages.traced import Traced
 WIRE_VERSION: Final = 1
 FRAME_BYTES_MAX: Final = 64 << 20
 ENVELOPES_MAX: Final = 65_535
-"""In one frame towards a server: a few bytes can be an envelope, and one takes some hundred."""
+"""Envelopes in one frame to a server. A few bytes can be an envelope, which takes some hundred."""
 ONE_WAY: Final = 0
 
 TRACES_HEADER: Final = "x-dodona-traces"
-"""In a server's handshake: it takes requests with the context of a trace."""
+"""In a server's handshake: the server takes requests with the context of a trace."""
 
 ANNOUNCEMENTS_HEADER: Final = "x-dodona-announcements"
-"""In a master's handshake: it takes `Announcement` here."""
+"""In a master's handshake: the master takes `Announcement` over this connection."""
 
 RequestEnvelope = tuple[int, RpcRequest | CellMessage | Traced]
 ReplyEnvelope = tuple[int, RpcReply]
 
 _GOODBYE: Final = b"heard "
 _LONG_ARRAY: Final = b"\xdd"
-"""How MessagePack opens an array of more than `ENVELOPES_MAX`."""
+"""The first byte of a MessagePack array of more than `ENVELOPES_MAX` items."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _requests: Final = msgspec.msgpack.Decoder(list[RequestEnvelope])
@@ -50,7 +50,7 @@ encode_frame = _encoder.encode
 
 
 def decode_requests(frame: bytes | memoryview) -> list[RequestEnvelope]:
-    """The envelopes of a frame that a server received. Raises InvalidRequest on anything else."""
+    """Return the envelopes of a frame to a server. Raises InvalidRequest on anything else."""
     if frame[:1] == _LONG_ARRAY:
         raise InvalidRequest(f"more than {ENVELOPES_MAX} envelopes in one frame")
     try:
@@ -60,9 +60,9 @@ def decode_requests(frame: bytes | memoryview) -> list[RequestEnvelope]:
 
 
 def known_requests(frame: bytes | memoryview) -> tuple[list[RequestEnvelope], list[int]]:
-    """Of a frame that `decode_requests` refused: the envelopes with messages of this release, and
-    the ids of those with messages of another one. Raises InvalidRequest if there is none of
-    another: then it is garbled."""
+    """Read a frame that `decode_requests` refused. Return the envelopes with messages of this
+    release, and the ids of those with messages of another one. Raises InvalidRequest if there is
+    none of another: then the frame is garbled."""
     if frame[:1] == _LONG_ARRAY:
         raise InvalidRequest(f"more than {ENVELOPES_MAX} envelopes in one frame")
     known: list[RequestEnvelope] = []
@@ -81,27 +81,27 @@ def known_requests(frame: bytes | memoryview) -> tuple[list[RequestEnvelope], li
 
 
 def _number_of(body: msgspec.Raw) -> Any:
-    """Of the message that is meant, within the context of a trace too. No message has 0 or less."""
+    """Return the number of the message, also within a trace. No message has 0 or less."""
     fields = _fields.decode(body)
     number = msgspec.msgpack.decode(fields[0], type=int)
     return _number_of(fields[2]) if number == _TRACED_NUMBER else number
 
 
 def goodbye(newest_id: int) -> bytes:
-    """What a server that is about to stop says as it closes a connection: which was the newest
-    request that it looked at. Later ones are as good as never sent."""
+    """Return the text with which a server that is about to stop closes a connection. It names the
+    newest request that the server looked at. Later ones count as never sent."""
     return _GOODBYE + str(newest_id).encode()
 
 
 def newest_of_goodbye(reason: str | None) -> int | None:
-    """The id in it, if it is one."""
+    """Return the id in that text, None if it is another text."""
     name, _, number = (reason or "").partition(" ")
     is_goodbye = f"{name} ".encode() == _GOODBYE and number.isascii() and number.isdecimal()
     return int(number[:20]) if is_goodbye else None
 
 
 def decode_replies(frame: bytes | memoryview) -> list[ReplyEnvelope]:
-    """The envelopes of a frame that a client received. Raises InvalidRequest on anything else."""
+    """Return the envelopes of a frame to a client. Raises InvalidRequest on anything else."""
     try:
         return _replies.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The data plane: what clients and cells ask of an oracle and of a cell, and the replies."""
+"""The data plane: requests of clients and cells to an oracle and to a cell, and the replies."""
 
 from typing import Any
 
@@ -27,15 +27,15 @@ from dodona_wire.types import (
 
 
 class GenerateTimestamps(Message, frozen=True, array_like=True, gc=False, tag=1):
-    """`is_idle` if nobody waits for the timestamps: there is no reason to be ready for the next
-    request like this one."""
+    """Ask for timestamps. `is_idle` says that no caller waits for them. Then the oracle need not be
+    ready for the next request like this one."""
 
     count: int
     is_idle: bool = False
 
 
 class TimestampRange(Message, frozen=True, array_like=True, gc=False, tag=2):
-    """Timestamps `first` to `first + count - 1`, all fresh, all the caller's."""
+    """Timestamps `first` to `first + count - 1`: all are fresh, and all belong to the caller."""
 
     first: Timestamp
     count: int
@@ -53,8 +53,8 @@ class RowLock(Message, frozen=True, array_like=True, gc=False):
 
 
 class Publication(Message, frozen=True, array_like=True, gc=False):
-    """What of a bulk load becomes visible in one tablet: these of its staged chunks, which it was
-    sealed with, as the only rows in the erased ranges (lower ≤ key < upper)."""
+    """The part of a bulk load that becomes visible in one tablet. `chunks` are the staged chunks of
+    its seal. They become the only rows in the erased ranges (lower ≤ key < upper)."""
 
     load: LoadId
     chunks: tuple[int, ...]
@@ -63,7 +63,7 @@ class Publication(Message, frozen=True, array_like=True, gc=False):
 
 class TabletModifications(Message, frozen=True, array_like=True, gc=False):
     """What one transaction does to one tablet: writes and locks of rows, or the publication of a
-    load. At most one write a key; `special` is about some of these keys."""
+    load. A key has at most one write. `special` is about some of these keys."""
 
     tablet: TabletId
     revision: Revision
@@ -74,17 +74,17 @@ class TabletModifications(Message, frozen=True, array_like=True, gc=False):
 
 
 class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
-    """Commit a transaction that touches this cell only. → Committed | Failure."""
+    """Commit a transaction of this cell only. → Committed | Failure."""
 
     transaction: TransactionId
     modifications: tuple[TabletModifications, ...]
     is_blind: bool = False
-    """It reads nothing and begins on arrival: nothing that was committed before it stands in its
-    way, and it waits for whoever holds its rows."""
+    """The transaction reads nothing and begins on arrival. So no earlier commit is a conflict, and
+    it waits for transactions that hold its rows."""
 
 
 class Prepare(Message, frozen=True, array_like=True, gc=False, tag=11):
-    """First phase of a many-cell commit; the first participant coordinates.
+    """First phase of a commit in several cells; the first participant coordinates.
     → Prepared | Committed | Failure."""
 
     transaction: TransactionId
@@ -100,26 +100,27 @@ class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
     participants: tuple[CellId, ...]
     commit_timestamp: Timestamp | None
     is_proved: bool = False
-    """Of an abort: a participant is not prepared and never will be. Any participant takes it."""
+    """For an abort: a participant is not prepared and never will be. Any participant takes that."""
 
 
 class AskOutcome(Message, frozen=True, array_like=True, gc=False, tag=13):
-    """To the coordinator, or the only participant: what became of the transaction? Answering
-    settles it: one not heard of yet is poisoned. → Committed | Aborted | OutcomeUnknown."""
+    """Ask the coordinator, or the only participant, for the outcome. The answer settles it: a
+    transaction not heard of yet is poisoned. → Committed | Aborted | OutcomeUnknown."""
 
     transaction: TransactionId
 
 
 class PeekOutcome(Message, frozen=True, array_like=True, gc=False, tag=20):
-    """To any cell: what is known there of the transaction? Answering changes nothing. `Aborted`
-    says that it will never be committed *here*: of the transaction that is true if this cell
-    coordinates it. → Committed | Aborted | Undecided | OutcomeUnknown."""
+    """Ask any cell what it knows of the transaction. The answer changes nothing. `Aborted` says
+    that the transaction will never be committed *in this cell*. If this cell coordinates it, it
+    will never be committed at all. → Committed | Aborted | Undecided | OutcomeUnknown."""
 
     transaction: TransactionId
 
 
 class WriteNonAtomic(Message, frozen=True, array_like=True, gc=False, tag=14):
-    """Rows of an `atomicity=none` table, stamped by the client's clock. → Written | Failure."""
+    """Write rows of an `atomicity=none` table, with a timestamp of the client's clock.
+    → Written | Failure."""
 
     tablet: TabletId
     revision: Revision
@@ -130,8 +131,8 @@ class WriteNonAtomic(Message, frozen=True, array_like=True, gc=False, tag=14):
 
 
 class WriteArrow(Message, frozen=True, array_like=True, gc=False, tag=15):
-    """As WriteNonAtomic, for bulk: `batch` is an Arrow IPC stream, with columns as `StageArrow` has
-    them. One that belongs to a load is refused if that is not open here."""
+    """Write many rows as WriteNonAtomic does. `batch` is an Arrow IPC stream, with columns as in
+    `StageArrow`. A batch of a load is refused if the load is not open here."""
 
     tablet: TabletId
     revision: Revision
@@ -143,8 +144,8 @@ class WriteArrow(Message, frozen=True, array_like=True, gc=False, tag=15):
 
 
 class Lookup(Message, frozen=True, array_like=True, gc=False, tag=16):
-    """Read whole keys at a timestamp. → LookupReply, in the order of `keys`, None where no row is.
-    What was written or deleted before `retention_timestamp` is as if it had never been."""
+    """Read whole keys at a timestamp. → LookupReply, in the order of `keys`, with None for a
+    missing row. A write or deletion before `retention_timestamp` counts as if it had never been."""
 
     tablet: TabletId
     revision: Revision
@@ -168,7 +169,7 @@ class Scan(Message, frozen=True, array_like=True, gc=False, tag=17):
 
 
 class ScanArrow(Message, frozen=True, array_like=True, gc=False, tag=18):
-    """As Scan. → ArrowPage: an Arrow IPC stream of the key columns and the columns asked for."""
+    """Read rows as Scan does. → ArrowPage: an Arrow IPC stream of key and requested columns."""
 
     tablet: TabletId
     revision: Revision
@@ -181,11 +182,11 @@ class ScanArrow(Message, frozen=True, array_like=True, gc=False, tag=18):
 
 
 class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
-    """The versions of whole keys up to a timestamp: those above `since`, and below `below` if that
-    is given; of each key the newest `count_max`, if that is. → VersionedRows, in the order of
-    `keys`. The columns not asked for are left out; the timestamps of what wrote them stay. Of the
-    first key only versions below `first_below` are meant, if that is given: a page before has shown
-    the others. Who does not say `is_paged` takes all of them in one answer, or none."""
+    """Read the versions of whole keys up to a timestamp: those above `since`, and below `below`, if
+    given. `count_max`, if given, limits them to the newest of each key. → VersionedRows, in the
+    order of `keys`. Columns that are not requested are left out, but the timestamps of their writes
+    stay. Of the first key, only versions below `first_below` are read, if given: a page before has
+    shown the others. A caller without `is_paged` takes all versions in one answer, or none."""
 
     tablet: TabletId
     revision: Revision
@@ -200,14 +201,15 @@ class LookupVersions(Message, frozen=True, array_like=True, gc=False, tag=19):
 
 
 class ScanVersions(Message, frozen=True, array_like=True, gc=False, tag=25):
-    """Read what became of the rows of lower ≤ key < upper: their versions of since < timestamp ≤
-    `timestamp`, in key order and newest first within a row, at most `row_count_max`. Refused if
-    some of them may be gone, which a `since` of NULL_TIMESTAMP allows. Of the row `lower`, which a
-    page may end in, those above `lower_timestamp` are left out, if that is given.
-    → ArrowPage: an Arrow IPC stream of the key columns, the columns asked for (null where a version
-    does not set them), `$timestamp`, `$mask`: which of all value columns the version sets, none if
-    it deletes the row; and in tables with aggregates `$delta`: which of the values are changes of
-    one. Masks as chunks have them: numbers, or bytes in tables that are wide."""
+    """Read the history of the rows of lower ≤ key < upper: versions of since < timestamp ≤
+    `timestamp`. They come in key order, newest first within a row, at most `row_count_max`. The
+    request is refused if some of them may be gone, which a `since` of NULL_TIMESTAMP allows. A page
+    may end in the row `lower`: its versions above `lower_timestamp`, if given, are left out.
+    → ArrowPage: an Arrow IPC stream of the key columns, the requested columns, `$timestamp`,
+    `$mask`, and in tables with aggregates `$delta`. A column is null if the version does not set
+    it. `$mask` says which of all value columns the version sets, none if it deletes the row.
+    `$delta` says which values are changes of an aggregate. Masks are as in chunks: numbers, or
+    bytes in wide tables."""
 
     tablet: TabletId
     revision: Revision
@@ -221,9 +223,9 @@ class ScanVersions(Message, frozen=True, array_like=True, gc=False, tag=25):
 
 
 class CountVersions(Message, frozen=True, array_like=True, gc=False, tag=45):
-    """How many versions are there that `ScanVersions` would give, about, and when were they made?
-    → ArrowPage: an Arrow IPC stream of `$timestamp` and `$count`, in steps of time: so many lie
-    above the timestamp before, and at or below this one, which some version has."""
+    """Estimate how many versions `ScanVersions` would give, and when they were made. → ArrowPage:
+    an Arrow IPC stream of `$timestamp` and `$count`, in steps of time. So many versions lie above
+    the timestamp before and not above this one, which is that of a version."""
 
     tablet: TabletId
     revision: Revision
@@ -234,8 +236,9 @@ class CountVersions(Message, frozen=True, array_like=True, gc=False, tag=45):
 
 
 class HoldSnapshot(Message, frozen=True, array_like=True, gc=False, tag=21):
-    """Keep what these tablets show at a timestamp, until the lease ends: to be renewed before, by
-    the same request. It replaces whatever the reader held in this cell; a lease of 0 lets go.
+    """Keep what these tablets show at a timestamp, until the lease ends. The same request renews
+    the lease before its end. It replaces what the reader held in this cell. A lease of 0 releases
+    it.
     → SnapshotHeld | Failure."""
 
     reader: ReaderId
@@ -245,10 +248,10 @@ class HoldSnapshot(Message, frozen=True, array_like=True, gc=False, tag=21):
 
 
 class OpenLoad(Message, frozen=True, array_like=True, gc=False, tag=22):
-    """From now on take batches of this load, until its lease ends: every request of the load that
-    comes here renews it. An atomic load stages them: what these tablets show at `since` is kept
-    meanwhile. One without atomicity writes them at once, and `since`, by its client's clock, is the
-    stamp that they all have. → LoadHeld | Failure."""
+    """Take batches of this load from now on, until its lease ends. Every request of the load to
+    this cell renews the lease. An atomic load stages them, and what these tablets show at `since`
+    is kept meanwhile. A load without atomicity writes them immediately. All its rows get the
+    timestamp `since`, by its client's clock. → LoadHeld | Failure."""
 
     load: LoadId
     atomicity: Atomicity
@@ -258,29 +261,30 @@ class OpenLoad(Message, frozen=True, array_like=True, gc=False, tag=22):
 
 
 class RenewLoad(Message, frozen=True, array_like=True, gc=False, tag=23):
-    """Begin the lease of an open load anew. → LoadHeld | Failure."""
+    """Begin the lease of an open load again. → LoadHeld | Failure."""
 
     load: LoadId
 
 
 class PeekLoad(Message, frozen=True, array_like=True, gc=False, tag=28):
-    """For how long is this load open here, if nobody renews it? Asking changes nothing.
+    """Ask how long this load stays open here without renewal. The question changes nothing.
     → LoadHeld."""
 
     load: LoadId
 
 
 class CloseLoad(Message, frozen=True, array_like=True, gc=False, tag=24):
-    """Take no more batches of this load, and drop what is staged of it and was not published.
-    → LoadHeld, with a lease of 0 once it is over; not as long as it is being published."""
+    """Take no more batches of this load, and drop its staged rows that were not published.
+    → LoadHeld, with a lease of 0 once the load is over; not while it is being published."""
 
     load: LoadId
 
 
 class StageArrow(Message, frozen=True, array_like=True, gc=False, tag=26):
-    """Keep a batch for a load, unseen until that is published. `batch` is an Arrow IPC stream: of
-    all columns to write, of the key columns and some others to update, of the key columns to
-    delete. `part` (partition, attempt, call, place) names it: a repeat is not staged twice.
+    """Keep a batch for a load, invisible until the load is published. `batch` is an Arrow IPC
+    stream. It has all columns to write, the key columns and some others to update, or the key
+    columns to delete. `part` (partition, attempt, call, place) names the batch: a repeat is not
+    staged twice.
     → Staged | Failure."""
 
     tablet: TabletId
@@ -292,9 +296,9 @@ class StageArrow(Message, frozen=True, array_like=True, gc=False, tag=26):
 
 
 class SealLoad(Message, frozen=True, array_like=True, gc=False, tag=27):
-    """Check that these staged chunks can be published in a tablet, and make what is missing: the
-    deletions of whatever else is in the erased ranges. Rows that changed after `since` are a
-    conflict. → LoadSealed | Failure."""
+    """Check that these staged chunks can be published in a tablet, and make the missing deletions:
+    of all other rows in the erased ranges. Rows that changed after `since` are a conflict.
+    → LoadSealed | Failure."""
 
     tablet: TabletId
     revision: Revision
@@ -306,8 +310,8 @@ class SealLoad(Message, frozen=True, array_like=True, gc=False, tag=27):
 
 
 class SplitTablet(Message, frozen=True, array_like=True, gc=False, tag=29):
-    """Where to cut lower ≤ key < upper into parts of about `row_count_max` rows at most, as far as
-    can be said without reading them. → SplitKeys."""
+    """Ask where to cut lower ≤ key < upper into parts of at most about `row_count_max` rows. The
+    cell answers without reading the rows. → SplitKeys."""
 
     tablet: TabletId
     revision: Revision
@@ -334,20 +338,20 @@ class Aborted(Message, frozen=True, array_like=True, gc=False, tag=32):
 
 
 class OutcomeUnknown(Message, frozen=True, array_like=True, gc=False, tag=33):
-    """Below the forget watermark and without a record: it may have been either."""
+    """It is below the forget watermark and has no record: both outcomes are possible."""
 
     transaction: TransactionId
 
 
 class Undecided(Message, frozen=True, array_like=True, gc=False, tag=40):
-    """Nothing final is known yet. While it commits here, `coordinator` is who decides it."""
+    """No final outcome is known yet. While it commits here, `coordinator` decides."""
 
     transaction: TransactionId
     coordinator: CellId | None = None
 
 
 class Written(Message, frozen=True, array_like=True, gc=False, tag=34):
-    """`timestamp` is the largest that the rows got."""
+    """The rows are written. `timestamp` is the largest one that they got."""
 
     row_count: int
     timestamp: Timestamp
@@ -358,9 +362,9 @@ class LookupReply(Message, frozen=True, array_like=True, gc=False, tag=35):
 
 
 class RowVersion(Message, frozen=True, array_like=True, gc=False):
-    """What one commit did to one row: the masked columns got these values, of which those in
-    `delta_mask` are changes of an aggregate, or it deleted the row. A write has mask 0 where the
-    reader asked for none of its columns."""
+    """What one commit did to one row: the masked columns got these values, or it deleted the row.
+    Values in `delta_mask` are changes of an aggregate. A write has mask 0 if the reader asked for
+    none of its columns."""
 
     timestamp: Timestamp
     column_mask: WireMask
@@ -371,10 +375,10 @@ class RowVersion(Message, frozen=True, array_like=True, gc=False):
 
 
 class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):
-    """For each key its versions, newest first; none where there is no row and never was one. There
-    may be fewer rows than keys: a page ends after some number of versions. With `is_within` the
-    last row goes on in the next page. `cut` are the places of rows that have more versions than
-    were asked for. A cell that does not say `is_paged` looked at keys and timestamp alone."""
+    """The versions of each key, newest first; none if the key never had a row. There may be fewer
+    rows than keys: a page ends after some number of versions. With `is_within` the last row
+    continues in the next page. `cut` are the places of rows that have more versions than were
+    requested. A cell that does not set `is_paged` looked at keys and timestamp alone."""
 
     rows: tuple[tuple[RowVersion, ...], ...]
     is_within: bool = False
@@ -383,15 +387,15 @@ class VersionedRows(Message, frozen=True, array_like=True, gc=False, tag=39):
 
 
 class SnapshotHeld(Message, frozen=True, array_like=True, gc=False, tag=41):
-    """For so long from now, which may be shorter than was asked for. Of the `missing` tablets
-    nothing is held: they are not served here."""
+    """The snapshot is held for `lease_ms` from now, which may be less than requested. Nothing is
+    held in the `missing` tablets: this cell does not serve them."""
 
     lease_ms: int
     missing: tuple[TabletId, ...] = ()
 
 
 class LoadHeld(Message, frozen=True, array_like=True, gc=False, tag=42):
-    """The load is open for so long from now; 0: not any more."""
+    """The load is open for `lease_ms` from now; with 0 it is not open any more."""
 
     lease_ms: int
 
@@ -404,7 +408,7 @@ class Staged(Message, frozen=True, array_like=True, gc=False, tag=43):
 
 
 class LoadSealed(Message, frozen=True, array_like=True, gc=False, tag=44):
-    """These chunks can be published together: those asked about, and deletions."""
+    """These chunks can be published together: those of the request, and deletions."""
 
     chunks: tuple[int, ...]
     row_count: int
@@ -412,7 +416,7 @@ class LoadSealed(Message, frozen=True, array_like=True, gc=False, tag=44):
 
 
 class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
-    """`resume` is where the next page begins, or None at the end of the range."""
+    """A page of rows. `resume` is where the next page begins, or None at the end of the range."""
 
     keys: tuple[Key, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -420,8 +424,8 @@ class ScanPage(Message, frozen=True, array_like=True, gc=False, tag=36):
 
 
 class ArrowPage(Message, frozen=True, array_like=True, gc=False, tag=37):
-    """`resume` as in ScanPage. A page of versions may end within a row: then the next one begins
-    with that row's versions at or below `resume_timestamp`."""
+    """A page in Arrow, with `resume` as in ScanPage. A page of versions may end within a row. Then
+    the next one begins with that row's versions at or below `resume_timestamp`."""
 
     batch: bytes
     row_count: int
@@ -430,7 +434,7 @@ class ArrowPage(Message, frozen=True, array_like=True, gc=False, tag=37):
 
 
 class SplitKeys(Message, frozen=True, array_like=True, gc=False, tag=49):
-    """The first keys of all parts but the first, rising. There is not always a row at them."""
+    """The first keys of all parts but the first, rising. There need not be a row at these keys."""
 
     keys: tuple[Key, ...]
 

@@ -1,4 +1,4 @@
-"""Which messages go where: unions of those that the modules beside this one define."""
+"""Unions that say which messages of the other modules go where."""
 
 from dodona_wire.messages.catalog import (
     Assignment,
@@ -13,7 +13,7 @@ from dodona_wire.messages.data import DataReply, DataRequest
 Reply = DataReply | CatalogReply
 Request = DataRequest | CatalogRequest
 Announcement = Heartbeat | RegisterProxy
-"""What servers tell the master of themselves, again and again."""
+"""Messages that servers send to the master, again and again, about themselves."""
 RpcRequest = DataRequest | Announcement
-"""What is answered over the data plane."""
+"""Requests that are answered over the data plane."""
 RpcReply = DataReply | Assignment | Done

@@ -1,8 +1,8 @@
-"""Twins: for each message, which is an array, a struct that JSON shows as an object. Pure.
+"""Twins of messages in JSON: a message is an array, and its twin a struct with names. Pure.
 
-Owns: what a message looks like in JSON. Bytes (keys) are base64; attributes of nodes, which travel
-as MessagePack elsewhere, are JSON values. A twin of a request knows no other fields than its own,
-and leaves out those that have their defaults: an older server may not know them.
+Owns: the JSON form of a message. Bytes (keys) are base64. Attributes of nodes, which travel as
+MessagePack elsewhere, are JSON values. A request's twin accepts no other fields than its own. It
+leaves out fields that have their defaults, because an older server may not know them.
 """
 
 from types import UnionType
@@ -23,7 +23,7 @@ _defaults: Final[dict[tuple[type[Any], str], Any]] = {
     (CreateTable, "pivot_keys"): (KEY_MIN,),
     (ListTables, "prefix"): "//",
 }
-"""What a request by hand may leave out."""
+"""Fields that a request written by hand may leave out."""
 
 _packed: Final[dict[tuple[type[Any], str], Any]] = {
     (CreateTable, "attributes"): dict[str, Any],
@@ -38,7 +38,7 @@ _originals: Final[dict[type[Any], type[Any]]] = {}
 
 
 def json_struct_of(message: type[Any]) -> type[Any]:
-    """The struct that JSON is made from, and that its schema describes."""
+    """Return the struct from which JSON is made, and which its schema describes."""
     if message not in _json_structs:
         fields: list[Any] = []
         for field in msgspec.structs.fields(message):
@@ -65,7 +65,7 @@ def json_struct_of(message: type[Any]) -> type[Any]:
 
 
 def _json_annotation(annotation: Any) -> Any:
-    """The annotation with every message in it replaced by its twin."""
+    """Return the annotation with every message in it replaced by its twin."""
     if isinstance(annotation, type) and issubclass(annotation, Message):
         return json_struct_of(annotation)
     arguments = get_args(annotation)
@@ -83,7 +83,7 @@ def _mentions_message(annotation: Any) -> bool:
 
 
 def to_json_struct(value: Any) -> Any:
-    """What JSON shows of a message."""
+    """Return what JSON shows of a message."""
     if isinstance(value, Message):
         kind = type(value)
         names = value.__struct_fields__
@@ -101,7 +101,7 @@ def to_json_struct(value: Any) -> Any:
 
 
 def from_json_struct(value: Any) -> Any:
-    """The message that JSON showed."""
+    """Return the message that JSON showed."""
     original = _originals.get(type(value))
     if original is not None:
         names = original.__struct_fields__

@@ -1,9 +1,8 @@
-"""The catalog over REST: one table that the client and the master both go by. Pure.
+"""The catalog over REST: one table of operations for the client and the master. Pure.
 
 Owns: message ↔ method, path and query, and Failure ↔ `application/problem+json`. On the data plane
-a message is an array; here it is an object with named fields (see `twins`), for people and for
-other languages. Whoever sends the bytes is no business of this module: it must not import a network
-library.
+a message is an array. Here it is an object with named fields (see `json_messages`), for people and
+for other languages. Other modules send the bytes. Must not import: a network library.
 """
 
 from collections import Counter
@@ -69,13 +68,13 @@ PROBLEM_TYPE: Final = "application/problem+json"
 RestRequest = CatalogRequest | GenerateTimestamps
 RestReply = CatalogReply | TimestampRange
 Query = Sequence[tuple[str, str]]
-"""Names and values, as they come: a name may come again."""
+"""Names and values in the order of the address: a name may come again."""
 Wanted = TypeVar("Wanted", bound=msgspec.Struct)
 
 
 class Operation(NamedTuple):
     """How one request travels: as query parameters if `is_query`, else as a JSON body, if it has
-    fields at all. What has a default may be left out."""
+    fields at all. A field with a default may be left out."""
 
     name: str
     method: str
@@ -88,7 +87,7 @@ class Operation(NamedTuple):
 
     @property
     def has_body(self) -> bool:
-        """Whether the request is a JSON body."""
+        """Whether the request has a JSON body."""
         return not self.is_query and bool(self.request.__struct_fields__)
 
 
@@ -291,7 +290,7 @@ for _operation in OPERATIONS:
 
 @preload_decoder
 class Problem(msgspec.Struct, frozen=True):
-    """An error as REST says it (RFC 9457), with what programs decide by: kind, code, retryable."""
+    """An error as REST sends it (RFC 9457), with the fields for programs: kind, code, retryable."""
 
     status: int
     detail: str
@@ -304,7 +303,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class HttpCall(NamedTuple):
-    """A request ready to be sent: `target` is path and query, `content` the JSON body if any."""
+    """A request ready to be sent: `target` is path and query, `content` the JSON body, if any."""
 
     method: str
     target: str
@@ -315,7 +314,7 @@ class HttpCall(NamedTuple):
 
 
 def encode_call(request: RestRequest) -> HttpCall:
-    """The HTTP call that makes this request. Raises InvalidRequest on text that is not Unicode."""
+    """Return the HTTP call of this request. Raises InvalidRequest on text that is not Unicode."""
     operation = OPERATIONS_BY_REQUEST[type(request)]
     try:
         if operation.has_body:
@@ -328,7 +327,7 @@ def encode_call(request: RestRequest) -> HttpCall:
 
 
 def _query_of(request: RestRequest) -> dict[str, str]:
-    """The parameters of a request, those that are as they are when left out excepted."""
+    """Return the parameters of a request, without those that have their default."""
     struct = to_json_struct(request)
     values = {field.name: getattr(struct, field.name) for field in msgspec.structs.fields(struct)}
     return {
@@ -343,14 +342,14 @@ def _parameter(value: str | bool | int) -> str:
 
 
 def decode_reply(request: type[Any], status: int, content: bytes) -> RestReply:
-    """The reply to a request of this type; whatever is not one becomes a Failure."""
+    """Return the reply to a request of this type. Anything else becomes a Failure."""
     if not 200 <= status < 300:
         return _decode_problem(status, content)
     struct = json_struct_of(OPERATIONS_BY_REQUEST[request].reply)
     try:
         reply: RestReply = from_json_struct(msgspec.json.decode(content, type=struct))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Failure("unavailable", f"the answer is not one of a Dodona master: {error}")
+        return Failure("unavailable", f"the answer does not come from a Dodona master: {error}")
     return reply
 
 
@@ -358,7 +357,7 @@ def _decode_problem(status: int, content: bytes) -> Failure:
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # Not ours: a proxy on the way, a server that is starting or stopping, another service.
+        # Another form: from a proxy on the way, a server that starts or stops, another service.
         kind = Unavailable.kind if status >= 500 or status == 429 else InvalidRequest.kind
         return Failure(kind, f"the server answered with HTTP status {status}", {"status": status})
     return Failure(problem.kind, problem.detail, problem.attributes)
@@ -368,23 +367,23 @@ def _decode_problem(status: int, content: bytes) -> Failure:
 
 
 def decode_request(operation: Operation, query: Query, content: bytes) -> RestRequest:
-    """The request that came in. Raises InvalidRequest, and SchemaViolation where the body names one
-    thing twice."""
+    """Return the request that came in. Raises InvalidRequest, and SchemaViolation if the body names
+    one thing twice."""
     struct = json_struct_of(operation.request)
     try:
         if operation.has_body:
             body = without_mark(content)
             found = from_json_struct(msgspec.json.decode(body, type=struct))
-            decode_json(body)  # it sees what is lost in reading
+            decode_json(body)  # it finds what reading loses
             return found  # type: ignore[no-any-return]
         return from_json_struct(decode_query(struct, query))  # type: ignore[no-any-return]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the body is not as it must be: {error}") from error
+        raise InvalidRequest(f"the body is not valid: {error}") from error
 
 
 def decode_query(wanted: type[Wanted], query: Query) -> Wanted:
-    """What an address says behind its path: each parameter at most once, and none that is no value.
-    Raises InvalidRequest, which names the parameter."""
+    """Read the query of an address. Each parameter comes at most once, and has a value. Raises
+    InvalidRequest, which names the parameter."""
     given = dict(query)
     if len(given) < len(query):
         (name, count), *_ = Counter(name for name, _ in query).most_common(1)
@@ -395,9 +394,9 @@ def decode_query(wanted: type[Wanted], query: Query) -> Wanted:
     try:
         found = msgspec.convert(given, wanted, strict=False)
     except (msgspec.ValidationError, OverflowError) as error:
-        raise InvalidRequest(f"the query parameters are not as they must be: {error}") from error
+        raise InvalidRequest(f"the query parameters are not valid: {error}") from error
     for name in given:
-        if getattr(found, name) is None:  # as msgspec understands the word null
+        if getattr(found, name) is None:  # msgspec reads the word null so
             raise _parameter_error(name, "is null: leave it out instead")
     return found
 
@@ -407,12 +406,12 @@ def _parameter_error(name: str, reason: str) -> InvalidRequest:
 
 
 def encode_json(message: Message) -> bytes:
-    """A message as a JSON object."""
+    """Return a message as a JSON object."""
     return msgspec.json.encode(to_json_struct(message))
 
 
 def problem_of(failure: Failure) -> Problem:
-    """A Failure as REST says it; `status` is the HTTP status to answer with."""
+    """Return a Failure in the form of REST; `status` is the HTTP status of the answer."""
     error = ERRORS_BY_KIND.get(failure.kind, DodonaError)
     return Problem(
         status=error.status,
@@ -426,13 +425,14 @@ def problem_of(failure: Failure) -> Problem:
 
 
 def encode_problem(problem: Problem) -> bytes:
-    """A problem as JSON."""
+    """Return a problem as JSON."""
     return msgspec.json.encode(problem)
 
 
 def json_schemas(template: str) -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
-    """For an OpenAPI document: the schema of each request, each reply and `Problem`, and the named
-    components that they refer to by `template` (such as `#/components/schemas/{name}`)."""
+    """Return parts of an OpenAPI document: the schema of each request, each reply and `Problem`,
+    and their named components. They refer to these by `template` (such as
+    `#/components/schemas/{name}`)."""
     kinds: list[type[Any]] = [Problem]
     for operation in OPERATIONS:
         kinds += [operation.request, operation.reply]

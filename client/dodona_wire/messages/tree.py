@@ -1,6 +1,8 @@
-"""The catalog's tree: directories, tables, their attributes, and the master transactions under
-which they change. A path is `//name/name`; `//name/@attribute` is one attribute of a node, and
-`//name/@` all of them. Values are MessagePack, so that they stay what they were in JSON as well."""
+"""The catalog's tree: directories, tables, their attributes, and master transactions.
+
+A path is `//name/name`. `//name/@attribute` is one attribute of a node, and `//name/@` all of them.
+Values are MessagePack, so that they stay what they were in JSON as well.
+"""
 
 from typing import Literal
 
@@ -15,8 +17,8 @@ LockMode = Literal["exclusive", "shared", "snapshot"]
 
 
 class CreateDirectory(Message, frozen=True, array_like=True, gc=False, tag=90):
-    """→ Done. With `is_recursive` missing directories above it are made too; with
-    `ignore_existing` it is no error if there is such a directory."""
+    """Make a directory. → Done. With `is_recursive` missing directories above it are made, too.
+    With `ignore_existing` an existing directory is no error."""
 
     path: str
     attributes: bytes = b"\x80"
@@ -26,8 +28,8 @@ class CreateDirectory(Message, frozen=True, array_like=True, gc=False, tag=90):
 
 
 class RemoveNode(Message, frozen=True, array_like=True, gc=False, tag=91):
-    """→ Done. A directory must be empty unless `is_recursive`; with `is_forced` it is no error if
-    there is no such node. Tables are unmounted. Also removes an attribute."""
+    """Remove a node or an attribute. → Done. A directory must be empty unless `is_recursive`. With
+    `is_forced` a missing node is no error. Tables are unmounted."""
 
     path: str
     is_recursive: bool = False
@@ -36,8 +38,8 @@ class RemoveNode(Message, frozen=True, array_like=True, gc=False, tag=91):
 
 
 class MoveNode(Message, frozen=True, array_like=True, gc=False, tag=92):
-    """→ Done. All that is in a directory goes along. Nothing may be at `destination` yet; with
-    `is_recursive` missing directories above it are made. Tables on the way must be unmounted."""
+    """Move a node, with all that is in it. → Done. Nothing may be at `destination` yet. With
+    `is_recursive` missing directories above it are made. Tables that move must be unmounted."""
 
     source: str
     destination: str
@@ -46,7 +48,7 @@ class MoveNode(Message, frozen=True, array_like=True, gc=False, tag=92):
 
 
 class CopyNode(Message, frozen=True, array_like=True, gc=False, tag=93):
-    """→ Done. As MoveNode, and the source stays. Copies of tables have their rows of now."""
+    """Copy a node, as MoveNode, but the source stays. → Done. Tables get the rows of now."""
 
     source: str
     destination: str
@@ -55,30 +57,30 @@ class CopyNode(Message, frozen=True, array_like=True, gc=False, tag=93):
 
 
 class ListNodes(Message, frozen=True, array_like=True, gc=False, tag=94):
-    """The names in a directory, sorted; of `//name/@` the names of all attributes. → NodeNames."""
+    """List the names in a directory, or with `//name/@` all attributes; sorted. → NodeNames."""
 
     path: str
     transaction: TreeTransactionId = NO_TREE_TRANSACTION
 
 
 class NodeExists(Message, frozen=True, array_like=True, gc=False, tag=95):
-    """Whether there is such a node, or such an attribute. → NodeValue, of a boolean."""
+    """Ask whether there is such a node or attribute. → NodeValue, with a boolean."""
 
     path: str
     transaction: TreeTransactionId = NO_TREE_TRANSACTION
 
 
 class GetNode(Message, frozen=True, array_like=True, gc=False, tag=96):
-    """One attribute, all of them, or for a directory what is in it as nested maps (a table is
-    null there). → NodeValue."""
+    """Get one attribute, all of them, or the content of a directory as nested maps (a table is null
+    there). → NodeValue."""
 
     path: str
     transaction: TreeTransactionId = NO_TREE_TRANSACTION
 
 
 class SetNode(Message, frozen=True, array_like=True, gc=False, tag=97):
-    """Set one attribute, or all that users may set: then a user's own that are not given are
-    removed, and settings that are not given stay. → Done."""
+    """Set one attribute, or all that users may set. With all, a user's own attributes that are not
+    given are removed, and settings that are not given stay. → Done."""
 
     path: str
     value: bytes
@@ -97,7 +99,7 @@ class NodeNames(Message, frozen=True, array_like=True, gc=False, tag=99):
 
 
 class BeginTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=100):
-    """→ TreeTransaction. It ends by itself when it was not pinged for `timeout_ms`."""
+    """Begin a transaction. → TreeTransaction. It ends if it gets no ping for `timeout_ms`."""
 
     timeout_ms: int
     parent: TreeTransactionId = NO_TREE_TRANSACTION
@@ -105,21 +107,21 @@ class BeginTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=
 
 
 class PingTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=101):
-    """→ Done. Its parents are pinged too."""
+    """Ping a master transaction and its parents. → Done."""
 
     transaction: TreeTransactionId
 
 
 class CommitTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=102):
-    """→ Done. What it changed is its parent's from now on, or everybody's. Those inside it that
-    have not ended are aborted. May be repeated."""
+    """Commit a master transaction. → Done. Its changes become its parent's, or visible to all.
+    Transactions inside it that have not ended are aborted. May be repeated."""
 
     transaction: TreeTransactionId
 
 
 class AbortTreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=103):
-    """→ Done. It and those inside it leave nothing behind. One that is not there any more is no
-    error, but one that is known to be committed is."""
+    """Abort a master transaction and those inside it. → Done. They leave nothing behind. A missing
+    transaction is no error, but one that is known to be committed is."""
 
     transaction: TreeTransactionId
 
@@ -130,8 +132,9 @@ class TreeTransaction(Message, frozen=True, array_like=True, gc=False, tag=104):
 
 
 class LockNode(Message, frozen=True, array_like=True, gc=False, tag=105):
-    """→ NodeLock. A shared lock may be on one child's name or one attribute alone. With a snapshot
-    lock the transaction reads the node as it is now, at this path, whatever becomes of it."""
+    """Lock a node. → NodeLock. A shared lock may be on one child's name or one attribute alone.
+    With a snapshot lock the transaction reads the node as it is now, at this path, even if it
+    changes later."""
 
     path: str
     mode: LockMode
@@ -141,7 +144,7 @@ class LockNode(Message, frozen=True, array_like=True, gc=False, tag=105):
 
 
 class NodeLock(Message, frozen=True, array_like=True, gc=False, tag=106):
-    """`node` is the id of the node that was locked."""
+    """The lock is taken. `node` is the id of the locked node."""
 
     node: int
 

@@ -1,10 +1,10 @@
-"""What an address says of who reaches it. Imports nothing but the standard library."""
+"""Say which machines can reach an address. Imports nothing but the standard library."""
 
 import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches that address."""
+    """Return whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

@@ -1,10 +1,10 @@
-"""Who may call a server at all, before it is asked who he is: programs, never pages in a browser.
+"""Check what kind of caller may call a server: programs may, pages in a browser may not.
 
-Owns: the one rule, for every server. A page of any site can have the browser of somebody on this
-machine send requests and open WebSockets to it. Browsers say so (`Origin`, `Sec-Fetch-Site`), and
-a page whose own name was made to lead here calls by that name (`Host`). What a page may send
-without being asked for permission has a type of a form or of text (`Content-Type`). Imports no web
-framework. What a gateway's own pages may send is the console's rule.
+Owns: this one rule, for every server. The check comes before authentication. A page of any site can
+make a browser on this machine send requests and open WebSockets to the server. Browsers mark these
+requests (`Origin`, `Sec-Fetch-Site`). A page whose own name was made to lead here calls by that
+name (`Host`). Without permission, a page can send only a body with the type of a form or of text
+(`Content-Type`). Imports no web framework. The console has the rule for a gateway's own pages.
 """
 
 from collections.abc import Callable
@@ -18,26 +18,26 @@ READING: Final = ("GET", "HEAD")
 JSON_TYPE: Final = "application/json"
 
 Header = Callable[[str], str | None]
-"""The value of a header, by its name in lower case."""
+"""Returns the value of a header, by its name in lower case."""
 
 
 def check_program(header: Header, *, is_open: bool) -> None:
-    """That no page of a browser asks. `is_open`: it takes no key, and only this machine reaches it.
-    Raises Forbidden."""
+    """Check that no page in a browser sends the request. `is_open` says that the server takes no
+    key, and only this machine reaches it. Raises Forbidden."""
     if header("origin") is not None or header("sec-fetch-site") not in (None, "none"):
-        raise Forbidden("this server answers programs, and no pages in a browser")
+        raise Forbidden("this server answers programs only, not pages in a browser")
     if is_open:
         check_name(header("host"))
 
 
 def check_name(place: str | None) -> None:
-    """That a server that takes no key is called by a name of this machine. Raises Forbidden."""
+    """Check that the call names this machine, for a server that takes no key. Raises Forbidden."""
     if not is_local_place(place):
-        raise Forbidden("without a key, or a token, a server answers to names of this machine only")
+        raise Forbidden("without a key or a token, call this server as localhost or 127.0.0.1")
 
 
 def is_local_place(place: str | None) -> bool:
-    """Whether the value of the header `Host` is a name of this machine."""
+    """Return whether the value of the header `Host` is a name of this machine."""
     try:
         name = urlsplit(f"//{(place or '').lower()}").hostname
     except ValueError:  # a bracket is missing
@@ -46,8 +46,8 @@ def is_local_place(place: str | None) -> bool:
 
 
 def check_own_page(header: Header, *, is_page: bool) -> None:
-    """That a page that asks is one of this server's own; a page itself is also shown to those who
-    follow a link to it. Raises Forbidden."""
+    """Check that a page that sends a request is one of this server's own. A request for the page
+    itself may also come from a link on another site. Raises Forbidden."""
     place, origin = (header("host") or "").lower(), header("origin")
     is_strange = origin is not None and origin.lower() not in (
         f"http://{place}",
@@ -56,16 +56,16 @@ def check_own_page(header: Header, *, is_page: bool) -> None:
     if not is_page:
         is_strange |= header("sec-fetch-site") not in (None, "none", "same-origin")
     if is_strange:
-        raise Forbidden("without tokens the gateway answers no pages of other servers")
+        raise Forbidden("a gateway without tokens refuses requests from pages of other servers")
 
 
 def check_body(method: str, header: Header) -> None:
-    """That a body is said to be JSON: no page may send that unasked. Raises
-    UnsupportedMediaType."""
+    """Check that the header says that the body is JSON. No page may send that without permission.
+    Raises UnsupportedMediaType."""
     has_body = header("content-length") not in (None, "0") or header("transfer-encoding")
     if method in READING or not has_body:
         return
     media = (header("content-type") or "nothing").partition(";")[0].strip().lower()
     if media != JSON_TYPE:
-        text = f"the header Content-Type is {JSON_TYPE}, not {media[:100]}"
+        text = f"the header Content-Type must be {JSON_TYPE}, not {media[:100]}"
         raise UnsupportedMediaType(text)

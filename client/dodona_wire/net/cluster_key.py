@@ -1,11 +1,10 @@
-"""The key of a cluster: what its processes and its clients show each other at each connection; and
-the key that opens the metrics alone.
+"""The key that processes and clients of a cluster show each other, and the key of the metrics.
 
-Owns: where they come from (a file for servers; for clients the password in the master's URL, the
-environment, or a file that a master on this machine names), how they travel (`Authorization:
-Basic`, without a name, or `Bearer`), and their comparison, which takes as long for any wrong one.
-Nothing of this module shows a key. It is no encryption: on a network that others can read,
-connections go through TLS.
+Owns: where keys come from, how they travel, and how they are compared. A server reads its key from
+a file. A client takes it from the password in the master's URL, or from the environment. It can
+also read a file that a master on this machine names. A key travels in `Authorization`, as `Basic`
+without a name or as `Bearer`. The comparison takes equally long for every wrong key. This module
+never shows a key. A key does not encrypt: on a network that others can read, use TLS.
 """
 
 import base64
@@ -26,23 +25,23 @@ from dodona_wire.net.callers import is_local_place
 
 ENVIRONMENT: Final = "DODONA_CLUSTER_KEY"
 KEY_FILE: Final = "cluster-key"
-"""The name of the file in which a cluster of one machine has its key."""
+"""The name of the key file of a cluster on one machine."""
 KEY_LENGTH_MAX: Final = 256
 KEY_BYTES: Final = 32
-"""Of chance, in a key that is made here."""
+"""Random bytes in a key that is made here."""
 HTTP_PORT: Final = 80
 _FORM: Final = re.compile(r"[!-~]{16,256}")
 _LISTENING: Final = "0A"
-"""A state in the kernel's table of sockets."""
+"""The state of a listening socket in the kernel's table."""
 
 
 class ClusterKey:
-    """One key."""
+    """The key of a cluster."""
 
     __slots__ = ("_name", "_text")
 
     def __init__(self, text: str, name: str = "") -> None:
-        """`name` means nothing to the cluster; whatever stands in front of it may want one."""
+        """Keep a key. The cluster ignores `name`; a proxy before the cluster may need one."""
         self._text = text
         self._name = name
 
@@ -51,12 +50,12 @@ class ClusterKey:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a file that has nothing else in it. Raises InvalidRequest, without a word of it."""
+        """Read a key from a file with nothing else. Raises InvalidRequest, without the key."""
         return cls(_read_key(path, "cluster's key"))
 
     @classmethod
     def of_client(cls, url: str) -> Self | None:
-        """The one that a client was given with the master's URL (`http://:key@host:8500`), or with
+        """Return the key that a client got with the master's URL (`http://:key@host:8500`) or with
         its environment."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.password:
@@ -66,9 +65,9 @@ class ClusterKey:
 
     @classmethod
     def announced(cls, url: str, attributes: Mapping[str, Any]) -> Self | None:
-        """The one in the file that a master on this machine has named in its refusal. Whoever may
-        read it may use it. It is shown to nobody but processes of the file's owner: another user's
-        program at that port does not get it. None if it can't be had."""
+        """Return the key from the file that a master on this machine named in its refusal. A
+        process that may read the file may use the key. The port must belong to the owner of the
+        file, so that no other user's program gets the key. None if there is no such key."""
         parts = urlsplit(url)
         path = attributes.get("key_file")
         if not isinstance(path, str) or not is_loopback(parts.hostname or ""):
@@ -85,11 +84,11 @@ class ClusterKey:
         return cls(text) if is_key and is_private and is_owners else None
 
     def authorization(self) -> str:
-        """The value of the header."""
+        """Return the value of the header `Authorization`."""
         return "Basic " + base64.b64encode(f"{self._name}:{self._text}".encode()).decode()
 
     def admits(self, header: str | None) -> bool:
-        """Whether that value shows this key, under whatever name."""
+        """Return whether that value shows this key, under any name."""
         scheme, _, encoded = (header or "").partition(" ")
         try:
             shown = base64.b64decode(encoded if scheme.lower() == "basic" else "", validate=True)
@@ -99,7 +98,7 @@ class ClusterKey:
 
 
 class MetricsKey:
-    """A key that opens `/metrics` and nothing else, shown as a bearer token, as scrapers do."""
+    """A key that opens `/metrics` and nothing else. Scrapers show it as a bearer token."""
 
     __slots__ = ("_text",)
 
@@ -111,28 +110,28 @@ class MetricsKey:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a file that has nothing else in it. Raises InvalidRequest, without a word of it."""
+        """Read a key from a file with nothing else. Raises InvalidRequest, without the key."""
         return cls(_read_key(path, "key of the metrics"))
 
     def admits(self, header: str | None) -> bool:
-        """Whether the value of the header `Authorization` shows this key."""
+        """Return whether the value of the header `Authorization` shows this key."""
         scheme, _, shown = (header or "").partition(" ")
         given = shown.strip() if scheme.lower() == "bearer" else ""
         return hmac.compare_digest(given.encode(), self._text.encode())
 
 
 class Admission(NamedTuple):
-    """Who is let in by a server."""
+    """The keys that a server accepts."""
 
     key: ClusterKey | None = None
     metrics_key: MetricsKey | None = None
     is_open: bool = False
-    """Whether it takes no key, and only this machine reaches it."""
+    """Whether the server takes no key, and only this machine reaches it."""
     announced: str | None = None
-    """The file that the key is in, if clients on this machine may look there."""
+    """The file with the key, if clients on this machine may look there."""
 
     def admits(self, shown: str | None, *, is_scrape: bool = False) -> bool:
-        """Whether the value of the header `Authorization` opens all, or the metrics."""
+        """Return whether `Authorization` opens everything, or in a scrape the metrics."""
         if self.key is not None and self.key.admits(shown):
             return True
         if is_scrape:
@@ -140,9 +139,9 @@ class Admission(NamedTuple):
         return self.key is None
 
     def refusal(self, host: str | None) -> Unauthenticated:
-        """What whoever is not let in learns. The name of the file is for this machine alone."""
+        """Return the error of a refused caller. Only a caller on this machine gets the file."""
         attributes: dict[str, Any] = {}
-        text = "this is not the cluster's key"
+        text = "the request does not have the cluster's key"
         if self.announced is not None and is_local_place(host):
             attributes["key_file"] = self.announced
             text += f", which is in {self.announced}"
@@ -160,13 +159,13 @@ def _read_key(path: Path, what: str) -> str:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Also what is no file, but waits for somebody to write."""
+    """Open a path without waiting, even if it is a pipe that no process writes to."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def owners_of_port(port: int) -> set[int]:
-    """Whose processes listen at that port of this machine, as user ids. Raises OSError where the
-    system does not say."""
+    """Return the user ids of the processes that listen at that port of this machine. Raises OSError
+    if the system does not say."""
     owners = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -177,7 +176,7 @@ def owners_of_port(port: int) -> set[int]:
 
 
 def make_key(path: Path) -> None:
-    """A new key in a file, for its owner alone, unless there is one. Raises OSError."""
+    """Make a file with a new key, for its owner alone, unless there is one. Raises OSError."""
     from dodona_wire.net.folder import sync_folder
 
     if path.exists():
@@ -193,5 +192,5 @@ def make_key(path: Path) -> None:
 
 
 def key_headers(key: ClusterKey | None) -> dict[str, str]:
-    """What a client of the cluster sends with each request."""
+    """Return the headers that a client of the cluster sends with each request."""
     return {} if key is None else {"authorization": key.authorization()}

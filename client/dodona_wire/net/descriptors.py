@@ -1,7 +1,7 @@
-"""The limit of files and connections that one process may have open, and the error that names it.
+"""The limit of open files and connections of a process, and the error that names it.
 
-Owns: which errors of the system mean that limit, and what is said then. Nothing of the disk or of
-the data is wrong: what was asked for did not happen, and may be asked for again.
+Owns: which errors of the system mean this limit, and the text of the error. Disk and data are
+intact. The operation did not happen, and the caller may ask for it again.
 """
 
 import errno
@@ -16,13 +16,13 @@ _NUMBERS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:
-    """Whether something could not be opened for want of descriptors: by us, or by LMDB."""
+    """Return whether an open failed for lack of descriptors, in Dodona or in LMDB."""
     return _number(error) in _NUMBERS
 
 
 def need_descriptors(count: int) -> None:
-    """That so many more can be had now. For what would not survive that they can't: libuv ends the
-    process. Raises Overloaded."""
+    """Check that this process can open `count` more files now. For code that would not survive
+    without them: libuv ends the process. Raises Overloaded."""
     with ExitStack() as stack:
         try:
             for _ in range(count):
@@ -34,7 +34,7 @@ def need_descriptors(count: int) -> None:
 
 
 def has_descriptors(count: int) -> bool:
-    """Whether so many more can be had now; others of this process may take them meanwhile."""
+    """Return whether this process can open `count` more files; others may take them."""
     try:
         need_descriptors(count)
     except Overloaded:
@@ -43,20 +43,20 @@ def has_descriptors(count: int) -> bool:
 
 
 def out_of_descriptors(error: BaseException, path: object = None) -> Overloaded:
-    """The error to raise in place of this one; `path` is what could not be opened."""
-    what = "nothing more can be opened" if path is None else f"{path} can't be opened"
+    """Return the error to raise instead of this one. `path` is the file that can't be opened."""
+    what = "no more files can be opened" if path is None else f"{path} can't be opened"
     about = {} if path is None else {"path": str(path)}
     if _number(error) == errno.ENFILE:
         text = (
-            f"{what}: all processes of this machine together have as many files and connections "
-            "open as they may (`sysctl fs.file-max`). End some, or raise that limit"
+            f"{what}: the processes of this machine have reached the limit of open files and "
+            "connections (`sysctl fs.file-max`). End processes, or raise that limit"
         )
         return Overloaded(text, **about)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     text = (
-        f"{what}: this process has as many files and connections open as it may, which are {limit} "
-        "(`ulimit -n`). Close some, or start it with a higher limit: `ulimit -n 65536`, or "
-        "LimitNOFILE= in a unit of systemd"
+        f"{what}: this process has reached its limit of open files and connections, {limit} "
+        "(`ulimit -n`). Close some, or start the process with a higher limit: `ulimit -n 65536`, "
+        "or LimitNOFILE= in a unit of systemd"
     )
     return Overloaded(text, open_files_max=limit, **about)
 

@@ -1,9 +1,9 @@
-"""What is done at the end of the process, behind all that the program does there.
+"""Run a function at the end of the process, after all that the program does there.
 
-Owns: `at_last`. `atexit` calls handlers in reverse order, so that one of ours comes before those
-that a program registered before it imported us, and these may still use a client. What `atexit`
-does after the last handler is to let go of all of them, and of their arguments: so an argument that
-is collected there says when. Threads run until then, and not much longer.
+Owns: `at_last`. `atexit` calls handlers in reverse order. So a handler of Dodona runs before the
+handlers that a program registered before it imported Dodona, and these may still use a client.
+After the last handler, `atexit` releases all handlers and their arguments. So the collection of an
+argument marks that time. Threads run until then, and not much longer.
 """
 
 import atexit
@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 
 def at_last(function: Callable[[], object]) -> None:
-    """Call this when all handlers of `atexit` have run, while threads still do."""
+    """Call the function when all handlers of `atexit` have run, while threads still run."""
     atexit.register(_let_go, _Argument(function))
 
 
 class _Argument:
-    """Held by `atexit` alone."""
+    """An argument that only `atexit` refers to. Its collection calls the function."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -28,4 +28,4 @@ class _Argument:
 
 
 def _let_go(_: _Argument) -> None:
-    """The handler. What is to be done is done when its argument goes."""
+    """Do nothing. The collection of the argument does the work."""

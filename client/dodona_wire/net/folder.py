@@ -1,9 +1,9 @@
 """Data folders: one process at a time, and files that survive a crash of the machine.
 
-Owns: the exclusive lock on a folder, who may read what is made in it, and that this is still there
-after a power cut: a new name is durable when the folder that it is in was synced, not when its file
-was. The lock is the kernel's (flock): it ends with `close`, or with its process however that ends,
-and a stale lock file means nothing. A fork has no part in it.
+Owns: the exclusive lock on a folder, the permissions of new files, and their survival of a power
+cut. A new name is durable after a sync of its folder, not after a sync of its file. The lock is the
+kernel's (flock). It ends with `close`, or with its process, however the process ends. A stale lock
+file means nothing. A fork has no part in the lock.
 """
 
 import errno
@@ -22,21 +22,21 @@ from dodona_wire.net.paths import place_of
 LOCK_NAME: Final = "dodona.lock"
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
-"""Of what is made here: data are for their owner alone, whatever others are let into the folder."""
+"""Permissions of new folders. Data are for their owner, even if others may enter the folder."""
 UNFINISHED_NAME: Final = "unfinished"
-"""Of what is being made. What a crash left under it goes when the next is made."""
+"""The name of an unfinished file. A file that a crash left under it goes when the next is made."""
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a disk says that has no space, or gives us no more."""
+"""Errors of a disk that has no space, or gives this process no more."""
 HOLDER_BYTES: Final = 16
 _NOT_WRITABLE: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class FolderLock:
-    """The lock file of a folder, open, and the lock on it once it was taken."""
+    """The open lock file of a folder, and the lock on it after `take`."""
 
     def __init__(self, folder: Path, *, is_shared: bool = False) -> None:
-        """Opens the file, or makes it; one whose lock is to be shared is opened as it is. Raises
-        OSError."""
+        """Open the lock file. Make it if necessary, but with `is_shared` leave everything as it is.
+        Raises OSError."""
         self._is_shared = is_shared
         flags = os.O_RDONLY if is_shared else os.O_RDWR | os.O_CREAT
         self.descriptor = os.open(folder / LOCK_NAME, flags, FILE_MODE)
@@ -45,7 +45,7 @@ class FolderLock:
         self._is_closed = False
 
     def take(self) -> bool:
-        """Take the lock if it is free. → whether it was. Raises OSError."""
+        """Take the lock if it is free. Return whether it was. Raises OSError."""
         kind = fcntl.LOCK_SH if self._is_shared else fcntl.LOCK_EX
         try:
             fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)
@@ -56,44 +56,43 @@ class FolderLock:
         return True
 
     def holder(self) -> str:
-        """The id of the process that took the lock last, as it wrote it down; or nothing."""
+        """Return the id of the last process that took the lock, as it noted it, or nothing."""
         return os.pread(self.descriptor, 2 * HOLDER_BYTES, 0).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """Let go of the lock, also where something else has a copy of the descriptor: a process
-        that was forked in C, or one that is about to start a program. In a fork this does nothing:
-        to unlock there would unlock the folder of the process that has it. Repeating it is
+        """Release the lock, even if another process has a copy of the descriptor. That may be a
+        process that was forked in C, or one that is about to start a program. In a fork this does
+        nothing: an unlock there would unlock the folder of the process that has it. A repeat is
         harmless."""
         if self._is_ours():
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         self.leave()
 
     def leave(self) -> None:
-        """Have no part in the lock any more: it stays with programs that the descriptor was passed
-        to. Repeating it is harmless."""
+        """Leave the lock to programs that the descriptor was passed to. A repeat is harmless."""
         if self._is_ours():
             self._is_closed = True
             close_kept(self.descriptor)
 
     def _is_ours(self) -> bool:
-        """Whether the descriptor is open, and that of this process."""
+        """Return whether the descriptor is open and belongs to this process."""
         return not self._is_closed and os.getpid() == self._process_id
 
 
 class LockedFolder:
-    """A folder that no other process has open. `close` lets go of it."""
+    """A folder that no other process has open. `close` releases it."""
 
     def __init__(self, path: Path, lock: FolderLock) -> None:
         self.path = path
         self._lock = lock
 
     def close(self) -> None:
-        """Let go. Nothing in the folder may be open any more."""
+        """Release the folder. No file in it may be open any more."""
         self._lock.close()
 
 
 def lock_folder(path: str | Path) -> LockedFolder:
-    """Make the folder if need be and take it. Raises FolderInUse, InvalidRequest, DiskFull, and
+    """Make the folder if necessary, and take it. Raises FolderInUse, InvalidRequest, DiskFull, and
     Overloaded if this process may open no more files."""
     folder = place_of(path)
     try:
@@ -120,9 +119,9 @@ def lock_folder(path: str | Path) -> LockedFolder:
 
 @contextmanager
 def locked_to_read(path: str | Path) -> Iterator[None]:
-    """Take a folder whose files are only read in the block. If it is on a disk that can't be
-    written, or is another user's, its lock is shared with whoever reads it likewise. Raises
-    FolderInUse, InvalidRequest."""
+    """Take a folder whose files are only read in the block. If the disk can't be written, or the
+    folder is another user's, all such readers share the lock. Raises FolderInUse,
+    InvalidRequest."""
     try:
         taken = lock_folder(path)
     except InvalidRequest as error:
@@ -139,7 +138,7 @@ def locked_to_read(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _lock_as_it_is(folder: Path) -> Iterator[None]:
-    """The folder's lock, without a word in it. One that was never locked has nobody in it."""
+    """Take the folder's lock without a write. A folder without a lock file is not in use."""
     try:
         lock = FolderLock(folder, is_shared=True)
     except FileNotFoundError:
@@ -154,10 +153,11 @@ def _lock_as_it_is(folder: Path) -> Iterator[None]:
 
 
 def _in_use(folder: Path, lock: FolderLock) -> FolderInUse:
-    """Names the holder."""
+    """Return the error, which names the holder."""
     holder = lock.holder() or "unknown"
     return FolderInUse(
-        f"another process (id {holder}) has {folder} open; stop it or use another folder",
+        f"another process (id {holder}) has {folder} open: stop that process, or use another "
+        "folder",
         path=str(folder),
     )
 
@@ -168,9 +168,9 @@ def _unusable(folder: Path, error: OSError) -> InvalidRequest:
 
 
 def note_holder(lock: int) -> None:
-    """Write down who holds the lock, in the place of who did: a full disk has space for that, or
-    else it is not written down. It is only for people to read, but a disk that errs is no disk to
-    start on. Raises OSError."""
+    """Write the id of this process over that of the last holder. A full disk usually has space for
+    it; if not, the id is left out, because it is only for people. After any other error of the disk
+    a server must not start there. Raises OSError."""
     try:
         os.pwrite(lock, f"{os.getpid()}\n".encode().rjust(HOLDER_BYTES), 0)
         os.ftruncate(lock, HOLDER_BYTES)
@@ -180,7 +180,8 @@ def note_holder(lock: int) -> None:
 
 
 def _make(folder: Path) -> None:
-    """What an earlier process made may not be durable yet either, unless it was somebody else's."""
+    """Make the folder and sync its name. A name that an earlier process made may not be durable
+    yet. A parent that belongs to another user is left out."""
     missing = [it for it in folder.parents if not it.exists()]
     folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     for made in (folder, *missing):
@@ -189,7 +190,7 @@ def _make(folder: Path) -> None:
 
 
 def private_file(path: Path, mode: str) -> Any:
-    """As `open`. If that makes the file, it is for its owner alone."""
+    """Open a file as `open` does. A new file is for its owner alone."""
     return open(path, mode, opener=_open_private)
 
 
@@ -198,9 +199,9 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = False) -> None:
-    """Unless it is there, or if it is to be made anew: the file that `make` makes. It has its name
-    only once all of it is durable: no crash leaves a part under it. One at a time in a folder.
-    Raises what `make` does."""
+    """Call `make` to make a file, if it is missing or `is_anew`. The file gets its name only when
+    all of its data are durable, so a crash leaves no part under that name. Make one file at a time
+    in a folder. Raises what `make` raises."""
     if is_anew or not path.exists():
         unfinished = path.with_name(UNFINISHED_NAME)
         unfinished.unlink(missing_ok=True)
@@ -211,8 +212,7 @@ def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = Fals
 
 
 def sync_folder(folder: Path | int) -> None:
-    """The names in this folder, or in the one that this descriptor is of, are durable from here
-    on."""
+    """Make the names in a folder durable. The folder is given as a path or as a descriptor."""
     if isinstance(folder, int):
         os.fsync(folder)
     else:

@@ -1,9 +1,9 @@
-"""Descriptors of this process that its forks must not have.
+"""Close descriptors in forks of this process that must not have them.
 
-Owns: their list, and closing the copies in a child as soon as it is forked. A lock of the kernel
-(flock) belongs to an open file, which a fork shares: it lasts until the last copy of the descriptor
-is closed, in whichever process. The same goes for a pipe whose end is a sign. Programs that are
-started (`exec`) have no copies, but for those that are passed to them.
+Owns: the list of these descriptors, and closing the copies in a child directly after the fork. A
+kernel lock (flock) belongs to an open file, which a fork shares. It lasts until the last copy of
+the descriptor is closed, in any process. The same is true of a pipe whose end is a signal. A
+program that is started (`exec`) has no copies, except those that are passed to it.
 """
 
 import os
@@ -14,19 +14,19 @@ _ours: Final[set[int]] = set()
 
 
 def keep_from_forks(descriptor: int) -> None:
-    """Have it closed in every child that is forked from here on, until `close_kept` is called."""
+    """Close the descriptor in every child that is forked from now on, until `close_kept`."""
     _ours.add(descriptor)
 
 
 def close_kept(descriptor: int) -> None:
-    """Close a descriptor that was kept from forks. For the process that opened it alone: in a fork
-    its number may be that of another file by now."""
+    """Close a descriptor that was kept from forks. Only the process that opened it may call this:
+    in a fork the number may belong to another file by now."""
     _ours.discard(descriptor)
     os.close(descriptor)
 
 
 def _close_copies() -> None:
-    """In a child."""
+    """Close the copies in a child."""
     for descriptor in _ours:
         with suppress(OSError):
             os.close(descriptor)

@@ -1,8 +1,8 @@
-"""Whether threads of this process are the kernel's.
+"""Check that threads of this process are threads of the kernel.
 
-Owns: `check_threads`. Libraries such as gevent and eventlet can put greenlets in the place of
-threads. A blocking client has a thread with an event loop, and an embedded database threads that
-wait for one another: as greenlets of one thread they would wait for ever, time-outs as well.
+Owns: `check_threads`. Libraries such as gevent and eventlet can replace threads with greenlets. A
+blocking client has a thread with an event loop. An embedded database has threads that wait for one
+another. As greenlets of one thread they would wait forever, even beyond their time-outs.
 """
 
 import _thread
@@ -12,12 +12,13 @@ from dodona_wire.errors import InvalidRequest
 
 
 def check_threads() -> None:
-    """Raises InvalidRequest if threads are greenlets."""
+    """Raise InvalidRequest if threads are greenlets."""
     begin = _thread.start_new_thread
     if not isinstance(begin, BuiltinFunctionType):
         library = str(getattr(begin, "__module__", None)).partition(".")[0]
         raise InvalidRequest(
-            f"threads of this process are greenlets, by {library}'s patch of them, and the client "
-            "needs real ones: patch all but these, as by `gevent.monkey.patch_all(thread=False)`",
+            f"threads of this process are greenlets, because {library} has patched them, but the "
+            "client needs native threads: patch all modules but threads, for example with "
+            "`gevent.monkey.patch_all(thread=False)`",
             patched_by=library,
         )

@@ -1,8 +1,8 @@
-"""Paths as users write them, before anything is looked for there.
+"""Check the paths that users write, before Dodona looks for files there.
 
-Owns: what can be no path at all. pathlib and the system say that by errors of many kinds, each at
-another call, and some not before a folder was half made: too long a name, a user without a home, a
-character that no file's name has, links that lead in a circle.
+Owns: which texts can't be a path. pathlib and the system report this by different errors, each at
+another call, and some only after a folder was half made. Examples are a name that is too long, a
+user without a home, a character that no name may have, and links in a circle.
 """
 
 import os
@@ -13,18 +13,18 @@ from dodona_wire.shown import shown
 
 
 def place_of(path: str | os.PathLike[str]) -> Path:
-    """The absolute path, with the home that `~` stands for; something may be there, or nothing.
-    Raises InvalidRequest if nothing can be there."""
+    """Return the absolute path, with the user's home in place of `~`. The path need not exist.
+    Raises InvalidRequest if no file can have this path."""
     try:
         place = Path(path).expanduser().absolute()
         place.stat()
     except FileNotFoundError:
         return place
     except RuntimeError as error:
-        text = f"the path {shown(str(path))} begins with a user who has no home here"
-        raise InvalidRequest(f"{text}: write it from / on") from error
+        text = f"the path {shown(str(path))} begins with a user without a home folder here"
+        raise InvalidRequest(f"{text}: use a path that begins with /") from error
     except ValueError as error:
-        text = f"the path {shown(str(path))} has a character that no path can have"
+        text = f"the path {shown(str(path))} has a character that a path can't have"
         raise InvalidRequest(text) from error
     except OSError as error:
         text = f"the path {shown(str(path))} can't be used: {error.strerror}"

@@ -1,11 +1,11 @@
-"""One WebSocket to one server: many calls in flight, none of which ever raises a transport error.
+"""One WebSocket to one server: many calls in flight, and none raises a transport error.
 
 Owns: request ids, the joining of envelopes into frames, reconnecting, and time-outs.
-Invariants: every call's future gets exactly one reply; a call that was lost, timed out or could not
-be sent gets a `Failure` of kind `unavailable`, whose attribute `is_sent` is False where the request
-certainly never left this process, or its server says that it never looked at it. Ids rise, so the
-oldest calls come first in `_pending`. Calls to a server that is dead fail soon (see `silence`).
-Bounded: calls in flight and waiting, the length of a frame, the time to connect, and the back-off.
+Invariants: every call's future gets exactly one reply. A call that was lost, timed out or was not
+sent gets a `Failure` of kind `unavailable`. Its `is_sent` is False if the request certainly never
+left this process, or its server says that it never looked at it. Ids rise, so the oldest calls come
+first in `_pending`. Calls to a server that stays silent fail soon (see `silence`).
+Limits: calls in flight and waiting, the length of a frame, the time to connect, and the back-off.
 Belongs to one event loop; must not be used from another thread.
 """
 
@@ -39,51 +39,51 @@ from dodona_wire.net.silence import BRIEF_SECONDS, Silence
 from dodona_wire.types import CellId
 
 CALLS_MAX: Final = 200_000
-"""Calls in flight to one server, and one-way messages waiting for it."""
+"""The limit of calls in flight to one server, and of one-way messages that wait for it."""
 TIMEOUT_MS: Final = 10_000
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 PING_AFTER_SECONDS: Final = 5.0
-"""Of silence; and as long again for the answer, before the connection is given up."""
+"""Seconds of silence before a ping, and as many for its answer, before the connection is closed."""
 BACKOFF_MS_FIRST: Final = 10
 BACKOFF_MS_MAX: Final = 500
 BACKOFF_MS_STARTING: Final = 50
-"""As long as the server is probably just being started again."""
+"""The limit while the server is probably restarting."""
 SWEEPS_PER_TIMEOUT: Final = 8
 REPLIES_PER_TURN: Final = 32
-"""Callers who get their replies in one iteration of the loop. What the first of them ask next is
-then at the server while the others still work: with all at once, client and server would take
+"""Callers that get their replies in one iteration of the loop. Their next requests reach the server
+while the other callers still work. If all got their replies together, client and server would take
 turns."""
 ROWS_PER_TURN_MIN: Final = 4
-"""The least number of callers, if it is rows that they get: half of all who wait, so that there are
-two groups however few callers there are. Commits are not divided so: those that come together share
-a sync."""
+"""The least number of callers if the replies are rows. Half of the waiting callers get theirs, so
+that there are two groups even of few callers. Commits are not divided: those that come together
+share a sync."""
 
 _log = logging.getLogger("dodona.peer")
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
-_CLOSED: Final = "the connection was closed by this client"
+_CLOSED: Final = "this client has closed the connection"
 
 Envelope = tuple[int, RpcRequest | CellMessage]
 
 
 def rpc_url(address: str, cell: CellId | None = None) -> str:
-    """The data plane's URL at an address, which is `host:port` or an http(s) URL."""
+    """Return the URL of the data plane at an address, which is `host:port` or an http(s) URL."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
     scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
-    host = parts.netloc.rpartition("@")[2]  # a password must not end up in messages
+    host = parts.netloc.rpartition("@")[2]  # messages must not show a password
     query = {"version": WIRE_VERSION} if cell is None else {"cell": cell, "version": WIRE_VERSION}
     return f"{scheme}://{host}{parts.path.rstrip('/')}/rpc?{urlencode(query)}"
 
 
 class _Mark(NamedTuple):
-    """All calls up to `last_id` had been made at `instant`."""
+    """A note that all calls up to `last_id` had been made at `instant`."""
 
     instant: float
     last_id: int
 
 
 class _Callback:
-    """A waiter that is called where a future would be set."""
+    """A waiter that calls a function where a future would be set."""
 
     __slots__ = ("set_result",)
 
@@ -95,7 +95,7 @@ class _Callback:
 
 
 class Peer:
-    """A connection that opens when it is needed and again after it is lost."""
+    """A connection that opens when it is needed, and again after it is lost."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Peer:
         key: ClusterKey | None = None,
         silence: Silence | None = None,
     ) -> None:
-        """Nothing is sent yet. `timeout_ms` holds for each call, give or take an eighth. `silence`
-        says how failures name the server."""
+        """Make a peer; nothing is sent yet. `timeout_ms` holds for each call, give or take an
+        eighth. `silence` says how failures name the server."""
         assert timeout_ms > 0
         self.silence = silence or Silence(url, {})
         """How long the server has been silent, and its name."""
@@ -139,7 +139,7 @@ class Peer:
         return len(self._pending)
 
     def call(self, body: RpcRequest) -> asyncio.Future[Reply]:
-        """Send a request. The future never fails: a call that did gets a `Failure`."""
+        """Send a request. The future never fails: a call without an answer gets a `Failure`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
         if self._register(body, future) and not self._is_flush_due:
             self._is_flush_due = True
@@ -147,18 +147,18 @@ class Peer:
         return future
 
     def ask(self, body: RpcRequest, then: Callable[[Reply], None]) -> None:
-        """Send a request at once, and have `then` called with its reply as soon as that is there:
-        for whoever has gathered a batch already, and must not lose an iteration of the loop."""
+        """Send a request now, and call `then` with the reply as soon as it comes. For a caller that
+        has a batch already, and must not lose an iteration of the loop."""
         if self._register(body, _Callback(then)):
             self._flush()
 
     def _register(self, body: RpcRequest, waiter: "asyncio.Future[Reply] | _Callback") -> bool:
-        """→ whether the request may leave; the waiter has its reply otherwise."""
-        if self._is_closed:  # also while `close` still waits: nothing would settle it later
+        """Return whether the request may leave. Otherwise the waiter has its reply already."""
+        if self._is_closed:  # also during `close`: no later step would settle it
             waiter.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
             return False
         if len(self._pending) >= CALLS_MAX:
-            text = f"{CALLS_MAX} calls to {self.silence.name} are pending"
+            text = f"{CALLS_MAX} calls to {self.silence.name} are pending: wait, then call again"
             waiter.set_result(Failure("overloaded", text))
             return False
         self._last_id += 1
@@ -173,8 +173,8 @@ class Peer:
         return True
 
     def give_up(self, call: asyncio.Future[Reply], waited_ms: int) -> Failure:
-        """Why a call has no answer that its caller does not await any longer. A request that has
-        not left does not leave any more."""
+        """Return why a call has no answer, when its caller stops waiting. A request that has not
+        left is not sent any more."""
         ids = [it for it, waiter in self._pending.items() if waiter is call]
         unsent = {request_id for request_id, _ in self._outgoing}.intersection(ids)
         self._outgoing = [it for it in self._outgoing if it[0] not in unsent]
@@ -184,7 +184,7 @@ class Peer:
         return self._failure(text, is_sent=not unsent)
 
     def post(self, body: RpcRequest | CellMessage) -> None:
-        """Send a one-way message; it is dropped if the server can't be reached."""
+        """Send a one-way message. It is dropped if the server can't be reached."""
         if self._is_closed or len(self._outgoing) >= CALLS_MAX:
             return
         self._outgoing.append((ONE_WAY, body))
@@ -193,7 +193,7 @@ class Peer:
             self._loop.call_soon(self._flush)
 
     async def close(self) -> None:
-        """Fail what is pending, say goodbye, and refuse further calls."""
+        """Fail the pending calls, say goodbye, and refuse further calls."""
         self._is_closed = True
         self._fail_all(_CLOSED)
         if self._sweeper is not None:
@@ -211,7 +211,7 @@ class Peer:
     # ---- sending
 
     def _flush(self) -> None:
-        """Everything that was called during this loop iteration leaves in one frame."""
+        """Send the calls of this loop iteration in one frame; with a bulk write, each in one."""
         self._is_flush_due = False
         if self._transport is None:
             self._reach()
@@ -219,7 +219,7 @@ class Peer:
             envelopes, self._outgoing = self._outgoing, []
             if self._is_bulk_outgoing:
                 self._is_bulk_outgoing = False
-                for envelope in envelopes:  # a server begins with one while the next is on its way
+                for envelope in envelopes:  # a server begins with one while the next travels
                     self._send(self._transport, [envelope])
             else:
                 self._send(self._transport, envelopes)
@@ -256,7 +256,7 @@ class Peer:
     # ---- connecting
 
     def _reach(self) -> None:
-        """There is no connection: open one, unless one was refused a moment ago."""
+        """Open the missing connection, unless an attempt failed a short time ago."""
         if self._connecting is None and self._outgoing:
             if self._loop.time() < self._retry_at:
                 self._fail_all(self._retry_reason)
@@ -273,7 +273,7 @@ class Peer:
                 max_frame_size=FRAME_BYTES_MAX,
                 max_redirects=0,
                 websocket_handshake_timeout=CONNECT_TIMEOUT_SECONDS,
-                enable_auto_ping=True,  # a server that vanished without a word is noticed
+                enable_auto_ping=True,  # notices a server that vanished silently
                 auto_ping_idle_timeout=PING_AFTER_SECONDS,
                 auto_ping_reply_timeout=PING_AFTER_SECONDS,
                 extra_headers=self._headers,
@@ -285,7 +285,7 @@ class Peer:
             return
         error = task.exception()
         if error is None and self._transport is None:
-            error = ConnectionResetError("it closed the connection at once")
+            error = ConnectionResetError("the server closed the connection immediately")
         if error is None:
             self._failure_count = 0
             return
@@ -317,14 +317,14 @@ class Peer:
         self.silence.end(self._loop.time())
 
     def _lost(self, transport: WSTransport, reason: str, newest_id: int | None) -> None:
-        """`newest_id`: the other end said that it never looked at later requests. No reason: it
-        said nothing."""
+        """Handle the end of a connection. `newest_id`: the server says that it never looked at
+        later requests. An empty reason: the server gave none."""
         if self._transport is not transport:
             return
         self._transport = None
         if not reason:
             self.silence.begin(self.silence.heard_at)
-            reason = "it ended without a word"
+            reason = "the server gave no reason"
         unsent = {request_id for request_id, _ in self._outgoing}
         sent = [request_id for request_id in self._pending if request_id not in unsent]
         text = f"the connection to {self.silence.name} was lost: {reason}"
@@ -332,10 +332,10 @@ class Peer:
             unheard = self._failure(text, is_sent=False)
             self._settle([it for it in sent if it > newest_id], unheard)
         self._settle(sent, self._failure(text))
-        self._reach()  # the rest is sent over a new connection
+        self._reach()  # the rest leaves over a new connection
 
     def _pause(self, is_paused: bool) -> None:
-        """The socket is full: requests gather here, up to their limit, until it drains."""
+        """Hold requests here, up to their limit, while the socket is full."""
         self._is_paused = is_paused
         if not is_paused and not self._is_flush_due:
             self._flush()
@@ -355,7 +355,7 @@ class Peer:
     def _hand_out(self, count_max: int) -> None:
         arrived, take = self._arrived, self._pending.pop
         for _ in range(count_max):
-            if not arrived:  # perhaps by now: who is called back may have us hand out the rest
+            if not arrived:  # perhaps by now: a callback may have handed out the rest
                 return
             request_id, reply = arrived.popleft()
             future = take(request_id, None)
@@ -376,7 +376,7 @@ class Peer:
         return self.silence.failure(text, self._loop.time(), is_sent=is_sent)
 
     def _settle(self, request_ids: Iterable[int], failure: Failure) -> None:
-        self._hand_out(len(self._arrived))  # who has a reply did not fail
+        self._hand_out(len(self._arrived))  # a call that has a reply did not fail
         for request_id in request_ids:
             future = self._pending.pop(request_id, None)
             if future is not None and not future.done():
@@ -392,7 +392,7 @@ class Peer:
         now = self._loop.time()
         interval = self._timeout / SWEEPS_PER_TIMEOUT
         if now > self._sweep_at + interval:
-            # The loop was held up, and replies may lie unread: let them be read first.
+            # The loop was delayed, and replies may be unread: read them first.
             self._sweep_later(min(interval, 0.02))
             return
         self._marks.append(_Mark(now, self._last_id))
@@ -406,7 +406,7 @@ class Peer:
             self._marks.clear()
 
     def _be_brief(self) -> None:
-        """The server was silent when this was called: if it is dead, wait a moment only."""
+        """Shorten the wait of all calls made so far, if the server has been silent for long."""
         if self._brief is None and self.silence.is_dead(self._loop.time()):
             self._brief = self._loop.call_later(BRIEF_SECONDS, self._end_brief, self._last_id)
 
@@ -418,8 +418,8 @@ class Peer:
                 self._be_brief()
 
     def _expire(self, last_id: int, waited_seconds: float, since: float) -> None:
-        """Fail all calls up to this one. They had been made at `since`: if nothing at all was
-        heard after that, the server is silent."""
+        """Fail all calls up to this id. They had been made at `since`: if the server sent nothing
+        after that, it is silent."""
         expired = []
         for request_id in self._pending:
             if request_id > last_id:
@@ -437,11 +437,11 @@ class Peer:
         self._settle(expired, self._failure(text))
         is_long = waited_seconds >= 2 * PING_AFTER_SECONDS
         if is_silent and is_long and self._transport is not None:
-            self._transport.disconnect(graceful=False)  # another would be answered, if it lives
+            self._transport.disconnect(graceful=False)  # a server that lives answers on a new one
 
 
 class _Connection(WSListener):
-    """One WebSocket's events, handed to its peer; joins frames that came in fragments."""
+    """The events of one WebSocket, for its peer. It joins frames that came in fragments."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -474,7 +474,7 @@ class _Connection(WSListener):
             transport.send_close(frame.get_close_code())
             transport.disconnect()
         elif kind is WSMsgType.TEXT:
-            self._reject(transport, WSCloseCode.UNSUPPORTED_DATA, "text is not understood")
+            self._reject(transport, WSCloseCode.UNSUPPORTED_DATA, "text frames are not accepted")
 
     def _receive(self, transport: WSTransport, payload: bytes | memoryview) -> None:
         try:

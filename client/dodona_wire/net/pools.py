@@ -1,9 +1,9 @@
 """Pools of threads for work that blocks.
 
-Owns: `Pool`, `asked`. Python's own pools take no work once the main thread has ended, and can't
-even be imported for the first time then, though other threads of the program go on and may use a
-client. Then work is done where it is given, and its giver waits for it: that it blocks an event
-loop is better than that it never happens.
+Owns: `Pool`, `asked`. Python's own pools take no work after the main thread has ended. They can't
+even be imported for the first time then. But other threads of the program continue and may use a
+client. So the calling thread does the work itself. That blocks an event loop, which is better than
+work that never happens.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from dodona_wire.net.threads import no_thread
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-with suppress(RuntimeError):  # while it can be: uvloop and pyarrow do so on first use
+with suppress(RuntimeError):  # import it early: uvloop and pyarrow do so on first use
     import concurrent.futures.thread  # noqa: F401
 
 Result = TypeVar("Result")
@@ -27,32 +27,32 @@ _OVER: Final = (
     "Executor shutdown has been called",
     "can't register atexit after shutdown",
 )
-"""What Python says of pools that have ended, or can't be imported any more. Of threads that can't
-begin it says something else: then the work is in the pool's queue all the same."""
+"""What Python says of pools that have ended, or can't be imported any more. If a thread can't
+begin, it says something else: then the work is in the pool's queue anyway."""
 
 
 class Pool:
-    """At most `count_max` threads, which begin when there is work."""
+    """A pool of at most `count_max` threads, which begin when there is work."""
 
     def __init__(self, count_max: int, name: str) -> None:
         self._is_closed = False
         self._threads = _threads(count_max, name)
 
     def submit(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Have it done. It is to handle its own errors. Raises Unavailable if there is no thread
-        and none can begin, RuntimeError after the close."""
+        """Let a thread do the work, which must handle its own errors. Raises Unavailable if there
+        is no thread and none can begin, RuntimeError after the close."""
         self._check_open()
         once = _Once(partial(work, *arguments))
         if self._threads is None or _taken(self._threads.submit, once) is None:
             once()
 
     def ask(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """What comes of it, for the running event loop. Raises as `submit`."""
+        """Let a thread work, and return the result for the running loop. Raises as `submit`."""
         self._check_open()
         return _done_here(work) if self._threads is None else _asked(self._threads, work)
 
     def close(self, *, wait: bool) -> None:
-        """Take no more. With `wait`, what has not begun is dropped, and what has is waited for."""
+        """Take no more work. With `wait`, drop work that has not begun, and wait for the rest."""
         self._is_closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=wait, cancel_futures=wait)
@@ -63,7 +63,7 @@ class Pool:
 
 
 class _Once:
-    """Work that may be in a queue although its giver was told that it is not."""
+    """Work that runs at most once. It may be in a queue although the pool raised an error."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = [work]
@@ -76,7 +76,7 @@ class _Once:
         return work()
 
     def take_back(self) -> bool:
-        """Whether nobody has begun it, and nobody will."""
+        """Take the work back. Return whether no thread has begun it; then none will."""
         try:
             self._work.pop()
         except IndexError:
@@ -85,8 +85,8 @@ class _Once:
 
 
 def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
-    """What a pool says to it; None if it takes no more. Raises Unavailable if there is no thread
-    and none can begin."""
+    """Give work to a pool, and return the pool's answer; None if it takes no more. Raises
+    Unavailable if there is no thread and none can begin."""
     try:
         return give(once)
     except RuntimeError as error:
@@ -94,7 +94,7 @@ def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
             return None
         if once.take_back():
             raise no_thread(error) from error
-        raise  # another thread has taken it, and nobody hears what comes of it
+        raise  # another thread has taken the work, and no caller gets its result
 
 
 def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
@@ -106,13 +106,13 @@ def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
 
 
 def is_over(error: Exception) -> bool:
-    """Whether it says that Python's pools take no work any more."""
+    """Return whether the error says that Python's pools take no more work."""
     return isinstance(error, RuntimeError) and str(error).startswith(_OVER)
 
 
 def asked(work: Callable[[], Result]) -> "asyncio.Future[Result]":
-    """What comes of it, for the running event loop, in a thread of the loop's. Raises Unavailable
-    if there is no thread and none can begin."""
+    """Let a thread of the event loop do the work, and return its result for the loop. Raises
+    Unavailable if there is no thread and none can begin."""
     return _asked(None, work)
 
 
@@ -133,7 +133,7 @@ def _asked(
 
 
 class _Wanted(asyncio.Future[Any]):
-    """What comes of work. Whoever cancels it cancels the work, too, if that has not begun."""
+    """The result of work. A cancel also cancels the work, if that has not begun."""
 
     def __init__(self, taken: "asyncio.Future[Any]", loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -147,8 +147,8 @@ class _Wanted(asyncio.Future[Any]):
 
 
 def _outcome_of(work: Callable[[], Any]) -> list[_Outcome]:
-    """What comes of work, for its asker to take out. The thread of the pool has what it gave back
-    for a moment longer than the asker waits, and an error leads to all that it came through."""
+    """Do the work, and return a list from which the caller takes the outcome out. The pool's thread
+    keeps its result a little longer than the caller waits. An error holds all its frames."""
     try:
         return [(work(), None)]
     except BaseException as error:  # noqa: BLE001 - it is the asker's
@@ -160,7 +160,7 @@ def _pass_on(wanted: "asyncio.Future[Any]", done: "asyncio.Future[list[_Outcome]
         wanted.cancel()
         return
     value, error = done.result().pop()
-    if wanted.done():  # nobody waits for it any more
+    if wanted.done():  # no caller waits for it any more
         return
     if error is None:
         wanted.set_result(value)

@@ -1,8 +1,8 @@
-"""Spans of this process: where they are made, and how they leave it.
+"""Make the spans of this process, and export them.
 
 Owns: OpenTelemetry's provider, and the exporter with its queue. Spans wait in a bounded queue for a
-thread that sends them by OTLP over HTTP; when the collector is slow or gone the queue overflows and
-spans are dropped: nobody who is served waits for it. Imported only where traces are on: it needs
+thread that sends them by OTLP over HTTP. If the collector is slow or gone, the queue overflows and
+spans are dropped. No caller waits for the collector. Import this only where traces are on: it needs
 the extra `tracing`.
 """
 
@@ -37,7 +37,7 @@ from opentelemetry.trace import (
 
 TRACES_PATH: Final = "/v1/traces"
 EXPORT_SECONDS_MAX: Final = 3.0
-"""For one batch to be taken, with all repetitions, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
+"""Seconds for one batch, with all retries, unless OTEL_EXPORTER_OTLP_TIMEOUT sets another time."""
 CLOSE_POLL_SECONDS: Final = 0.02
 CLOSE_SECONDS_MAX: Final = 3.0
 LINKS_MAX: Final = 64
@@ -46,12 +46,12 @@ _NO_PARENT: Final = Context()
 
 
 class _Exporter(OTLPSpanExporter):
-    """One that does not keep a process from ending for a collector that does not answer."""
+    """An exporter that does not delay the end of a process if the collector does not answer."""
 
     _has_failed = _is_closing = False
 
     def hurry(self) -> None:
-        """The process is about to end: what can't be sent at once is dropped."""
+        """Prepare for the end of the process: after a failure, drop unsent spans."""
         self._is_closing = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -63,17 +63,17 @@ class _Exporter(OTLPSpanExporter):
 
 
 class Spans:
-    """Makes spans. Cheap to ask; none of its methods raises."""
+    """Makes spans. A call is cheap, and no method raises."""
 
     def __init__(self, provider: trace.TracerProvider, *, is_own: bool) -> None:
-        """`is_own`: nobody else will end the provider."""
+        """Use a provider. `is_own` says that no other code will end it."""
         self._provider = provider
         self._is_own = is_own
         self._tracer = provider.get_tracer("dodona", version("dodona"))
 
     @classmethod
     def of_program(cls) -> Self:
-        """By the provider that the program has set."""
+        """Return spans of the provider that the program has set."""
         return cls(trace.get_tracer_provider(), is_own=False)
 
     @classmethod
@@ -85,7 +85,7 @@ class Spans:
         attributes: Mapping[str, int],
         exporter: SpanExporter | None = None,
     ) -> Self:
-        """To a collector: at `url`, or where the environment says."""
+        """Return spans for a collector: at `url`, or where the environment says."""
         provider = TracerProvider(
             sampler=_sampler(ratio),
             resource=_resource(server, attributes),
@@ -93,7 +93,7 @@ class Spans:
         )
         if exporter is None:
             exporter = sender = _Exporter(endpoint=_endpoint(url), timeout=_timeout())
-            atexit.register(sender.hurry)  # before the provider's own end, which was there first
+            atexit.register(sender.hurry)  # before the end of the provider, which registered first
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return cls(provider, is_own=True)
 
@@ -104,7 +104,7 @@ class Spans:
         attributes: Mapping[str, Any],
         parent: str | None = None,
     ) -> Span:
-        """A span below that of the header `traceparent`; without one, below the current one."""
+        """Begin a span below that of `parent`, a `traceparent`, or below the current span."""
         context = None if parent is None else parent_context(parent)
         return self._tracer.start_span(name, context, kind, attributes)
 
@@ -117,7 +117,7 @@ class Spans:
         attributes: Mapping[str, Any],
         links: Sequence[SpanContext] = (),
     ) -> SpanContext:
-        """A span that is over already. → its context"""
+        """Record a span that is over already. Return its context."""
         context = trace.set_span_in_context(NonRecordingSpan(below), _NO_PARENT)
         shown = [Link(it) for it in links[:LINKS_MAX]]
         span = self._tracer.start_span(
@@ -127,7 +127,7 @@ class Spans:
         return span.get_span_context()
 
     async def close(self) -> None:
-        """Send what is left, for a bounded time."""
+        """Send the rest of the spans, for a bounded time."""
         if not self._is_own or not isinstance(self._provider, TracerProvider):
             return
         ending = threading.Thread(target=self._provider.shutdown, name="dodona-spans", daemon=True)
@@ -145,7 +145,7 @@ async def _until_ended(thread: threading.Thread) -> None:
 
 
 def end_span(span: Span, error: str | None, attributes: Mapping[str, Any]) -> None:
-    """Say what came of it: `error` is the kind of an error, if there was one."""
+    """End a span. `error` is the kind of its error, if there was one."""
     span.set_attributes(attributes)
     if error is not None:
         span.set_attribute("error.type", error)
@@ -154,13 +154,13 @@ def end_span(span: Span, error: str | None, attributes: Mapping[str, Any]) -> No
 
 
 def traceparent(span: Span) -> str:
-    """The value of W3C's header for what happens below the span."""
+    """Return the value of W3C's header `traceparent` for calls below the span."""
     context = span.get_span_context()
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def parent_context(header: str) -> Context:
-    """What a header says that came from elsewhere; one that is no `traceparent` says nothing."""
+    """Return the context in a header from elsewhere; an empty one if it is none."""
     found = _TRACEPARENT.fullmatch(header)
     if found is None or found[1] == "ff":
         return _NO_PARENT
@@ -176,7 +176,7 @@ def parent_context(header: str) -> Context:
 
 
 def current_ids() -> Mapping[str, str]:
-    """What a line of the log says of the span that it is written within."""
+    """Return the ids of the current span, for a line of the log that is written within it."""
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return {}
@@ -184,7 +184,7 @@ def current_ids() -> Mapping[str, str]:
 
 
 def _sampler(ratio: float | None) -> Sampler | None:
-    """None leaves it to the environment. Whoever comes with a trace has decided already."""
+    """Return the sampler; None leaves it to the environment. A caller's trace decides first."""
     return None if ratio is None else ParentBased(TraceIdRatioBased(ratio))
 
 

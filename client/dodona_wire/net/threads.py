@@ -1,14 +1,15 @@
-"""How a thread is begun that a caller of the client needs.
+"""Begin the threads that a caller of the client needs.
 
 Owns: `begin_thread`, `begin_thread_soon`, `begin_bare_thread`. `threading` begins a thread under
-locks of its own. An interrupt of whoever begins it, by the exception of a signal handler, could
-leave them held, and then no thread of this process could begin any more, or the new one would wait
-for ever. So that is left to another thread, where no signal handler runs; what the caller does is
-one step of the interpreter. A finalizer may run under those very locks: where one may begin a
-thread, nobody waits until it has begun. A thread that can't begin is an error of the caller's, who
-would wait for ever.
-The queue is C's own: a library that patches `queue` for its greenlets (gevent's
-`patch_all(thread=False)`) would have the caller wait for what only another greenlet can bring.
+locks of its own. A signal handler's exception could interrupt the caller and leave these locks
+held. Then no thread of this process could begin any more, or the new one would wait forever. So
+another thread begins it, because no signal handler runs there. The caller does only one step of the
+interpreter. A finalizer may run under those same locks. So code that may run in one does not wait
+until the thread has begun. If a thread can't begin, the caller gets an error, because it would wait
+forever.
+
+The queue is C's own. A library that patches `queue` for its greenlets (gevent's
+`patch_all(thread=False)`) would make the caller wait for another greenlet.
 """
 
 import _thread
@@ -20,8 +21,8 @@ from dodona_wire.errors import Unavailable
 
 
 def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
-    """Run `work` in a thread that the end of the process does not wait for. It runs, also if the
-    wait for it is interrupted. Raises Unavailable if Python begins no thread."""
+    """Run `work` in a thread that the end of the process does not wait for. The work runs even if
+    the wait for its begin is interrupted. Raises Unavailable if Python begins no thread."""
     begun: SimpleQueue[threading.Thread | RuntimeError] = SimpleQueue()
     _start(_begin, work, name, begun)
     thread = begun.get()
@@ -31,13 +32,13 @@ def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
 
 
 def begin_thread_soon(work: Callable[[], None], name: str) -> None:
-    """As `begin_thread`, and wait for nothing."""
+    """Begin a thread as `begin_thread` does, without a wait."""
     _start(_begin_soon, work, name)
 
 
 def begin_bare_thread(work: Callable[[], None]) -> None:
-    """Run `work` in a thread that `threading` does not list, and wait for nothing. Raises
-    RuntimeError if there can be no more threads."""
+    """Run `work` in a thread that `threading` does not list, without a wait. Raises RuntimeError if
+    there can be no more threads."""
     _thread.start_new_thread(work, ())
 
 
@@ -65,9 +66,9 @@ def _begin_soon(work: Callable[[], None], name: str) -> None:
     try:
         thread.start()
     except RuntimeError:
-        work()  # here is a thread already
+        work()  # this is a new thread already
 
 
 def no_thread(error: RuntimeError) -> Unavailable:
-    """The error to raise: there are too many, or the process is about to end."""
-    return Unavailable(f"Python begins no thread for the client: {error}")
+    """Return the error to raise: there are too many threads, or the process is about to end."""
+    return Unavailable(f"Python can't start a thread for the client: {error}")

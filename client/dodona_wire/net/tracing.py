@@ -1,12 +1,12 @@
-"""Traces: whether this process makes any, and who does. Free when off.
+"""Decide whether this process makes traces, and through which provider. Free when off.
 
-Owns: the one decision, made where a client connects or a server starts. A server traces when its
-`trace_url` is set; a client when `DODONA_TRACE_URL` is, or when its program has set up
-OpenTelemetry itself; both when the environment names a collector in OpenTelemetry's own words
+Owns: this one decision, made where a client connects or a server starts. A server traces if its
+`trace_url` is set. A client traces if `DODONA_TRACE_URL` is set, or if its program has set up
+OpenTelemetry. Both trace if the environment names a collector in OpenTelemetry's own words
 (`OTEL_EXPORTER_OTLP_ENDPOINT`, or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). `OTEL_SDK_DISABLED` and
-`OTEL_TRACES_EXPORTER=none` switch it off again. Nothing of OpenTelemetry is imported before that,
-and what is made then is another class, so that a process that does not trace has no branch for it
-but one a frame in a server.
+`OTEL_TRACES_EXPORTER=none` switch tracing off again. OpenTelemetry is not imported before that. A
+process that traces uses other classes. So a process that does not trace has no branch for traces,
+except one a frame in a server.
 """
 
 import functools
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 URL: Final = "DODONA_TRACE_URL"
 RATIO: Final = "DODONA_TRACE_RATIO"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_MISSING: Final = "tracing takes more packages: install dodona[tracing]"
+_MISSING: Final = "tracing needs more packages: install dodona[tracing]"
 
 _logger: Final = logging.getLogger("dodona.tracing")
 
@@ -32,12 +32,12 @@ _logger: Final = logging.getLogger("dodona.tracing")
 def exported_spans(
     server: str, url: str | None, ratio: float | None, attributes: Mapping[str, int]
 ) -> "Spans | None":
-    """Of a process that exports traces, else None. Raises InvalidRequest if it can't."""
+    """Return the spans of a process that exports them, else None. Raises InvalidRequest."""
     return _make(server, url, ratio, attributes) if _is_wanted(url) else None
 
 
 def client_spans() -> "Spans | None":
-    """Of a client whose program traces, else None. Raises InvalidRequest if it can't."""
+    """Return the spans of a client whose program traces, else None. Raises InvalidRequest."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is not None and _has_provider(trace):
         return _make("client", None, None, {}, is_program_s=True)
@@ -50,7 +50,7 @@ def client_spans() -> "Spans | None":
     except InvalidRequest as error:
         if url is not None:
             raise
-        _logger.warning("%s; the environment asks for it", error.message)
+        _logger.warning("%s (the environment switches tracing on)", error.message)
         return None
 
 
@@ -58,8 +58,8 @@ def client_spans() -> "Spans | None":
 def _shared(
     process_id: int, url: str | None, ratio: float | None, *endpoints: str | None
 ) -> "Spans":
-    """One for all clients of a process that say the same, since each has a thread until the end. A
-    child that was forked has one of its own: a connection to a collector can't be shared."""
+    """Return one object for all clients of a process with the same settings, since each has a
+    thread until the end. A forked child has its own, because a connection can't be shared."""
     del process_id, endpoints
     return _make("client", url, ratio, {})
 
@@ -73,7 +73,7 @@ def _is_wanted(url: str | None) -> bool:
 
 
 def _has_provider(trace: Any) -> bool:
-    """Whether the program has set one up that makes spans."""
+    """Return whether the program has set a provider that makes spans."""
     provider = trace.get_tracer_provider()
     return not isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
 
@@ -84,7 +84,7 @@ def _number(ratio: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise InvalidRequest(f"{RATIO} is a number from 0 to 1, not {ratio[:20]!r}")
+        raise InvalidRequest(f"{RATIO} must be a number from 0 to 1, not {ratio[:20]!r}")
     return number
 
 

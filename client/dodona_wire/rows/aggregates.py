@@ -1,12 +1,12 @@
-"""What a change makes of an aggregate column's value. Shared by a client's buffer and by cells.
+"""Combine a change with the value of an aggregate column, in a client's buffer and in cells.
 
 Owns: the meaning of the aggregates. Changes are folded in order of their timestamps, oldest first.
-Invariant: `combine` is associative, since who folds what first is not a writer's to know: the
-changes of one transaction are folded in its buffer, those of several by reads, old ones by
-compaction. So `min` and `max` go by one order of all numbers, in which NaN comes last, as in
-PostgreSQL and DuckDB, and -0.0 is before 0.0: comparisons of Python are none where NaN is. A sum of
-integers wraps around; one of doubles is associative but for what each addition rounds, up to an
-overflow to infinity: that is in the nature of doubles.
+Invariant: `combine` is associative, because a writer can't know which changes are folded first. A
+transaction's buffer folds its own changes. Reads fold those of several transactions, and compaction
+folds old ones. So `min` and `max` use one order of all numbers. In it NaN comes last, as in
+PostgreSQL and DuckDB, and -0.0 is before 0.0. Python's comparisons do not order NaN. A sum of
+integers wraps around. A sum of doubles is associative except for the rounding of each addition, up
+to an overflow to infinity: that is the nature of doubles.
 Source: the YTsaurus document, "Aggregation columns".
 """
 
@@ -17,7 +17,7 @@ from dodona_wire.rows.schema import Column
 
 
 def combine(column: Column, base: Any, change: Any) -> Any:
-    """The value after a change. None is no value yet, or no change.
+    """Return the value after a change. None is no value yet, or no change.
 
     Sums of integers wrap around modulo 2^64; a signed one reads the result as two's complement.
     """
@@ -36,7 +36,7 @@ def combine(column: Column, base: Any, change: Any) -> Any:
 
 
 def _place(value: Any) -> Any:
-    """What a value is compared by."""
+    """Return the sort key by which a value is compared."""
     if type(value) is not float:
         return value
     return value != value, 0.0 if value != value else value, copysign(1.0, value)

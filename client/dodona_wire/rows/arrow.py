@@ -1,8 +1,8 @@
-"""Rows as Arrow: the mapping of types, and the streams that bulk writes and scans travel in.
+"""Rows as Arrow: the mapping of types, and the streams of bulk writes and scans.
 
-Owns: which Arrow type stands for which column type, and the order of columns in a stream: key
-columns, then value columns, in schema order. `any` travels as MessagePack in a binary column.
-pyarrow is imported on first use: the light client works without it.
+Owns: the Arrow type of each column type, and the order of columns in a stream: key columns, then
+value columns, in schema order. `any` travels as MessagePack in a binary column. pyarrow is imported
+on first use: the light client works without it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dodona_wire.types import Key, Write
 
 
 def arrow_type(column: Column) -> Any:
-    """The Arrow type of a column."""
+    """Return the Arrow type of a column."""
     return _arrow_types()[column.type]
 
 
@@ -39,7 +39,7 @@ def _arrow_types() -> dict[str, Any]:
 
 
 def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:
-    """The `pyarrow.Schema` of the key columns and the masked value columns (all for None)."""
+    """Return the `pyarrow.Schema` of key columns and masked value columns (all for None)."""
     mask = schema.full_mask if column_mask is None else column_mask
     columns = (*schema.key_columns, *schema.columns_of(mask))
     return _pyarrow().schema(
@@ -50,7 +50,7 @@ def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:
 def arrow_from_rows(
     schema: TableSchema, column_mask: int, keys: Sequence[Key], rows: Sequence[tuple[Any, ...]]
 ) -> bytes:
-    """An IPC stream of whole keys and the masked value columns."""
+    """Return an IPC stream of whole keys and the masked value columns."""
     pyarrow = _pyarrow()
     key_arrays = decode_keys(schema, pyarrow.array(keys, pyarrow.binary()))
     arrays = [*key_arrays, *_arrays_of(schema.columns_of(column_mask), rows)]
@@ -60,12 +60,12 @@ def arrow_from_rows(
 
 
 def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
-    """A `pyarrow.Table` of rows that hold these columns' values."""
+    """Return a `pyarrow.Table` of rows that hold these columns' values."""
     return _table(columns, _arrays_of(columns, rows))
 
 
 def table_of_columns(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> Any:
-    """A `pyarrow.Table` of each column's values, as they are stored."""
+    """Return a `pyarrow.Table` of each column's values, as they are stored."""
     return _table(columns, [array_of(it, data) for it, data in zip(columns, values, strict=True)])
 
 
@@ -81,25 +81,25 @@ def _arrays_of(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> li
 
 
 def concatenate(tables: Sequence[Any]) -> Any:
-    """One `pyarrow.Table` of several with one schema; nothing is copied."""
+    """Return one `pyarrow.Table` of several with one schema; no data are copied."""
     return _pyarrow().concat_tables(tables)
 
 
 def array_of(column: Column, data: Sequence[Any]) -> Any:
-    """A `pyarrow.Array` of a column's values."""
+    """Return a `pyarrow.Array` of a column's values."""
     if column.type == "any":
         data = [None if value is None else msgspec.msgpack.encode(value) for value in data]
     return _pyarrow().array(data, arrow_type(column))
 
 
 def stream_of(batch: Any) -> bytes:
-    """A record batch, or a table, as an IPC stream: memory just as long as it, filled once."""
+    """Return a batch or a table as an IPC stream, in memory of exactly its size, filled once."""
     pyarrow = _pyarrow()
     measured = pyarrow.MockOutputStream()
     _write_stream(measured, batch)
     stream = bytearray(measured.size())
     _write_stream(pyarrow.FixedSizeBufferWriter(pyarrow.py_buffer(stream)), batch)
-    return cast("bytes", stream)  # nobody changes it: a copy would take as long as all of this
+    return cast("bytes", stream)  # it never changes; a copy would take as long as all this
 
 
 def _write_stream(sink: Any, batch: Any) -> None:
@@ -108,7 +108,7 @@ def _write_stream(sink: Any, batch: Any) -> None:
 
 
 def table_of(stream: bytes) -> Any:
-    """An IPC stream as a `pyarrow.Table`. Raises InvalidRequest on anything else."""
+    """Return an IPC stream as a `pyarrow.Table`. Raises InvalidRequest on anything else."""
     pyarrow = _pyarrow()
     try:
         with pyarrow.ipc.open_stream(stream) as reader:
@@ -120,7 +120,7 @@ def table_of(stream: bytes) -> Any:
 
 
 def check_lengths(column: Column, array: Any) -> None:
-    """That no text of a column is too long. Raises SchemaViolation."""
+    """Check that no text of a column is too long. Raises SchemaViolation."""
     if array.nbytes <= VALUE_BYTES_MAX or column.type not in ("string", "utf8", "any"):
         return
     import pyarrow.compute
@@ -131,7 +131,7 @@ def check_lengths(column: Column, array: Any) -> None:
 
 
 def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
-    """An IPC stream of all columns as overwriting writes.
+    """Return an IPC stream of all columns as overwriting writes.
 
     Raises InvalidRequest if it is no stream, SchemaViolation if it does not fit the schema.
     """

@@ -1,9 +1,9 @@
-"""The keys of a whole Arrow batch at once: encoded, decoded, put in order, cut at pivots.
+"""Encode, decode, sort and cut the keys of a whole Arrow batch together.
 
-Owns: doing to columns what `keys` does to one key, byte for byte, without a Python object
-for each row. Encoded keys are one `pyarrow.Array` of type binary without nulls.
-What is wrong with bytes that no encoder made is left to `decode_key` to say.
-numpy and pyarrow are imported on first use: the light client works without them.
+Owns: the work that `keys` does on one key, done on columns, byte for byte the same. It makes no
+Python object for each row. Encoded keys are one `pyarrow.Array` of type binary without nulls. If no
+encoder made the bytes, `decode_key` says which error they have. numpy and pyarrow are imported on
+first use: the light client works without them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,9 +18,9 @@ from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import Key
 
 KEYS_BYTES_MAX: Final = (1 << 31) - 1
-"""Of all keys of a batch together: Arrow's binary type has room for no more."""
+"""Bytes of all keys of a batch together: Arrow's binary type has room for no more."""
 _PAYLOAD_BYTES: Final = {"int64": 8, "uint64": 8, "double": 8, "boolean": 1}
-"""What follows the tag, where it is as long in every key: all types but text."""
+"""Bytes after the tag, for types that have the same length in every key: all types but text."""
 _WORD_BYTES: Final = 8
 _NULL: Final = bytes([NULL_TAG])
 _TEXT: Final = bytes([TAGS["string"]])
@@ -35,11 +35,11 @@ _ALL: Final = (1 << 64) - 1
 
 
 def encode_keys(schema: TableSchema, batch: Any) -> Any:
-    """The key of each row of a record batch, or a table, that has the key columns in their Arrow
-    types; other columns don't matter.
+    """Return the key of each row of a record batch or table, which has the key columns in their
+    Arrow types. Other columns are ignored.
 
-    Raises SchemaViolation with the column and the `row_index`, and LimitExceeded for more than
-    one array can hold.
+    Raises SchemaViolation with the column and the `row_index`, and LimitExceeded if the keys do not
+    fit one array.
     """
     columns = schema.key_columns
     _check_room(columns, batch)
@@ -63,7 +63,8 @@ def _flat(column: Any) -> Any:
 
 
 def _check_room(columns: Sequence[Column], batch: Any) -> None:
-    """Against the most that the keys may take, which is seldom what they do."""
+    """Check the largest size that the keys may have, which they seldom have. Raises
+    LimitExceeded."""
     size_bytes = 0
     for column in columns:
         if column.type in _PAYLOAD_BYTES:
@@ -71,7 +72,7 @@ def _check_room(columns: Sequence[Column], batch: Any) -> None:
         else:
             size_bytes += batch.num_rows * 3 + 2 * batch.column(column.name).nbytes
     if size_bytes > KEYS_BYTES_MAX:
-        text = f"the keys of these rows may take more than {KEYS_BYTES_MAX} bytes: take fewer rows"
+        text = f"the keys of these rows may need more than {KEYS_BYTES_MAX} bytes: use fewer rows"
         raise LimitExceeded(text, row_count=batch.num_rows, size_bytes=size_bytes)
 
 
@@ -97,7 +98,7 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def _encode(column: Column, array: Any) -> Any:
-    """One column's part of each key."""
+    """Return one column's part of each key."""
     import pyarrow
     import pyarrow.compute
 
@@ -126,8 +127,7 @@ def _has_zeros(array: Any) -> bool:
 
 
 def _encode_plain(columns: Sequence[Column], arrays: Sequence[Any]) -> Any:
-    """Of columns without text, whose parts are equally long in all keys. Nulls come out as
-    anything."""
+    """Encode columns without text, whose parts have one length. Nulls give any bytes."""
     numpy = _numpy()
     row_count = len(arrays[0])
     width = sum(1 + _PAYLOAD_BYTES[column.type] for column in columns)
@@ -143,7 +143,7 @@ def _encode_plain(columns: Sequence[Column], arrays: Sequence[Any]) -> Any:
 
 
 def _payload(column: Column, array: Any) -> Any:
-    """Values as unsigned numbers that sort as they do."""
+    """Return values as unsigned numbers that sort as the values do."""
     import pyarrow
 
     numpy = _numpy()
@@ -170,15 +170,15 @@ def _payload(column: Column, array: Any) -> Any:
 
 
 def decode_keys(schema: TableSchema, keys: Any) -> list[Any]:
-    """The key columns of whole keys, as arrays of their Arrow types. Raises DataCorrupted on bytes
-    that no encoder made."""
+    """Return the key columns of whole keys, as arrays of their Arrow types. Raises DataCorrupted on
+    bytes that no encoder made."""
     types = schema.key_types
     offsets, data = _views(keys)
     return _decode_plain(types, offsets, data) or _Decoding(keys, types, offsets, data).columns()
 
 
 def _decode_plain(types: Sequence[str], offsets: Any, data: Any) -> list[Any] | None:
-    """Of keys without text and nulls, if that is what all of them are."""
+    """Decode keys without text and nulls; None if some key is not like that."""
     import pyarrow
 
     if any(it not in _PAYLOAD_BYTES for it in types):
@@ -200,7 +200,7 @@ def _decode_plain(types: Sequence[str], offsets: Any, data: Any) -> list[Any] | 
 
 
 def _values(column_type: str, payload: Any) -> tuple[Any, Any]:
-    """→ values of a row of bytes each, and which of them are none."""
+    """Return the values of rows of bytes, and which of them are invalid."""
     numpy = _numpy()
     if column_type == "boolean":
         return payload[:, 0] == 1, payload[:, 0] > 1
@@ -216,13 +216,13 @@ def _values(column_type: str, payload: Any) -> tuple[Any, Any]:
 
 
 class _Decoding:
-    """Keys of any types, column by column: how far each of them was read."""
+    """Keys of any types, decoded column by column. `_at` says how far each key was read."""
 
     def __init__(self, keys: Any, types: Sequence[str], offsets: Any, data: Any) -> None:
         numpy = _numpy()
         self._keys = keys
         self._types = types
-        # What is read behind the last key are zeros, which are no tag and end every text.
+        # Bytes after the last key are zeros, which are no tag and end every text.
         self._data = numpy.concatenate((data, numpy.zeros(2 * _WORD_BYTES, "u1")))
         self._size_bytes = data.size
         self._at = offsets[:-1].astype("i8")
@@ -230,7 +230,7 @@ class _Decoding:
 
     @cached_property
     def _stops(self) -> Any:
-        """All 00 that are not part of an escaped 00: where texts end, and some in numbers."""
+        """All 00 that are not part of an escaped 00: ends of texts, and some in numbers."""
         zeros = (self._data[:-1] == 0).nonzero()[0]
         return zeros[self._data[zeros + 1] != _ESCAPED[1]]
 
@@ -257,7 +257,7 @@ class _Decoding:
         values, is_bad = _values(column_type, windows[self._at])
         self._at += numpy.where(is_null, 0, size)
         self._check(is_bad & ~is_null | (self._at > self._ends))
-        values[is_null] = 0  # and no bytes of whatever key comes next
+        values[is_null] = 0  # not bytes of the next key
         return pyarrow.array(values, mask=is_null)
 
     def _texts(self, column_type: str, is_null: Any) -> Any:
@@ -271,7 +271,7 @@ class _Decoding:
         self._check(is_bad & ~is_null)
         stops = numpy.where(is_null, starts, stops)
         self._at = numpy.where(is_null, starts, stops + 2)
-        # Texts and what lies between them by turns, of which every other one is taken.
+        # Texts alternate with the bytes between them: every other item is taken.
         offsets = numpy.empty(2 * len(starts) + 1, "i4")
         offsets[:-1:2], offsets[1::2], offsets[-1] = starts, stops, self._size_bytes
         buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(self._data)]
@@ -292,7 +292,7 @@ class _Decoding:
             self._refuse(int(is_bad.argmax()))
 
     def _refuse(self, row: int) -> NoReturn:
-        """Raises what `decode_key` says of the first bad key from this row on."""
+        """Raise the error of `decode_key` for the first bad key from this row on."""
         for place in range(row, len(self._keys)):
             decode_key(self._keys[place].as_py(), self._types)
         raise AssertionError("one key alone is decoded, and all together are not")
@@ -302,7 +302,7 @@ class _Decoding:
 
 
 def first_disorder(keys: Any) -> int | None:
-    """The place of the first key that is not above the one before it; None if they rise."""
+    """Return the place of the first key that is not above the one before it; None if they rise."""
     import pyarrow.compute
 
     rises = pyarrow.compute.less(keys.slice(0, max(len(keys) - 1, 0)), keys.slice(1))
@@ -311,8 +311,8 @@ def first_disorder(keys: Any) -> int | None:
 
 
 def in_order(keys: Any) -> tuple[Any, Any]:
-    """→ which rows to take so that their keys rise, None for all of them as they are; and these
-    keys. Of rows with one key the last one is taken, and only that."""
+    """Return which rows to take so that their keys rise, and these keys. Rows are None for all, as
+    they are. Of rows with one key, only the last one is taken."""
     if first_disorder(keys) is None:
         return None, keys
     order = order_of(keys)
@@ -324,7 +324,7 @@ def in_order(keys: Any) -> tuple[Any, Any]:
 
 
 def last_of_each(keys: Any) -> Any:
-    """Of keys in order, equal ones side by side: which are the last of theirs, as a mask."""
+    """Return as a mask which keys are the last of their equals. The keys are in order."""
     import pyarrow
     import pyarrow.compute
 
@@ -335,7 +335,7 @@ def last_of_each(keys: Any) -> Any:
 
 
 def _take(keys: Any, rows: Any) -> Any:
-    """These rows' keys. Such as are equally long go as numbers do, which is faster."""
+    """Return these rows' keys. Keys of one length move as numbers do, which is faster."""
     offsets, data = _views(keys)
     width = _width(offsets)
     if width is None:
@@ -344,10 +344,10 @@ def _take(keys: Any, rows: Any) -> Any:
 
 
 def order_of(keys: Any) -> Any:
-    """The rows in the order of their keys; rows with one key stay in theirs.
+    """Return the rows in the order of their keys; rows with one key keep their order.
 
-    Numbers sort many times faster than bytes: a word of each key that says most goes first, and
-    only rows that it leaves tied are compared as bytes.
+    Numbers sort many times faster than bytes. So the rows are sorted first by the word of each key
+    that says most. Only rows that stay tied are compared as bytes.
     """
     import pyarrow
     import pyarrow.compute
@@ -367,8 +367,8 @@ def order_of(keys: Any) -> Any:
 
 
 def _words(keys: Any) -> Any:
-    """Eight bytes of each key, as a number: those that come after what all keys begin with, and
-    of keys of one length only such as differ. No key below another has the greater number."""
+    """Return eight bytes of each key, as a number: those after the common beginning of all keys. If
+    all keys have one length, only bytes that differ count. No lower key has a greater number."""
     import pyarrow.compute
 
     numpy = _numpy()
@@ -383,7 +383,7 @@ def _words(keys: Any) -> Any:
     starts = offsets[:-1].astype("i8") + shared
     words = windows[starts].view(">u8")[:, 0].astype("u8")
     foreign_bits = 8 * (_WORD_BYTES - (offsets[1:] - starts).clip(0, _WORD_BYTES)).astype("u8")
-    # Twice, as a number can't be shifted by all of its 64 bits at once.
+    # In two steps, because a number can't be shifted by all of its 64 bits in one.
     half = foreign_bits >> numpy.uint64(1)
     rest = foreign_bits - half
     return words >> half >> rest << half << rest
@@ -404,7 +404,7 @@ def _words_of_rows(rows: Any) -> Any:
 
 
 def _shared_bytes(left: bytes, right: bytes) -> int:
-    """How many bytes two keys have in common at their beginning, and so all keys between them."""
+    """Return how many first bytes two keys share, and so all keys between them."""
     at = 0
     while at < min(len(left), len(right)) and left[at] == right[at]:
         at += 1
@@ -415,8 +415,8 @@ def _shared_bytes(left: bytes, right: bytes) -> int:
 
 
 def cut_at(keys: Any, pivots: Sequence[Key]) -> list[tuple[int, int, int]]:
-    """Cut keys that are in order, by tablet: `(place of the pivot, start, end)` for each that has
-    some of them. The first pivot is below every key."""
+    """Cut keys that are in order, by tablet: `(place of the pivot, start, end)` for each tablet
+    that has some of them. The first pivot is below every key."""
     cuts = []
     start, row_count = 0, len(keys)
     while start < row_count:
@@ -437,7 +437,7 @@ def _key_of(scalar: Any) -> Key:
 
 
 def _views(array: Any) -> tuple[Any, Any]:
-    """Offsets from 0, and the bytes, of a binary array; nothing is copied if it is no slice."""
+    """Return the offsets from 0, and the bytes, of a binary array. Only a slice is copied."""
     numpy = _numpy()
     if len(array) == 0:
         return numpy.zeros(1, "i4"), numpy.empty(0, "u1")
@@ -451,7 +451,7 @@ def _views(array: Any) -> tuple[Any, Any]:
 
 
 def _width(offsets: Any) -> int | None:
-    """How long all keys are, if they are equally long and not empty."""
+    """Return the length of the keys, if it is one for all and not 0; else None."""
     row_count = len(offsets) - 1
     width = int(offsets[-1]) // max(row_count, 1)
     is_it = width > 0 and (offsets[1:] - offsets[:-1] == width).all()
@@ -459,7 +459,7 @@ def _width(offsets: Any) -> int | None:
 
 
 def _binary_of(rows: Any) -> Any:
-    """The rows of a matrix of bytes as a binary array; nothing is copied."""
+    """Return the rows of a matrix of bytes as a binary array; no bytes are copied."""
     import pyarrow
 
     row_count, width = rows.shape

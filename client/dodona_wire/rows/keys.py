@@ -1,15 +1,15 @@
-"""Keys as bytes: encoded so that bytes compare as the key columns do.
+"""Keys as bytes, encoded so that bytes compare as the key columns do.
 
-Owns: the order-preserving encoding. Order is by type, then value; null comes first, and the types
-follow one another as in YTsaurus. Each column is a tag byte and a payload:
+Owns: the encoding, which keeps the order. Order is by type, then by value. Null comes first, and
+the types follow one another as in YTsaurus. Each column is a tag byte and a payload:
 
-- int64, uint64: 8 bytes, big end first, the sign bit flipped for int64
-- double: 8 bytes, sign bit flipped if positive, all bits flipped if negative; no NaN
+- int64, uint64: 8 bytes, big-endian, the sign bit flipped for int64
+- double: 8 bytes, the sign bit flipped if positive, all bits flipped if negative; no NaN
 - boolean: 1 byte
 - string, utf8: the bytes with 00 written as 00 FF, ended by 00 01
 
-A prefix of the columns encodes to a prefix of the bytes, which makes pivot keys and ranges plain
-byte comparisons. Imports no clock and no I/O.
+A prefix of the columns encodes to a prefix of the bytes. So pivot keys and ranges are plain
+comparisons of bytes. Imports no clock and no I/O.
 """
 
 import struct
@@ -36,11 +36,11 @@ _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
 _STRING_END: Final = b"\x00\x01"
 _NO_TAG: Final = (b"", b"\x00")
-"""What follows the last column of a key, or of its successor."""
+"""The bytes after the last column of a key, or of its successor."""
 
 
 def encode_key(values: Sequence[Any], types: Sequence[str]) -> Key:
-    """Encode key column values (validated before) of the given types; may be a prefix."""
+    """Encode key column values, which were checked before, of the given types; may be a prefix."""
     assert len(values) <= len(types)
     return Key(b"".join([_encode(v, t) for v, t in zip(values, types, strict=False)]))
 
@@ -76,7 +76,7 @@ def _encode_double(value: float) -> bytes:
 
 
 def decode_key(key: Key, types: Sequence[str]) -> tuple[Any, ...]:
-    """The column values of a whole key. Raises DataCorrupted on bytes that no encoder made."""
+    """Return the values of a whole key. Raises DataCorrupted on bytes that no encoder made."""
     values, position = [], 0
     try:
         for column_type in types:
@@ -85,7 +85,7 @@ def decode_key(key: Key, types: Sequence[str]) -> tuple[Any, ...]:
     except (IndexError, struct.error, ValueError) as error:
         raise DataCorrupted(f"not a key: {error}", key=bytes(key)) from error
     if position != len(key):
-        raise DataCorrupted("bytes left over behind a key", key=bytes(key))
+        raise DataCorrupted("there are bytes after the end of the key", key=bytes(key))
     return tuple(values)
 
 
@@ -100,7 +100,7 @@ def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
         return _decode_string(key, at, column_type)
     if tag == 0x06:
         if key[at] > 1:
-            raise ValueError(f"byte {at} is no boolean")
+            raise ValueError(f"byte {at} is not a boolean")
         return key[at] == 1, at + 1
     (bits,) = _BITS.unpack_from(key, at)
     if tag == 0x03:
@@ -129,7 +129,7 @@ def _decode_string(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
 
 
 def first_columns(bound: Key, types: Sequence[str]) -> Key:
-    """A key, a prefix of one, or a `successor`, without the columns that come after these types.
+    """Return a key, a prefix of one, or a `successor`, without the columns after these types.
     Raises DataCorrupted."""
     at = 0
     try:
@@ -143,5 +143,5 @@ def first_columns(bound: Key, types: Sequence[str]) -> Key:
 
 
 def successor(key: Key) -> Key:
-    """The smallest key above this one: where a scan goes on after it."""
+    """Return the smallest key above this one: a scan continues there after it."""
     return Key(key + b"\x00")

@@ -1,11 +1,11 @@
-"""MessagePack, read so that nothing of it is lost: a map names each of its members once.
+"""Read MessagePack without any loss: a map names each of its members once.
 
-Owns: how a name that comes twice is found, and how a value of type any is read; `json_text` has the
-same for JSON, and the refusal. Pure.
+Owns: how a repeated name is found, and how a value of type any is read. `json_text` has the same
+for JSON, and the refusal. Pure.
 
-What was read is the same if it is packed anew, unless a member was lost, or another form was taken
-than msgspec's. No form is shorter than that, but floats of 32 bits. So the length tells as much
-where there are none of these. All else is looked at a second time.
+A value packed again gives the same bytes, unless a member was lost, or the writer used another form
+than msgspec. No other form is shorter, except floats of 32 bits. So the length is enough if there
+are none of these. All other values need a second pass.
 """
 
 from typing import Any, Final
@@ -20,8 +20,8 @@ _decode: Final = msgspec.msgpack.Decoder().decode
 
 
 def unpacked(packed: bytes, column: str) -> Any:
-    """What a value of a column of type any says. Raises SchemaViolation where a name comes twice,
-    else as msgspec does: DecodeError, UnicodeError, RecursionError."""
+    """Return a value of a column of type any. Raises SchemaViolation if a name comes twice, else
+    the errors of msgspec: DecodeError, UnicodeError, RecursionError."""
     found = _decode(packed)
     if type(found) in (dict, list) and (place := repeated_in_packed(packed, found)):
         raise name_refusal(place, column=column)
@@ -29,19 +29,19 @@ def unpacked(packed: bytes, column: str) -> Any:
 
 
 def repeated_in_packed(packed: bytes, found: Any) -> Place:
-    """The place of a name that comes twice in one map of what was read as `found`; nothing if there
-    is none."""
+    """Return the place of a name that comes twice in one map of a value that was read as `found`;
+    empty if there is none."""
     anew = msgspec.msgpack.encode(found)
     if anew == packed or (len(anew) == len(packed) and _FLOAT32 not in packed):
         return []
-    # Not at the top: the base install has none, and no columns of Arrow either.
+    # Not at the top: the base install lacks msgpack, and has no Arrow columns either.
     import msgpack
 
     try:
         read = msgpack.unpackb(
             packed, object_pairs_hook=object_of, strict_map_key=False, use_list=False
         )
-    except ValueError as error:  # msgspec nests deeper
+    except ValueError as error:  # msgspec allows more depth
         raise InvalidRequest(
             f"the MessagePack can't be read: {str(error) or 'too deep'}"
         ) from error

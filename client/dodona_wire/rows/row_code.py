@@ -1,11 +1,11 @@
 """Functions written for one schema: a row's key, its write, and the row of a key and values.
 
-Owns: the source text of these functions. What a schema asks of every row is known once the schema
-is; a loop over columns, checks and types that asks it anew for each row takes five times as long.
-The text is made of names and numbers of the schema alone, names as Python literals.
-Invariant: a function gives what the schema's own way gives, or None. It gives None for whatever is
-not plain: missing columns, nulls in keys, subclasses, values to be converted, and all that is
-wrong, so that errors are made in one place. Imports no clock and no I/O.
+Owns: the source text of these functions. The schema decides how each row is checked. A loop over
+columns, checks and types decides it again for each row, and takes five times as long. The text has
+only names and numbers of the schema, and the names are Python literals.
+Invariant: a function returns what the schema's own way returns, or None. None is for every row that
+is not plain: missing columns, nulls in keys, subclasses, values to convert, and all errors. So
+errors are made in one place. Imports no clock and no I/O.
 """
 
 import struct
@@ -17,18 +17,18 @@ from dodona_wire.rows.values import own_copy
 from dodona_wire.types import Key, WireWrite, Write
 
 SCHEMAS_MAX: Final = 1_000
-"""Whose functions are kept."""
+"""Schemas whose functions are kept."""
 COLUMNS_MAX: Final = 128
-"""Of a schema whose functions are worth making."""
+"""Columns of a schema for which functions are worth making."""
 PLAIN_BYTES_MAX: Final = 1 << 16
-"""Of text or bytes in a plain row: no row of such is too long, whatever its columns."""
+"""Bytes of a text or bytes value in a plain row. No row of such values is too long."""
 
 TEXTS: Final = ("string", "utf8")
 TEXT_KEY_BYTES_MAX: Final = 1 << 10
-"""Of a key that can be told to be right at a glance."""
+"""Bytes of a text key that `are_plain` accepts."""
 NUMBER_BYTES_MAX: Final = 10
-"""Of all else that there is for a column, and four times for a write: text has ends, values have
-heads, masks have a bit for each column."""
+"""Bytes for everything else of a column, and four times for a write. Text has ends, values have
+heads, and masks have a bit for each column."""
 
 _SIGN: Final = 1 << 63
 _BOUNDS: Final = {"int64": f"{-_SIGN} <= {{0}} < {_SIGN}", "uint64": f"0 <= {{0}} < {1 << 64}"}
@@ -40,7 +40,7 @@ _TESTS: Final = {
     "string": f"type({{0}}) is bytes and len({{0}}) <= {PLAIN_BYTES_MAX}",
     "utf8": f"type({{0}}) is str and len({{0}}) <= {PLAIN_BYTES_MAX} and {{0}}.isascii()",
 }
-"""Column type → whether a value is plain. `any` has none."""
+"""Column type → the test whether a value is plain. `any` has none."""
 _TEXT: Final = 'b"\\x10" + {0}.replace(b"\\x00", b"\\x00\\xff") + b"\\x00\\x01"'
 _KEY_PARTS: Final = {
     "int64": f"integer(3, {{0}} + {_SIGN})",
@@ -49,9 +49,9 @@ _KEY_PARTS: Final = {
     "string": _TEXT,
     "utf8": _TEXT.replace("{0}", "{0}.encode()"),
 }
-"""Key column type → its bytes, as `keys` has them. Doubles have none."""
+"""Key column type → its bytes, as in `keys`. Doubles have none."""
 _TAGS: Final = {"int64": 3, "uint64": 4}
-"""Of columns that have a fixed place in a key."""
+"""The tags of columns that have a fixed place in a key."""
 _INTEGER: Final = struct.Struct(">BQ")
 
 Row = Mapping[str, Any]
@@ -66,23 +66,23 @@ class ColumnCode(NamedTuple):
 
 
 class RowCode(NamedTuple):
-    """A schema's functions. Each gives None for what is not plain."""
+    """The functions of a schema. Each returns None for a row that is not plain."""
 
     key_of: Callable[[Row], Key | None]
-    """A key given as a row of key columns only."""
+    """Returns the key of a row of key columns only."""
     write_of: Callable[[Row], Write | None]
-    """A row of all columns; whether it overwrites or updates is then the same."""
+    """Returns the write of a row of all columns: overwrites and updates are the same then."""
     row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]
-    """The row of an encoded key and all values, for its caller to keep."""
+    """Returns the row of an encoded key and all values, for its caller to keep."""
     are_plain: Callable[[Sequence[WireWrite], Key, Key], bool | None]
-    """Whether all these writes, as a client sent them, are of all columns and plain, and their
-    keys at least the first key and below the second."""
+    """Returns whether all these writes, as a client sent them, have all columns and are plain.
+    Their keys must be at least the first key and below the second."""
     bytes_max: int
-    """No plain row's write is longer on the wire."""
+    """The size on the wire that no write of a plain row exceeds."""
 
 
 def no_row(*_: Any) -> None:
-    """For schemas that have no short way."""
+    """Return None, for schemas without a short path."""
     return
 
 
@@ -91,7 +91,7 @@ NO_CODE: Final = RowCode(no_row, no_row, no_row, no_row, 0)
 
 @lru_cache(SCHEMAS_MAX)
 def row_code(keys: tuple[ColumnCode, ...], values: tuple[ColumnCode, ...]) -> RowCode:
-    """The functions of a schema with these columns."""
+    """Return the functions of a schema with these columns."""
     if len(keys) + len(values) > COLUMNS_MAX:
         return NO_CODE
     return RowCode(
@@ -104,7 +104,7 @@ def row_code(keys: tuple[ColumnCode, ...], values: tuple[ColumnCode, ...]) -> Ro
 
 
 def _bytes_max(keys: Sequence[ColumnCode], values: Sequence[ColumnCode]) -> int:
-    """See `dodona_wire.rows.sizes`. In a key a zero byte takes two."""
+    """Return the largest size: see `dodona_wire.rows.sizes`. In a key, a zero byte takes two."""
     text_count = 2 * sum(it.type in TEXTS for it in keys) + sum(it.type in TEXTS for it in values)
     return text_count * PLAIN_BYTES_MAX + NUMBER_BYTES_MAX * (4 + len(keys) + len(values))
 
@@ -168,7 +168,7 @@ def _write_of(
 def _are_plain(
     keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
 ) -> Callable[[Sequence[WireWrite], Key, Key], bool | None]:
-    """Keys of integers, whose length and tags say all; or of one short text without zero bytes."""
+    """Keys are integers, checked by length and tags; or one short text without zero bytes."""
     if not values or any(it.type not in _TESTS for it in values):
         return no_row
     if all(it.type in _TAGS for it in keys):
@@ -199,7 +199,7 @@ def _are_plain(
 
 
 def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
-    """Of `v0`, `v1` ..."""
+    """Return the tests of `v0`, `v1` ..."""
     tests = [_TESTS[it.type].format(f"v{at}") for at, it in enumerate(values)]
     return [
         test if it.is_required else f"(v{at} is None or {test})"
@@ -210,8 +210,8 @@ def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
 def _row_of(
     keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
 ) -> Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]:
-    """Integers have their place in a key; text is left to `decode_key`. Only values of type any
-    can be changed by whom they are given to: only these are copied."""
+    """Integers have their place in a key; `decode_key` reads text. Only values of type any are
+    copied: the caller could change no others."""
     if any(it.type not in _TAGS for it in keys):
         return no_row
     fields = struct.Struct(">" + "BQ" * len(keys))

@@ -1,10 +1,9 @@
-"""What a table's rows look like, and the translation between a user's rows and writes.
+"""The schema of a table, and the translation between a user's rows and writes.
 
-Owns: columns, the compiled schema, and the checks of whole rows (those of single values are in
-`values`). The same checks run in the client (early, with names) and in the node (again: a
-client is not trusted).
-A value column's place among the value columns is its bit in a column mask; a lock group's place
-is its bit in a lock mask, and bit 0 is the main lock. Imports no clock and no I/O.
+Owns: columns, the compiled schema, and the checks of whole rows (`values` has those of single
+values). The client runs the checks early, with names. The node runs them again, because it does not
+trust clients. A value column's place among the value columns is its bit in a column mask. A lock
+group's place is its bit in a lock mask, and bit 0 is the main lock. Imports no clock and no I/O.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,18 +37,18 @@ VALUE_COLUMNS_MAX: Final = 1024
 LOCK_GROUPS_MAX: Final = 32
 NAME_LENGTH_MAX: Final = 256
 PLAIN_COLUMNS_MAX: Final = 63
-"""Up to so many value columns a column mask travels as a number."""
+"""Up to this number of value columns, a column mask travels as a number."""
 MAIN_LOCK: Final = "<primary>"
 MAIN_LOCK_MASK: Final = 1
 RESERVED_PREFIXES: Final = ("$", "@")
-"""Names of columns that the system adds begin so in YTsaurus, and those of attributes in paths."""
+"""The first characters of YTsaurus's system columns, and of attributes in paths."""
 AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
     "sum": ("int64", "uint64", "double"),
     "min": ("int64", "uint64", "double", "boolean", "string", "utf8"),
     "max": ("int64", "uint64", "double", "boolean", "string", "utf8"),
     "first": ("int64", "uint64", "double", "boolean", "string", "utf8", "any"),
 }
-"""What each aggregate can be made of."""
+"""The column types that each aggregate can have."""
 
 
 @preload_decoder
@@ -63,19 +62,18 @@ class Column(
     """One column. Key columns have `sort_order="ascending"` and come first."""
 
     name: str
-    """1 to 256 characters, of which the first is not $ or @."""
+    """1 to 256 characters. The first is not $ or @."""
     type: ColumnType
     """In Python: int (int64, uint64), float (given as int too, if a double holds it), bool, bytes
-    (string; given as str too), str (utf8), or for any: None, numbers, str, bytes, lists, dicts."""
+    (string; given as str too), str (utf8). For any: None, numbers, str, bytes, lists, dicts."""
     sort_order: Literal["ascending"] | None = None
-    """Of a key column."""
+    """"ascending" for a key column, None for a value column."""
     required: bool = False
-    """Whether it is never null."""
+    """Whether the column is never null."""
     lock: str | None = None
-    """The lock group of a value column; None is the main lock. ("Checking transaction
-    conflicts")"""
+    """The lock group of a value column; None is the main lock. ("Conflicts and locks")"""
     aggregate: Literal["sum", "min", "max", "first"] | None = None
-    """How changes of a value column combine: see `AGGREGATE_TYPES` for what can be aggregated."""
+    """How changes of a value column combine. `AGGREGATE_TYPES` has the column types for each."""
 
 
 class TableSchema(msgspec.Struct, frozen=True, dict=True):
@@ -86,7 +84,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def parse(cls, columns: "Iterable[Column | Mapping[str, Any]] | TableSchema") -> Self:
-        """Check a schema as a user writes it. Raises SchemaViolation with the reason."""
+        """Check a schema that a user gives. Raises SchemaViolation with the reason."""
         if isinstance(columns, TableSchema):
             columns = columns.columns
         if isinstance(columns, str | bytes | Mapping) or not isinstance(columns, Iterable):
@@ -113,7 +111,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             if name.startswith(RESERVED_PREFIXES):
                 raise SchemaViolation("a column name can't begin with $ or @", column=name)
             if known.setdefault(name, column) is not column:
-                raise SchemaViolation("two columns have one name", column=name)
+                raise SchemaViolation("two columns have the same name", column=name)
 
     def _check_order(self) -> None:
         if any(c.sort_order for c in self.columns[len(self.key_columns) :]):
@@ -121,7 +119,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         if not self.key_columns:
             raise SchemaViolation("a sorted table needs a column with sort_order='ascending'")
         if not self.value_columns:
-            raise SchemaViolation("there must be at least one column that is not a key")
+            raise SchemaViolation("a table needs at least one column that is not a key column")
         if len(self.key_columns) > KEY_COLUMNS_MAX or len(self.value_columns) > VALUE_COLUMNS_MAX:
             raise SchemaViolation(
                 f"at most {KEY_COLUMNS_MAX} key and {VALUE_COLUMNS_MAX} value columns are allowed"
@@ -160,7 +158,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def code(self) -> RowCode:
-        """The short ways, for plain rows."""
+        """The generated functions, for plain rows."""
         keys = [ColumnCode(it.name, it.type, it.required) for it in self.key_columns]
         values = [ColumnCode(it.name, it.type, it.required) for it in self.value_columns]
         return row_code(tuple(keys), tuple(values))
@@ -172,23 +170,23 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _may_be_too_long(self) -> bool:
-        """Whether a row can be longer than allowed though no value of it is."""
+        """Whether a row can be too long although each of its values is allowed."""
         count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
         return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
 
     @cached_property
     def full_mask(self) -> int:
-        """The mask of all value columns: what an overwriting insert sets."""
+        """The mask of all value columns: an overwriting insert sets them all."""
         return (1 << len(self.value_columns)) - 1
 
     @cached_property
     def aggregate_mask(self) -> int:
-        """The value columns that aggregate."""
+        """The mask of the value columns that aggregate."""
         return sum(1 << bit for bit, column in enumerate(self.value_columns) if column.aggregate)
 
     @cached_property
     def lock_names(self) -> tuple[str, ...]:
-        """Lock groups in schema order; the main lock is first."""
+        """The lock groups in schema order; the main lock is first."""
         locks = (column.lock for column in self.value_columns)
         return tuple(dict.fromkeys([MAIN_LOCK, *(lock for lock in locks if lock is not None)]))
 
@@ -201,7 +199,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return {DELETE_MASK: MAIN_LOCK_MASK}
 
     def lock_mask(self, column_mask: int) -> int:
-        """The lock groups that a write of these columns takes; a deletion takes the main lock."""
+        """Return the lock groups that a write of these columns takes; a deletion takes main."""
         known = self._lock_masks.get(column_mask)
         if known is None:
             known = 0
@@ -213,16 +211,16 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return known
 
     def check_mask(self, lock_mask: int) -> int:
-        """The groups that a holder of `lock_mask` must look at: main always, all for main."""
+        """Return the groups that a holder of `lock_mask` must check: main always, all for main."""
         return self.lock_mask_all if lock_mask & MAIN_LOCK_MASK else lock_mask | MAIN_LOCK_MASK
 
     def lock_mask_of(self, names: Sequence[str] | None) -> int:
-        """The lock groups of these names; the main lock for None. It has no name to be called by:
-        raises InvalidRequest on "<primary>" as on a stranger."""
+        """Return the lock groups of these names; the main lock for None. Raises InvalidRequest on
+        an unknown name, and on "<primary>", because no caller may name the main lock."""
         if names is None:
             return MAIN_LOCK_MASK
         if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
-            raise InvalidRequest(f"locks are given as a list of names, not as one {_kind(names)}")
+            raise InvalidRequest(f"pass locks as a list of names, not as one {_kind(names)}")
         mask = 0
         for name in names:
             if name not in self.lock_names[1:]:
@@ -231,7 +229,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return mask
 
     def column_mask(self, names: Sequence[str] | None) -> int:
-        """The value columns among `names`; all for None. Raises SchemaViolation on a stranger."""
+        """Return the value columns in `names`; all for None. Raises SchemaViolation on others."""
         if names is None:
             return self.full_mask
         mask = 0
@@ -250,13 +248,13 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         absent, values = self._key_values(row)
         if len(values) - absent != len(row):
             strangers = [name for name in row if name not in self.key_names]
-            raise SchemaViolation("a key has only key columns", columns=strangers)
+            raise SchemaViolation("a key has only key columns: drop the others", columns=strangers)
         if absent:
             raise missing_of(self._key_checks, row)
         return self._encode(values)
 
     def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any]]:
-        """A row's key column values, checked, and how many of them it does not name."""
+        """Return how many key columns a row does not name, and its checked key column values."""
         absent, values = 0, []
         for name, check, is_required in self._key_checks:
             value = row.get(name)
@@ -278,7 +276,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     def bound_of(self, values: Sequence[Any]) -> Key:
         """Encode a prefix of the key columns: a pivot key or an end of a range."""
         if len(values) > len(self.key_columns):
-            raise SchemaViolation("more values than key columns", bound=shown(values))
+            raise SchemaViolation("there are more values than key columns", bound=shown(values))
         checked = [
             None if value is None else check(value, name)
             for value, (name, check, _) in zip(values, self._key_checks, strict=False)
@@ -286,8 +284,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return self._encode(checked)
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
-        """A user's row as a write: of all key columns, and at least one other. Overwriting sets
-        every value column, absent ones to null."""
+        """Return a user's row as a write. It has all key columns, and at least one other.
+        Overwriting sets every value column, absent ones to null."""
         plain = self.code.write_of(row)
         if plain is not None:
             return plain
@@ -322,11 +320,11 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             return SchemaViolation("no such column", columns=strangers)
         if any(name not in row for name in self.key_names):
             return missing_of(self._key_checks, row)
-        return SchemaViolation("at least one column that is not a key must be given")
+        return SchemaViolation("give at least one column that is not a key column")
 
     def change_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
-        """As `write_of`, but values of aggregate columns are changes: null is none, and leaves the
-        column as it is. A row that changes nothing keeps its nulls, so that it is no deletion."""
+        """Return a write as `write_of` does, but values of aggregate columns are changes. Null
+        leaves the column as it is. A row without a change keeps its nulls, so it is no deletion."""
         key, mask, values = self.write_of(row, is_update=is_update)
         bits = [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
         kept = [
@@ -339,7 +337,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return key, sum(bit for bit, _ in kept), tuple([value for _, value in kept])
 
     def check_write(self, write: Write) -> None:
-        """The node's own check of what a client sent. Raises SchemaViolation."""
+        """Check a write of a client again, in the node. Raises SchemaViolation."""
         key, mask, values = write
         checks = self._value_checks
         if mask != self.full_mask:
@@ -353,7 +351,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             if value is not None:
                 kept = check(value, name)
                 if kept is not value and type(kept) is not type(value):
-                    raise SchemaViolation("a value is not as its column keeps it", column=name)
+                    raise SchemaViolation("a value does not have its column's type", column=name)
             elif is_required:
                 raise SchemaViolation("required column is null", column=name)
         if self._may_be_too_long:
@@ -367,7 +365,7 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return bytes([TAGS[column_type] for column_type in self.key_types])
 
     def check_key(self, key: Key) -> None:
-        """Whether these bytes are a whole key of this table. Raises SchemaViolation."""
+        """Check that these bytes are a whole key of this table. Raises SchemaViolation."""
         tags = self._plain_tags
         if tags and len(key) == len(tags) * 9 and key[::9] == tags:
             return
@@ -389,11 +387,11 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return len(self.value_columns) > PLAIN_COLUMNS_MAX
 
     def pack_mask(self, mask: int) -> WireMask:
-        """A column mask as it travels."""
+        """Return a column mask in the form of the wire."""
         return mask.to_bytes((mask.bit_length() + 7) // 8, "little") if self.is_wide else mask
 
     def plain_mask(self, mask: WireMask) -> int:
-        """A column mask as it came. Raises SchemaViolation if it is none of this table."""
+        """Return a column mask from the wire. Raises SchemaViolation if it does not fit."""
         if isinstance(mask, bytes):
             mask = int.from_bytes(mask[: VALUE_COLUMNS_MAX // 8 + 1], "little")
         if not 0 <= mask <= self.full_mask:
@@ -401,41 +399,41 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
         return mask
 
     def pack_writes(self, writes: Iterable[Write]) -> tuple[WireWrite, ...]:
-        """Writes as they travel."""
+        """Return writes in the form of the wire."""
         if not self.is_wide:
             return tuple(writes)
         return tuple([(key, self.pack_mask(mask), values) for key, mask, values in writes])
 
     @cached_property
     def plain_writes(self) -> Callable[[Sequence[WireWrite]], Sequence[Write]]:
-        """Writes as they came; their masks are checked by `check_write` or were so before. Where
-        masks travel as numbers a tuple stays what it is, at no cost."""
+        """Returns writes that came over the wire. `check_write` checks their masks, or did so
+        before. If masks travel as numbers, a tuple stays as it is, at no cost."""
         return self._plain_writes if self.is_wide else cast("Any", tuple)
 
     def _plain_writes(self, writes: Sequence[WireWrite]) -> Sequence[Write]:
         return [(key, self.plain_mask(mask), values) for key, mask, values in writes]
 
     def columns_of(self, mask: int) -> tuple[Column, ...]:
-        """The value columns of a mask, in schema order."""
+        """Return the value columns of a mask, in schema order."""
         if mask == self.full_mask:
             return self.value_columns
         return tuple(c for bit, c in enumerate(self.value_columns) if mask >> bit & 1)
 
     def decode_key(self, key: Key) -> tuple[Any, ...]:
-        """The key column values of an encoded key."""
+        """Return the key column values of an encoded key."""
         return decode_key(key, self.key_types)
 
     def named_key(self, key: Key) -> dict[str, Any]:
-        """The values of an encoded key by the names of their columns, as errors give them."""
+        """Return the values of an encoded key by their columns' names, for errors."""
         return dict(zip(self.key_names, self.decode_key(key), strict=True))
 
 
 for _shown in (Column, TableSchema):
-    _shown.__module__ = "dodona.schema"  # what users see names what they import
+    _shown.__module__ = "dodona.schema"  # users see the name that they import
 
 
 def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
-    """Its fields are checked even if it is a Column: that one takes what it is given."""
+    """Check and convert a column, even a Column: its constructor checks nothing."""
     fields = msgspec.structs.asdict(column) if isinstance(column, Column) else column
     if not isinstance(fields, Mapping):
         text = f"a column of a schema is a dict or a Column, not {_kind(fields)}"
@@ -482,7 +480,8 @@ def _check_value_column(column: Column) -> None:
         _check_name("a lock name", lock, column.name)
     if lock == MAIN_LOCK:
         raise SchemaViolation(
-            f"{MAIN_LOCK} is the lock of all columns that name none", column=column.name
+            f"{MAIN_LOCK} is the lock of columns without `lock`: leave `lock` out",
+            column=column.name,
         )
     if aggregate is not None and column.type not in AGGREGATE_TYPES[aggregate]:
         types = ", ".join(AGGREGATE_TYPES[aggregate])

@@ -1,4 +1,4 @@
-"""How large a write is: an estimate for the client, which refuses early, and the truth for cells.
+"""The size of a write: an estimate for the client, which refuses early, and the truth for cells.
 
 Owns: both. Must not look at a schema: they run for every write.
 """
@@ -11,19 +11,19 @@ import msgspec
 from dodona_wire.types import WireWrite, Write
 
 VALUE_BYTES: Final = 9
-"""What a number takes at most on the wire; text and bytes take their length besides."""
+"""Bytes that a number takes at most on the wire; text and bytes take their length besides."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def wire_bytes(writes: Sequence[WireWrite]) -> int:
-    """How long writes are on the wire: not more than the estimates of all of them. To encode them
-    is the cheapest way to tell."""
+    """Return how long writes are on the wire: never more than the sum of their estimates. Encoding
+    them is the cheapest way to know."""
     return len(_encode(writes))
 
 
 def write_bytes(write: Write) -> int:
-    """About how long a write is on the wire, never less."""
+    """Return about how long a write is on the wire, never less."""
     key, mask, values = write
     size_bytes = len(key) + VALUE_BYTES * (3 + len(values)) + (mask.bit_length() >> 3)
     for value in values:

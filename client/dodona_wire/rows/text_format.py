@@ -1,17 +1,17 @@
-"""Values as JSON and CSV spell them, so that whatever a table holds comes back as it was. Pure.
+"""Values as JSON and CSV text, so that every value of a table comes back as it was. Pure.
 
-Owns: the one spelling, by which files, the command line, REST, the console, and SQL over columns of
-type any go: what is two values in a table is two texts everywhere. Who reads a value knows its
-column's type, which says most; what JSON has no word for is an object with one reserved name:
+Owns: the one format of files, the command line, REST, the console, and SQL over columns of type
+any. Two different values in a table are two different texts everywhere. A reader knows the column's
+type, which says most. A value that JSON can't express is an object with one reserved name:
 
-- bytes: in columns of type string they are text, if they are UTF-8; {"$base64": …} otherwise,
-  and always inside `any`, where text and bytes are two things
-- NaN and the infinities: {"$double": "NaN"}, "Infinity" or "-Infinity"; for a column of type double
-  that word alone is taken, too (which of its many patterns of bits a NaN has is lost)
-- a dict inside `any` whose one name is reserved: {"$dict": …}, whose own names mean nothing else
+- bytes: text in columns of type string, if they are UTF-8, else {"$base64": …}. Inside `any` they
+  are always {"$base64": …}, because text and bytes are two things there.
+- NaN and the infinities: {"$double": "NaN"}, "Infinity" or "-Infinity". A column of type double
+  also takes that word alone. Which of its many patterns of bits a NaN has is lost.
+- a dict inside `any` whose one name is reserved: {"$dict": …}. Its own names mean nothing else.
 
-Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "";
-`any` is JSON text; bytes are text, and `base64:…` where they are no UTF-8 or begin like that.
+Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "".
+`any` is JSON text. Bytes are text, or `base64:…` if they are not UTF-8 or begin like that.
 """
 
 import re
@@ -34,12 +34,12 @@ DICT: Final = "$dict"
 RESERVED: Final = (BASE64, DOUBLE, DICT)
 CSV_BASE64: Final = "base64:"
 DEPTH_MAX: Final = 2 * NESTING_DEPTH_MAX + 2
-"""Of what is read: each dict may be wrapped."""
+"""The depth of JSON that is read: each dict may be wrapped."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _EXACT_DIGITS: Final = 16
-"""Of the first whole number that no double holds: 2^53 + 1."""
+"""Digits of the first whole number that no double holds: 2^53 + 1."""
 _UNUSUAL: Final = {
     "nan": float("nan"),
     "inf": float("inf"),
@@ -52,12 +52,12 @@ _UNUSUAL: Final = {
 
 
 def format_double(value: float) -> float | dict[str, str]:
-    """A value of a column of type double."""
+    """Return a value of a column of type double."""
     return value if isfinite(value) else {DOUBLE: _name_of(value)}
 
 
 def format_bytes(value: bytes) -> str | dict[str, str]:
-    """A value of a column of type string."""
+    """Return a value of a column of type string."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -65,7 +65,7 @@ def format_bytes(value: bytes) -> str | dict[str, str]:
 
 
 def format_any(value: Any) -> Any:
-    """A value of a column of type any."""
+    """Return a value of a column of type any."""
     if isinstance(value, dict):
         formatted = {name: format_any(it) for name, it in value.items()}
         return {DICT: formatted} if _is_reserved(value) else formatted
@@ -81,8 +81,7 @@ FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "string": format_bytes,
     "any": format_any,
 }
-"""Column type → what JSON says for a value that is not null. Types not named here are as they
-are."""
+"""Column type → the JSON of a value that is not null. Other types stay as they are."""
 
 
 def _name_of(value: float) -> str:
@@ -103,12 +102,13 @@ def _is_reserved(value: dict[str, Any]) -> bool:
 
 
 def read_value(column: Column, value: Any) -> Any:
-    """The value that JSON's stands for, checked as the column's. Raises SchemaViolation."""
+    """Return the value that a JSON value stands for, checked for the column. Raises
+    SchemaViolation."""
     return reader_of(column)(value)
 
 
 def reader_of(column: Column) -> Callable[[Any], Any]:
-    """`read_value` of many values of a column."""
+    """Return `read_value` for many values of a column."""
     name, kind = column.name, column.type
     check = CHECKS[kind]
     if kind == "double" and column.sort_order is not None:
@@ -143,7 +143,7 @@ def _double_of(value: str, column: str) -> float:
 
 
 def _marked(value: dict[str, Any], column: str, kind: str) -> bytes | float:
-    """Bytes, or a double."""
+    """Read bytes, or a double."""
     if kind == "string" and value.keys() == {BASE64}:
         return _decoded(value[BASE64], column)
     if kind == "double" and value.keys() == {DOUBLE}:
@@ -162,12 +162,12 @@ def _decoded(text: Any, column: str) -> bytes:
 
 
 def may_be_marked(content: bytes) -> bool:
-    """Whether a JSON text may have reserved names in it at all: nearly none has."""
+    """Return whether a JSON text may have reserved names at all: nearly none has."""
     return b'"$' in content or b"\\u0024" in content
 
 
 def unmarked(value: Any, column: str, depth: int = 0) -> Any:
-    """What a JSON value stands for, in a column of type any, or in whatever else is read as one.
+    """Return the value that a JSON value stands for, in a column of type any or a similar place.
     Raises SchemaViolation."""
     if depth > DEPTH_MAX:
         raise SchemaViolation(f"value is nested deeper than {NESTING_DEPTH_MAX}", column=column)
@@ -183,13 +183,13 @@ def unmarked(value: Any, column: str, depth: int = 0) -> Any:
             return _double_of(str(held), column)
         value = held
         if not isinstance(value, dict):
-            raise SchemaViolation(f"{DICT} holds an object", column=column)
+            raise SchemaViolation(f"the value of {DICT} must be an object", column=column)
     return {name: unmarked(it, column, depth + 1) for name, it in value.items()}
 
 
 def place_of_misread(value: Any) -> list[Any]:
-    """Where the first thing is that `unmarked` refuses in a JSON value: names and places, from the
-    outermost on."""
+    """Return the place of the first part of a JSON value that `unmarked` refuses: names and places,
+    from the outermost inwards."""
     inner: Any = ()
     if isinstance(value, list):
         inner = enumerate(value)
@@ -207,7 +207,7 @@ def place_of_misread(value: Any) -> list[Any]:
 
 
 def format_bytes_as_text(value: bytes) -> str:
-    """A value of a column of type string."""
+    """Format a value of a column of type string."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -216,26 +216,26 @@ def format_bytes_as_text(value: bytes) -> str:
 
 
 def format_any_as_text(value: Any) -> str:
-    """A value of a column of type any: JSON."""
+    """Format a value of a column of type any, as JSON."""
     return msgspec.json.encode(format_any(value)).decode()
 
 
 _MAY_BE_FORMATTED: Final = re.compile(
     rb"[\xc4-\xc6\xca]|\xcb[\x7f\xff][\xf0-\xff]|\$(?:base64|double|dict)"
 )
-"""In MessagePack: the heads of bytes and of short floats, doubles that are no number, names that
-are reserved. A text may have such bytes, too: then it takes the long way for nothing."""
+"""In MessagePack: the heads of bytes and of short floats, doubles that are no number, and reserved
+names. A text may have such bytes, too: then it takes the long path in vain."""
 
 
 def format_packed_as_text(packed: bytes) -> str:
-    """`format_any_as_text` of a value that is packed. Nearly all values are as JSON has them."""
+    """Format a packed value as `format_any_as_text` does. Nearly all values are plain JSON."""
     value = msgspec.msgpack.decode(packed)
     formatted = value if _MAY_BE_FORMATTED.search(packed) is None else format_any(value)
     return msgspec.json.encode(formatted).decode()
 
 
 def bytes_of_text(raw: bytes, column: str) -> bytes:
-    """The inverse of `format_bytes_as_text`. Raises SchemaViolation."""
+    """Return the bytes that `format_bytes_as_text` formatted. Raises SchemaViolation."""
     prefix = CSV_BASE64.encode()
     if not raw.startswith(prefix):
         return raw
@@ -243,7 +243,7 @@ def bytes_of_text(raw: bytes, column: str) -> bytes:
 
 
 def value_of_text(column: Column, text: str) -> Any:
-    """The value of a column that a text stands for. No text stands for null. Raises
+    """Return the value of a column that a text stands for. No text stands for null. Raises
     SchemaViolation."""
     return CHECKS[column.type](_parse(column, text), column.name)
 
@@ -271,16 +271,16 @@ def _parse(column: Column, text: str) -> Any:
 
 
 def double_of_text(text: str, column: str) -> float:
-    """Of a number that is finite. Without a point and an exponent it is a whole one, which is not
+    """Return a finite number. Without a point and an exponent it is a whole number, which is not
     rounded. Raises SchemaViolation."""
-    sign, digits = text[:1] == "-", text.lstrip("-").lstrip("0")  # Python reads so many digits
+    sign, digits = text[:1] == "-", text.lstrip("-").lstrip("0")  # few enough for `int`
     if len(digits) < _EXACT_DIGITS or not digits.isdecimal():
         return float(text)
     return double_of(-int(digits) if sign else int(digits), column)
 
 
 def json_of(text: str | bytes, column: str) -> Any:
-    """What JSON says, before anybody knows what it stands for. Raises SchemaViolation."""
+    """Return a JSON value, before a reader knows what it stands for. Raises SchemaViolation."""
     try:
         return decode_json(text)
     except SchemaViolation as error:
@@ -292,5 +292,6 @@ def json_of(text: str | bytes, column: str) -> Any:
 
 def _misread(column: Column, text: str) -> SchemaViolation:
     return SchemaViolation(
-        f"column {column.name!r} is {column.type}, which {text[:40]!r} is not", column=column.name
+        f"column {column.name!r} has type {column.type}, but {text[:40]!r} is no such value",
+        column=column.name,
     )

@@ -1,13 +1,13 @@
-"""What values a column of each type takes, and their copies.
+"""Check the values of a column of each type, and copy them.
 
-Owns: the checks of single values, and their bounds. A check returns the value to store, which for
-some types is not quite the one given, or raises SchemaViolation with the column and the reason. No
-number is rounded: a whole one that no double holds is refused.
-Subclasses of str, bytes and float, which travel badly, become what they stand for.
-Invariant: a list or a dict inside a value is never shared between Dodona and its caller. What goes
-in is copied by its check, what goes out by `own_copy`: else a caller who changes his row would
-change what an embedded database stores, and what a second look at the same result shows.
-Imports no clock and no I/O.
+Owns: the checks of single values, and their limits. A check returns the value to store, which for
+some types differs a little from the given one. Or it raises SchemaViolation with the column and the
+reason. No number is rounded: a whole number that no double holds is refused. Subclasses of str,
+bytes and float travel badly, so they become plain values.
+Invariant: Dodona and its caller never share a list or a dict inside a value. A check copies what
+goes in, and `own_copy` copies what goes out. Otherwise a caller that changes a row would change
+what an embedded database stores, and what a second look at the same result shows. Imports no clock
+and no I/O.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from dodona_wire.errors import SchemaViolation
 from dodona_wire.shown import shown
 
 VALUE_BYTES_MAX: Final = 16 << 20
-"""Of text or bytes as they are, of `any` as MessagePack."""
+"""Bytes of text or bytes as they are, of `any` as MessagePack."""
 NESTING_DEPTH_MAX: Final = 32
 
 
@@ -57,9 +57,9 @@ def _check_double(value: Any, column: str) -> float:
 
 
 def double_of(number: int, column: str) -> float:
-    """The double that is a whole number, however that came in: as an int, as text without a point
-    and an exponent, in an Arrow column of integers. Raises SchemaViolation if none is: to round it
-    would change it without a word. What is given as a float was rounded by its owner."""
+    """Return the double that is a whole number. The number may come as an int, as text without a
+    point and an exponent, or in an Arrow column of integers. Raises SchemaViolation if there is
+    none, because rounding would change the number silently. A float was rounded by its owner."""
     try:
         found = float(number)
     except OverflowError:
@@ -67,15 +67,15 @@ def double_of(number: int, column: str) -> float:
         raise SchemaViolation(text, column=column, value=shown(number)) from None
     if not is_same(found, number):
         text = (
-            f"column {column!r} is double, and no double is {number}: give a float to have it "
-            f"rounded, such as {found!r}"
+            f"column {column!r} is double, and no double equals {number}: to round the number, "
+            f"give a float such as {found!r}"
         )
         raise SchemaViolation(text, column=column, value=shown(number))
     return found
 
 
 def is_same(double: float, number: int) -> bool:
-    """Whether a whole number is this double, or how it is written: JavaScript writes 2^60 as
+    """Return whether a whole number is this double, or its written form. JavaScript writes 2^60 as
     1152921504606847000, which is not its value, but tells it from all other doubles."""
     return double == number or int(Decimal(repr(double))) == number
 
@@ -158,13 +158,13 @@ _decode: Final = msgspec.msgpack.Decoder().decode
 
 
 def own_copy(value: Any) -> Any:
-    """A stored value of type any for the caller to keep: he may change it. Through MessagePack,
-    which takes half the time of a copy in Python, and a seventh of `copy.deepcopy`."""
+    """Return a copy of a stored value of type any, which its caller may change. The way through
+    MessagePack takes half the time of a copy in Python, and a seventh of `copy.deepcopy`."""
     return _decode(_encode(value)) if type(value) in _HOLDERS else value
 
 
 def own_copies(values: Iterable[Any]) -> tuple[Any, ...]:
-    """`own_copy` of each of a row's values, of whatever types."""
+    """Return `own_copy` of each of a row's values, of any types."""
     return tuple([own_copy(value) for value in values])
 
 
@@ -181,7 +181,7 @@ CHECKS: Final[dict[str, Callable[[Any, str], Any]]] = {
 
 
 def size_bytes_of(value: Any) -> int:
-    """Of text and bytes, and of `any` as it travels; numbers are not worth counting."""
+    """Return the bytes of text and bytes, and of `any` as it travels. A number counts as 0."""
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Real clusters under attack: processes killed and paused, connections cut, and what holds."""
+"""Real clusters under attack: killed and paused processes, cut links, and what holds then."""

@@ -1,7 +1,7 @@
-"""A campaign of kills: rounds on one cluster, which goes on from round to round, and its summary.
+"""A campaign of kills: rounds on one cluster, which lasts for all rounds, and a summary.
 
 Owns: the plan of the rounds, drawn from one seed, and the sums. A round with a violation is the
-last: what is there then is left as it is.
+last one. Its data stay as they are.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from dodona_local.launcher import Arrange, LocalCluster
 NODES: Final = 3
 PROXIES: Final = 2
 BACK_OFF_S_MAX: Final = 0.2
-"""Whoever is killed comes back at once: the more often it can be killed again."""
+"""A killed process restarts quickly, so that it can be killed again more often."""
 VIOLATIONS_SHOWN_MAX: Final = 20
 
 Say = Callable[[str], None]
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CampaignPlan:
-    """What is asked for."""
+    """The plan of a campaign."""
 
     kills: int
     seed: int
@@ -39,7 +39,7 @@ class CampaignPlan:
     after_ms_mean: float = 1_000.0
 
     def rounds(self) -> list[RoundPlan]:
-        """The workloads take turns, beginning anywhere."""
+        """Return the plans of the rounds. The workloads take turns, from any first one."""
         random = Random(self.seed)
         names = sorted(WORKLOADS)
         first = random.randrange(len(names))
@@ -60,7 +60,7 @@ class CampaignPlan:
 
 @dataclass(slots=True)
 class Summary:
-    """What all rounds came to."""
+    """The results of all rounds."""
 
     plan: CampaignPlan
     rounds: list[RoundResult] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Summary:
         return [ms for it in self.rounds for its_role, ms in it.recoveries if its_role == role]
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """Return the summary for a reader, in lines."""
         pauses = sum(len(it.pauses) for it in self.rounds)
         by_role = ", ".join(f"{count} {role}" for role, count in self.kills_by_role().items())
         shown = [str(violation) for violation in self.violations[:VIOLATIONS_SHOWN_MAX]]
@@ -113,7 +113,7 @@ class Summary:
         return f"first success after the kill of a {role}: p50 {p50} s, p99 {p99} s ({count} times)"
 
     def recovery(self, role: Role) -> tuple[str, str, int]:
-        """Seconds, p50 and p99, and of how many kills."""
+        """Return p50 and p99 in seconds, and the number of kills."""
         values = self.recoveries_ms(role)
         if not values:
             return "unknown", "unknown", 0
@@ -122,7 +122,7 @@ class Summary:
 
 
 def markdown(summary: Summary) -> str:
-    """The summary as a section of a document."""
+    """Return the summary as a section of a document."""
     counts = summary.counts
     unsure, conflicts = (
         share_of(it, counts.commits_asked) for it in (counts.unsure, counts.conflicts)
@@ -153,8 +153,8 @@ def markdown(summary: Summary) -> str:
 
 
 def run_campaign(plan: CampaignPlan, folder: Path, say: Say, *, arrange: Arrange = list) -> Summary:
-    """Run all rounds. The folder is the cluster's and the journals'; `arrange` may put others in
-    the place of some servers. Raises LaunchFailed."""
+    """Run all rounds. `folder` is for the data of the cluster and the journals. `arrange` may
+    replace some servers. Raises LaunchFailed."""
     summary = Summary(plan)
     before: list[Acquisition] = []
     (folder / "journals").mkdir()

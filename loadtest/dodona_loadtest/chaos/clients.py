@@ -1,4 +1,4 @@
-"""Client processes that may be killed at any moment: what each did is in its journal.
+"""Client processes that may be killed at any time. Each writes what it did into a journal.
 
 Owns: the processes and the pipes to them. A process whose pipe ends has lost its parent, and ends.
 """
@@ -27,7 +27,7 @@ COMMIT_S_MEAN: Final = 0.01
 
 
 class Order(NamedTuple):
-    """What a client process is to do. Equal workload seeds give equal tables."""
+    """The work of a client process. Equal workload seeds give equal tables."""
 
     name: str
     master_url: str
@@ -37,10 +37,10 @@ class Order(NamedTuple):
     think_ms_mean: float
     acknowledgement: Acknowledgement
     patience_ms: int
-    """How long it repeats a call, or asks for an outcome, before its caller is told."""
+    """How long it repeats a call, or asks for an outcome, before its caller gets an error."""
     commit_death_rate: float
-    """How often the whole process dies by SIGKILL in the middle of a commit: by its own hand, since
-    nobody else could aim at that."""
+    """How often the whole process kills itself by SIGKILL in the middle of a commit. No other
+    process could aim at that time."""
     journal: Path
 
 
@@ -60,11 +60,11 @@ class ClientProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Negative: the signal that ended it. None while it lives."""
+        """The exit status. Negative: the signal that ended the process. None while it runs."""
         return self._process.exitcode
 
     def kill(self) -> None:
-        """`kill -9`, and wait for its end."""
+        """Send SIGKILL, and wait for the end of the process."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -76,23 +76,23 @@ class ClientProcess:
         self._signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Ask it to finish what its sessions do."""
+        """Ask the process to finish the work of its sessions."""
         with suppress(OSError):
             self._pipe.send(_END)
 
     def wait(self, wait_s_max: float) -> bool:
-        """→ whether it has ended."""
+        """Wait for the end of the process. Return whether it has ended."""
         self._process.join(wait_s_max)
         return not self.is_alive
 
     def _signal(self, number: signal.Signals) -> None:
-        # Its process id stays its own until it is joined, which only this thread does.
+        # The process keeps its id until it is joined, which only this thread does.
         if self._process.is_alive() and self._process.pid is not None:
             os.kill(self._process.pid, number)
 
 
 def _serve(order: Order, pipe: Connection) -> None:
-    """The child."""
+    """Run the child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends all
     asyncio.run(_use(order, pipe))
 
@@ -115,7 +115,7 @@ async def _use(order: Order, pipe: Connection) -> None:
         try:
             pipe.recv()
         except EOFError:
-            os._exit(1)  # at once: nobody is left to read the journal
+            os._exit(1)  # no process is left to read the journal
         session_group.end()
 
     asyncio.get_running_loop().add_reader(pipe.fileno(), take_word)
@@ -133,7 +133,7 @@ async def _use(order: Order, pipe: Connection) -> None:
 
 
 def _maybe_die(rate: float) -> None:
-    """A commit takes a few round trips and flushes: some time during these."""
+    """Kill this process at some time during the round trips and flushes of a commit."""
     if random.random() < rate:
         delay_s = random.expovariate(1 / COMMIT_S_MEAN)
         asyncio.get_running_loop().call_later(delay_s, os.kill, os.getpid(), signal.SIGKILL)

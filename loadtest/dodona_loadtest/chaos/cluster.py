@@ -1,7 +1,7 @@
-"""The processes under attack, servers and clients alike, by name: `master`, `node 0`, `client 1`.
+"""The processes under attack, servers and clients, by name: `master`, `node 0`, `client 1`.
 
-Owns: who may be hit now, who is paused, and bringing everybody back. Servers are started again by
-the local cluster's supervisor, clients here, at once.
+Owns: which processes may be hit now, which are paused, and their restart. The supervisor of the
+local cluster restarts servers. This module restarts clients, immediately.
 """
 
 import signal
@@ -19,11 +19,11 @@ from dodona_local.launcher import LocalCluster
 READY_S_MAX: Final = 30.0
 POLL_MS: Final = 20
 DEATH_US_MAX: Final = 20_000
-"""How long a process goes on at most once the kernel was told to end it."""
+"""Microseconds that a process may still run after the kernel got its signal to end it."""
 
 
 class Targets:
-    """Whoever may be hit. `new_client(index, incarnation)` starts a client process."""
+    """The processes that may be hit. `new_client(index, incarnation)` starts a client process."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Targets:
         self._paused: dict[str, int] = {}
         self._hit_early: set[str] = set()
         self.ended_early: list[str] = []
-        """Clients that ended without having been asked or killed."""
+        """Clients that ended without a request and without a kill."""
         self.kills: list[tuple[int, str]] = []
-        """When whom."""
+        """The time of each kill in µs, and the name of the process."""
         self.crashes: list[Crash] = []
-        """Of nodes: instants at which they surely answered no more."""
+        """Crashes of nodes, with instants from which they surely answered no more."""
         self.pauses: list[tuple[int, str]] = []
         self.death_count = 0
         """Clients that killed themselves in the middle of a commit."""
@@ -54,7 +54,7 @@ class Targets:
         return [*self._cluster.processes, *clients]
 
     def strike(self, fault: Fault) -> None:
-        """Kill or pause them, in one go."""
+        """Kill or pause all targets of a fault together."""
         for name in fault.targets:
             if fault.pause_ms:
                 self._pause(name, fault.pause_ms)
@@ -62,7 +62,7 @@ class Targets:
                 self._kill(name)
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, and those go on whose pause ends meanwhile."""
+        """Let time pass, and resume processes whose pause ends meanwhile."""
         until_us = now_us() + duration_ms * 1000
         while (left_us := until_us - now_us()) > 0:
             time.sleep(min(POLL_MS / 1e3, left_us / 1e6))
@@ -72,13 +72,13 @@ class Targets:
             self._revive_clients()
 
     def heal(self) -> None:
-        """Everybody goes on; servers that are down come back. Raises LaunchFailed."""
+        """Resume all processes, and wait for servers that are down. Raises LaunchFailed."""
         for name in list(self._paused):
             self._resume(name)
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Until all servers are up, paused or not. Raises LaunchFailed."""
+        """Wait until all servers are up, paused or not. Raises LaunchFailed."""
         deadline = time.monotonic() + READY_S_MAX
         while late := [it.name for it in self._cluster.processes.values() if not it.is_ready]:
             if time.monotonic() > deadline:
@@ -86,7 +86,7 @@ class Targets:
             self.wait(POLL_MS)
 
     def end_clients(self, wait_s_max: float) -> list[str]:
-        """Ask all clients to finish. → those who did not in time, which are killed."""
+        """Ask all clients to finish, and kill those that are late. Return the names of these."""
         deadline = time.monotonic() + wait_s_max
         self._revive_clients()
         for client in self._clients:
@@ -104,8 +104,8 @@ class Targets:
         return late
 
     def kill_all(self, role: Role) -> None:
-        """All servers of a role at once, and wait until they are back. Not among `kills`: nobody
-        is at work."""
+        """Kill all servers of a role together, and wait until they are back. They are not among
+        `kills`, because no client is at work."""
         names = [name for name in self._cluster.processes if role_of(name) == role]
         starts = {name: self._cluster.processes[name].start_count for name in names}
         for name in names:
@@ -116,14 +116,15 @@ class Targets:
             )
 
     def close(self) -> None:
-        """Leave nobody standing still, and no client behind."""
+        """Resume all paused processes, and kill all clients."""
         for name in list(self._paused):
             self._resume(name)
         for client in self._clients:
             client.kill()
 
     def _may_be_killed(self, name: str) -> bool:
-        """One that is starting may be hit once: who never gets to serve is given up."""
+        """Return whether a process may be killed. One that is starting may be hit once, because the
+        supervisor abandons a process that never gets to serve."""
         if role_of(name) == "client":
             return self._client(name).is_alive
         status = self._cluster.processes[name]

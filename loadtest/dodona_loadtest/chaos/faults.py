@@ -1,4 +1,4 @@
-"""What hits a cluster, and when: drawn from a seed. When it lands is the machine's affair.
+"""The faults of a cluster, and when they come: drawn from a seed. The machine decides the rest.
 
 Owns: the draws. Must not import: anything that has processes or clocks.
 """
@@ -16,8 +16,8 @@ PATIENT_RATE: Final = 0.6
 
 
 class Fault(NamedTuple):
-    """After a while, to some processes at once. `pause_ms` is 0 for a kill. Patient ones let all
-    who were hit before come back first: else on a slow machine nobody would ever be at work."""
+    """A fault of some processes together, after a while. `pause_ms` is 0 for a kill. A patient
+    fault waits until all servers are back. Otherwise none would ever work on a slow machine."""
 
     after_ms: int
     targets: tuple[str, ...]
@@ -26,21 +26,21 @@ class Fault(NamedTuple):
 
 
 def role_of(name: str) -> Role:
-    """A process's role is the first word of its name."""
+    """Return the role of a process: the first word of its name."""
     word = name.partition(" ")[0]
     return next(role for role in ROLES if role == word)
 
 
 def draw_faults(seed: float, names: Sequence[str], after_ms_mean: float) -> Iterator[Fault]:
-    """One after another, without end: of this seed alone, however often clients come back and
-    whatever is drawn for them."""
+    """Draw one fault after another, without end. They depend on this seed alone, not on how often
+    clients come back, nor on their own draws."""
     random = Random(seed)
     while True:
         yield _draw_fault(random, names, after_ms_mean)
 
 
 def _draw_fault(random: Random, names: Sequence[str], after_ms_mean: float) -> Fault:
-    """The next one. Two at once are of any roles."""
+    """Draw the next fault. Two processes that it hits have any roles."""
     after_ms = int(random.expovariate(1 / after_ms_mean))
     role = random.choices(ROLES, [WEIGHTS[role] for role in ROLES])[0]
     first = random.choice([name for name in names if role_of(name) == role])

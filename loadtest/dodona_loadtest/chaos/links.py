@@ -1,8 +1,8 @@
-"""A cluster all of whose connections pass through relays, a relay for each pair that talks.
+"""A cluster whose connections all pass through relays, a relay for each pair that talks.
 
-Owns: who talks to whom, and which relay is between. Servers listen where they would; the master's
-answers, on their way through a relay, name relays instead of servers, so that even two nodes
-meet through a link of their own. Must not import: the servers.
+Owns: which processes talk to each other, and the relay between them. Servers listen at their own
+addresses. The answers of the master pass through a relay, which puts relays in the place of
+servers. So even two nodes meet through a link of their own. Must not import: the servers.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from dodona_local.supervisor import Plan
 
 CLIENT: Final = "client"
 Kind = Literal["reset", "slow", "narrow", "mute", "deaf", "cut"]
-"""reset: all connections end; slow, narrow: delayed, throttled; mute, deaf: nothing passes up, or
-down, as with a half-open connection; cut: neither."""
+"""reset: all connections end. slow, narrow: delayed, throttled. mute, deaf: nothing passes up, or
+down, as with a half-open connection. cut: nothing passes either way."""
 KINDS: Final[tuple[Kind, ...]] = ("reset", "slow", "narrow", "mute", "deaf", "cut", "cut")
 TROUBLE_MS_MAX: Final = 3_000
 DELAY_MS_MAX: Final = 300
@@ -28,7 +28,7 @@ BYTES_PER_S_MIN: Final = 3_000
 
 
 class Link(NamedTuple):
-    """Who connects to whom, by their names as processes; all clients are `client`."""
+    """A process that connects, and its target, by their names; all clients are `client`."""
 
     source: str
     target: str
@@ -38,8 +38,8 @@ class Link(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """After a while, on some links at once, for so long. Then what was held back arrives late, or
-    is lost by a reset."""
+    """A trouble of some links together, after a while, for some time. Then the held-back bytes
+    arrive late, or a reset loses them."""
 
     after_ms: int
     kind: Kind
@@ -80,7 +80,7 @@ class LinkedCluster:
 
     @property
     def master_url(self) -> str:
-        """What clients are given."""
+        """The URL of the master for clients."""
         return f"http://{self.links[Link(CLIENT, 'master')].address}"
 
     def begin(self, trouble: Trouble) -> None:
@@ -102,7 +102,7 @@ class LinkedCluster:
             relay.heal()
 
     def _arrange(self, plans: list[Plan]) -> list[Plan]:
-        """Everybody finds the master through a relay, and through its answers all others."""
+        """Let each process find the master through a relay, and others through its answers."""
         self._ports = {plan.name: urlsplit(plan.url).port or 0 for plan in plans}
         nodes = [plan.name for plan in plans if role_of(plan.name) == "node"]
         proxies = [plan.name for plan in plans if role_of(plan.name) == "proxy"]
@@ -129,12 +129,12 @@ class LinkedCluster:
 
 
 def draw_trouble(random: Random, links: Sequence[Link], after_ms_mean: float) -> Trouble:
-    """The next one. Of two servers that are kept apart, both ways are."""
+    """Draw the next trouble: of one link, of both directions, or of all links of a process."""
     after_ms = int(random.expovariate(1 / after_ms_mean))
     kind = random.choice(KINDS)
     chosen = [random.choice(links)]
     dice = random.random()
-    if dice < 0.3:  # somebody loses touch with everybody
+    if dice < 0.3:  # one process loses touch with all others
         chosen = [link for link in links if chosen[0].source in link]
     elif dice < 0.6:
         chosen += [link for link in links if link == (chosen[0].target, chosen[0].source)]

@@ -1,9 +1,9 @@
-"""One round: sessions in processes of their own, blows, then rest, and the verdict.
+"""One round: sessions in processes of their own, faults, then rest, and the verdict.
 
-Owns: the order of things. After the last blow everything is brought back, the sessions end, and
-then what must happen has to happen in time: no transaction is left, every tablet takes writes,
-every lock can be had, outcomes agree with rows. Then all nodes are killed once more at the same
-moment, so that what is dumped came from their logs.
+Owns: the order of the steps. After the last fault all processes are brought back, and the sessions
+end. Then these things must happen in time: no transaction is left, every tablet takes writes, every
+lock can be taken, outcomes agree with rows. Last, all nodes are killed once more, together, so that
+the dump comes from their logs.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ from dodona_wire.types import Key
 
 SET_UP_S_MAX: Final = 30.0
 SESSIONS_END_S_MAX: Final = 60.0
-"""A call's time-out, the client's patience with an outcome, and its calls on the way."""
+"""Seconds: a call's time-out, the client's patience with an outcome, and its calls meanwhile."""
 TOUCH_S_MAX: Final = 30.0
 AT_ONCE_US: Final = 50_000
-"""Hits this close together are one blow."""
+"""Hits that are at most this many µs apart are one fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """What a round is to be."""
+    """The plan of a round."""
 
     number: int
     workload: str
@@ -53,16 +53,16 @@ class RoundPlan:
     kills: int
     client_count: int = 3
     session_count: int = 6
-    """In each client process."""
+    """Sessions in each client process."""
     think_ms_mean: float = 10.0
     after_ms_mean: float = 1_000.0
-    """Between two blows."""
+    """Milliseconds between two faults."""
     commit_death_rate: float = 0.008
 
 
 @dataclass(slots=True)
 class RoundResult:
-    """What it came to."""
+    """The result of a round."""
 
     plan: RoundPlan
     kills: list[tuple[int, str]] = field(default_factory=list)
@@ -71,18 +71,18 @@ class RoundResult:
     """Client processes that killed themselves in the middle of a commit."""
     counts: Counts = NO_COUNTS
     recoveries: list[tuple[Role, float]] = field(default_factory=list)
-    """Of a kill: ms until the first success of whoever needs that process, if nothing else was hit
-    in between."""
+    """For a kill, ms until the first success of a client that needs that process. Left out if there
+    was another hit in between."""
     outcomes_asked: int = 0
     version_count: int = 0
     newest: int = 0
-    """The largest timestamp that anybody saw."""
+    """The largest timestamp that any client saw."""
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
 
 
 class Round:
-    """One of them. `before` is what earlier rounds saw of timestamps."""
+    """One round. `before` has the timestamps of earlier rounds."""
 
     def __init__(
         self, plan: RoundPlan, cluster: LocalCluster, folder: Path, before: list[Acquisition]
@@ -176,14 +176,14 @@ class Round:
             raise NotLive(f"sessions go on after {SESSIONS_END_S_MAX:g} s: {', '.join(late)}")
 
     def _gather(self) -> None:
-        """What all client processes did, now that they are gone."""
+        """Read the journals of all client processes, which have ended."""
         account = Account(self._history, self._workload.violations)
         for journal in self._journals:
             if journal.exists():  # else it was killed before it began
                 account.add(read_journal(journal))
 
     def _rest(self) -> None:
-        """Nothing is broken any more: all that was begun has to end, and everything work."""
+        """No fault is left: all that was begun must end, and everything must work."""
         node_urls = self._cluster.node_urls
         asyncio.run(wait_for_rest(node_urls))
         self._driver.run(self._phases.touch(TOUCH_S_MAX))
@@ -194,7 +194,7 @@ class Round:
         asyncio.run(wait_for_rest(node_urls))
 
     def _dump_twice(self, targets: Targets) -> list[Version]:
-        """Before and after a restart of all nodes: both must be the same."""
+        """Dump the rows before and after a restart of all nodes: both must be the same."""
         dumping = partial(self._phases.dump, rows_written(self._history))
         before = sorted(self._driver.run(dumping()), key=_version_order)
         targets.kill_all("node")
@@ -228,8 +228,8 @@ class Round:
                 yield role_of(name), (success_us - at_us) / 1000
 
     def _first_success_us(self, at_us: int, name: str) -> int | None:
-        """When somebody was first told of a commit that needed the killed process, and that was
-        begun after the kill."""
+        """Return when a client first heard of a commit that needed the killed process and began
+        after the kill. None if there is none."""
         ends = [
             t.end_us
             for t in self._history.transactions
@@ -247,7 +247,7 @@ class Round:
 
 
 def _cell_of(db: Recorder, row: RowKey) -> int:
-    """Where a row is. The table is not resharded meanwhile."""
+    """Return the cell of a row. The table is not resharded meanwhile."""
     route = db.session.routing.find(row.table)
     assert route is not None, "the table was used a moment ago"
     cell = route.tablet_of(Key(row.key)).cell

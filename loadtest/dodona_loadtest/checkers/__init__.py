@@ -1,1 +1,1 @@
-"""Judges of a recorded history. They know nothing of how Dodona works inside."""
+"""Code that judges a recorded history. It does not know how Dodona works inside."""

@@ -1,7 +1,7 @@
-"""Which rows were not there when the transactions began that locked or wrote them.
+"""Find the rows that were absent when the transactions began that locked or wrote them.
 
-Owns: that, and what it means for locks. Whether a row is there belongs to all of its lock groups: a
-lock of an absent row is one of the whole row, since whoever writes any group creates it.
+Owns: this search, and what it means for locks. The presence of a row belongs to all of its lock
+groups. So a lock of an absent row locks the whole row, because a writer of any group creates it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from dodona_loadtest.checkers.timestamps import Committed
 from dodona_loadtest.histories.history import Lock, RowKey, Transaction
 
 Absences = Mapping[str, frozenset[RowKey]]
-"""By the name of a transaction."""
+"""By the name of a transaction: the rows that were absent."""
 WHOLE_ROW: Final = (0,)
-"""The main group stands against all others."""
+"""The main group conflicts with all others."""
 
 
 def absences(transactions: Iterable[Transaction], committed: Committed) -> Absences:
@@ -36,5 +36,5 @@ def absences(transactions: Iterable[Transaction], committed: Committed) -> Absen
 
 
 def groups_of(lock: Lock, *absent: frozenset[RowKey]) -> tuple[int, ...]:
-    """The groups that a lock takes, if these are the rows that were not there."""
+    """Return the groups that a lock takes, if these rows were absent."""
     return WHOLE_ROW if any(lock.row in it for it in absent) else lock.groups

@@ -1,6 +1,6 @@
-"""What a transaction on lists asked for and saw, as the list-append checker judges it.
+"""Records of what a transaction on lists did and saw, for the list-append checker.
 
-Owns: the plain records. A key holds a list; a transaction appends elements to lists, each of them
+Owns: the plain records. A key holds a list. A transaction appends elements to lists, each of them
 unique in its key, and observes whole lists. Elements and keys are any hashable values.
 Must not import: any core, histories, or the checker.
 """
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One element put at the end of a list. Nobody else appends it to this key."""
+    """One element, put at the end of a list. No other append to this key has it."""
 
     key: Hashable
     element: Hashable
@@ -20,7 +20,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """A whole list as the transaction saw it; a list that nobody made is empty."""
+    """A whole list, as the transaction saw it. A list that no transaction made is empty."""
 
     key: Hashable
     elements: tuple[Hashable, ...]
@@ -28,9 +28,10 @@ class Observe:
 
 @dataclass(frozen=True, slots=True)
 class AppendTransaction:
-    """One transaction of one session, from asking for its start to the last answer.
+    """One transaction of one session, from the request of its start to the last answer.
 
-    ok: told it is committed; fail: told it is not; info: told nothing sure; open: still running.
+    ok: the answer says committed; fail: it says not committed; info: no sure answer; open: still
+    running.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""Who wrote each version of the final dump, and so what became of every transaction.
+"""Find the writer of each version in the final dump, and the outcome of every transaction.
 
-Owns: the checks ATOMICITY, DURABILITY and GHOST, and the outcome of transactions whose caller was
-told nothing sure. Needs values that are unique (no two transactions write equal columns to a row)
-and a value in every unsure transaction that has a start: a deletion does not say whose it is. Of
-blind ones that only delete, any that fits will do, as nothing but the instant tells them apart.
+Owns: the checks ATOMICITY, DURABILITY and GHOST, and the outcome of transactions whose callers got
+no sure answer. Needs unique values: no two transactions write equal columns to a row. Needs a value
+in every unsure transaction that has a start, because a deletion does not show its writer. Of blind
+ones that only delete, any that fits is taken, because only the instant tells them apart.
 Must not import: any core.
 """
 
@@ -24,7 +24,7 @@ class Attribution:
 
 
 def attribute(transactions: Iterable[Transaction], dump: Iterable[Version]) -> Attribution:
-    """Match transactions and versions, both ways."""
+    """Match transactions and versions, in both directions."""
     return _Attributor(dump).run(list(transactions))
 
 
@@ -73,7 +73,7 @@ class _Attributor:
         self._flag(promise, f"{t.name} committed at {t.commit}, but there is no version of {rows}")
 
     def _claim(self, t: Transaction, commit: int) -> list[Write]:
-        """Take the transaction's versions at that timestamp; return its writes without one."""
+        """Take the transaction's versions at that timestamp. Return its writes without one."""
         missing = []
         for write in t.writes:
             place = (write.row, commit)
@@ -86,7 +86,7 @@ class _Attributor:
         return missing
 
     def _claim_erased(self, t: Transaction, commit: int) -> None:
-        """Rows that went with a range that a bulk load erased: only the dump says which."""
+        """Take the deletions in a range that a bulk load erased: only the dump shows them."""
         if not t.erased:
             return
         for place, version in self._versions.items():
@@ -96,7 +96,7 @@ class _Attributor:
                 t.writes.append(Write(place[0], None))
 
     def _resolve(self, t: Transaction) -> None:
-        """A transaction that was not acknowledged: the dump says what it became."""
+        """Find in the dump the outcome of a transaction that was not acknowledged."""
         commit = self._find_commit(t)
         if commit is None:
             return
@@ -109,9 +109,9 @@ class _Attributor:
             self._flag("ATOMICITY", f"{t.name} left a version at {commit}, but none of {rows}")
 
     def _resolve_erasers(self, transactions: list[Transaction]) -> None:
-        """Deletions that are left belong to unsure ones that deleted just these rows, and that were
-        sent under names below. The first to come gets the lowest: if any choice keeps real time,
-        this one does. It need not have the lowest name: that may have been kept in a reserve."""
+        """Give each deletion that is left to an unsure transaction that deleted just these rows and
+        was sent under lower names. The first one gets the lowest timestamp: if any choice keeps
+        real time, this one does. Its name need not be the lowest: a reserve may have kept it."""
         erasers: dict[tuple[RowKey, ...], list[Transaction]] = {}
         for t in sorted(transactions, key=lambda t: (t.commit_us is None, t.commit_us)):
             if _is_unsure(t) and t.is_blind and not _has_value(t):

@@ -1,16 +1,18 @@
-"""The list-append checker: snapshot isolation from what clients saw, and nothing else.
+"""The list-append checker: it judges snapshot isolation only by what clients saw.
 
-Owns: `check_appends`. It uses no timestamp of the database and no dump: the order of all commits to
-a list is read off the list itself, and whatever does not go together is a cycle. So it also finds
-what a database tells wrongly in every record it leaves.
+Owns: `check_appends`. It uses no timestamp of the database and no dump. The list itself shows the
+order of all commits to it, and a contradiction is a cycle. So the checker also finds errors that a
+database repeats in all of its records.
 
-What is demanded is *strong* snapshot isolation: each transaction sees one state of the database,
-no older than what was acknowledged before it began; and nobody commits to a list between the start
-and the commit of another who does. Write skew is allowed, and so is a reader that sees what no
-serial order has. The reads of a transaction that did not commit are of a snapshot too.
+It demands *strong* snapshot isolation. Each transaction sees one state of the database, no older
+than the commits acknowledged before it began. Of transactions that commit to the same list, none
+commits between the start and the commit of another. Write skew is allowed. So is a reader that sees
+a state of no serial order. The reads of a transaction that did not commit are of a snapshot too.
+
 A transaction does not see its own appends. The snapshot must be one that was taken for the
-transaction: readers of a past of their own choice do not belong into the history.
-Linear but for sorting, as long as nothing is wrong.
+transaction. Readers of a past of their own choice do not belong in the history.
+
+The work is linear, except for sorting, as long as nothing is wrong.
 Must not import: any core.
 """
 
@@ -28,9 +30,10 @@ def check_appends(
     order: Order = "real time",
     is_serializable: bool = False,
 ) -> list[Violation]:
-    """All that is wrong. `is_serializable` is for runs in which all that writers read is locked.
+    """Return all violations. `is_serializable` is for runs in which writers lock all that they
+    read.
 
-    A transaction that was told nothing sure committed if anybody saw an element of its.
+    A transaction without a sure answer committed if any reader saw an element of its.
     """
     transactions = list(transactions)
     orders = Orders(transactions, keeps_real_time=order == "real time")

@@ -1,18 +1,18 @@
-"""Which dependencies can't all be true at once: cycles of moments, found with networkx.
+"""Find dependencies that can't all be true: cycles of events, found with networkx.
 
-Owns: the graph, and how a cycle is chosen, named and told.
+Owns: the graph, and how a cycle is chosen, named and shown.
 
-Every transaction has two moments, its start and its commit, and everything that is known is that
-one moment came before another. A start precedes its own commit. What a transaction saw or built
-upon was committed before it started (ww, wr, and what its session or real time puts before it);
-what it did not see was committed after it started (rw). Snapshot isolation is that these moments
-can be put in an order: so any cycle breaks it, and transactions in a circle with two rw side by
-side, as in write skew, make none. In a serializable database both moments are one, and then they
-do.
+Every transaction has two events, its start and its commit. The code calls them `_Moment`. All
+knowledge has the form: one event came before another. A start precedes its own commit. If a
+transaction saw a commit or built upon it, that commit came before its start (ww, wr). So did what
+its session or real time puts before it. A commit that it did not see came after its start (rw).
+Snapshot isolation means that these events can be put in an order. So any cycle breaks it.
+Transactions in a circle with two rw side by side, as in write skew, make no cycle. In a
+serializable database both events are one, and then they make one.
 
-Real time would be a square number of edges: instead, each commit leads into a chain of the
-instants at which transactions ended, and each start comes out of it. One that was told nothing
-sure may commit later than that, but it has started.
+Real time would be a square number of edges. Instead, each commit leads into a chain of the instants
+at which transactions ended, and each start comes out of the chain. A transaction without a sure
+answer may commit later than its end, but it has started.
 Must not import: any core.
 """
 
@@ -32,15 +32,15 @@ Order = Literal["none", "session", "real time"]
 """What orders transactions besides what they saw of each other. Each includes those before it."""
 
 SOURCES_MAX: Final = 50
-"""From so many moments of a knot is the shortest cycle searched."""
+"""The shortest cycle of a knot is searched from at most so many events."""
 RW_WEIGHT: Final = 1_000
-"""So the cycle with the fewest rw is the shortest: it breaks the most."""
+"""With this weight, the cycle with the fewest rw is the shortest: it breaks the most."""
 
 
 class _Link(NamedTuple):
-    """Why a moment comes before another, other than by what was written and seen.
+    """Why an event comes before another, other than by writes and reads.
 
-    `weight` is what it adds to the length of a cycle: part of a step counts nothing.
+    `weight` is what it adds to the length of a cycle: a part of a step counts nothing.
     """
 
     kind: Literal["same", "rw", "session", "real time"]
@@ -54,7 +54,7 @@ _INTO_TIME: Final = _Link("real time", 0)
 _OUT_OF_TIME: Final = _Link("real time", 1)
 
 _RANKS: Final = {"ww": 0, "same": 0, "wr": 1, "rw": 2, "session": 3, "real time": 4}
-"""The lower, the more a cycle of it breaks."""
+"""The lower the rank, the more its cycles break."""
 _NAMES: Final[dict[str, Promise]] = {
     "ww": "G0",
     "wr": "G1C",
@@ -68,7 +68,7 @@ _Edges = dict[tuple[_Moment, _Moment], _Edge]
 
 
 class _Step(NamedTuple):
-    """From one transaction of a cycle to the next."""
+    """A step from one transaction of a cycle to the next."""
 
     before: int
     edge: _Edge
@@ -115,7 +115,7 @@ class _Moments:
         return 2 * number if self._is_serializable else 2 * number + 1
 
     def _owner(self, moment: _Moment) -> int | None:
-        """The transaction whose moment it is, if it is one's."""
+        """Return the transaction of an event, if it has one."""
         return moment // 2 if moment < 2 * len(self._transactions) else None
 
     def _extra_moments(self, count: int) -> range:
@@ -123,7 +123,7 @@ class _Moments:
         return range(self._next_moment - count, self._next_moment)
 
     def add_dependencies(self) -> None:
-        """Where there are several between the same two, the one that breaks the most is kept."""
+        """Add the dependencies. Of several between two events, keep the one that breaks most."""
         add = self._edges.setdefault
         for it in (*self._orders.write_writes, *self._orders.write_reads):
             add((self._commit(it.before), self._start(it.after)), it)
@@ -132,7 +132,7 @@ class _Moments:
         self._add_unseen()
 
     def _add_unseen(self) -> None:
-        """All the readers of a list precede all that was put behind it: through one moment."""
+        """Add that all readers of a list precede all that was put behind it, through one event."""
         for (key, old, readers, writers), moment in zip(
             self._orders.unseen, self._extra_moments(len(self._orders.unseen)), strict=True
         ):
@@ -143,13 +143,13 @@ class _Moments:
                 self._edges[moment, self._commit(writer)] = it
 
     def _moment_left(self, number: int) -> _Moment | None:
-        """The moment of a transaction that is past once its caller has its last answer."""
+        """Return the event of a transaction that is past once its caller has its last answer."""
         if self._transactions[number].status in ("ok", "fail"):
             return self._commit(number)
         return None if self._is_serializable else self._start(number)
 
     def add_sessions(self) -> None:
-        """A session does one thing after another."""
+        """Add the order of each session, which does one thing after another."""
         last: dict[str, _Moment] = {}
         for number in self._by_begin():
             t = self._transactions[number]
@@ -178,7 +178,7 @@ class _Moments:
                 self._edges[instants[ended - 1], self._start(number)] = _OUT_OF_TIME
 
     def violations(self) -> list[Violation]:
-        """One for each knot, of the strongest kind of dependency that alone makes one in it."""
+        """Return a violation for each knot, of the strongest kind that alone makes one in it."""
         return [it for knot in _knots(self._edges) for it in self._judge(knot)]
 
     def _judge(self, edges: _Edges) -> Iterator[Violation]:
@@ -192,13 +192,13 @@ class _Moments:
                 return
 
     def _sources(self, knot: _Edges) -> list[_Moment]:
-        """Where cycles are looked for: first what saw least of its past. In a large knot most
-        transactions only lie between the two that matter."""
+        """Return where to search for cycles: first the events that saw least of their past. In a
+        large knot most transactions only lie between the two that matter."""
         edges = sorted(knot, key=self._lateness_us, reverse=True)
         return list(dict.fromkeys(before for before, _ in edges))[:SOURCES_MAX]
 
     def _lateness_us(self, moments: tuple[_Moment, _Moment]) -> int:
-        """For how long the one that must come later had been over when the earlier one began."""
+        """Return how long the later event had been over when the earlier one began."""
         before, after = (self._owner(moment) for moment in moments)
         if before is None or after is None:
             return -NEVER_US
@@ -206,7 +206,7 @@ class _Moments:
         return self._transactions[before].begin_us - (NEVER_US if end_us is None else end_us)
 
     def _steps(self, cycle: Sequence[tuple[_Moment, _Moment]]) -> Iterator[_Step]:
-        """What leads from one transaction to another, whatever moments lie between."""
+        """Return the steps from one transaction to another, over all events between them."""
         first = next(i for i, (before, _) in enumerate(cycle) if self._owner(before) is not None)
         before = self._owner(cycle[first][0])
         for moments in (*cycle[first:], *cycle[:first]):
@@ -225,7 +225,7 @@ class _Moments:
 
 
 def _knots(edges: _Edges) -> list[_Edges]:
-    """Where every moment is before and after every other: all edges inside, for each knot."""
+    """Return the edges inside each knot. In a knot every event is before and after every other."""
     graph: nx.DiGraph[_Moment] = nx.DiGraph(edges.keys())
     components = [it for it in nx.strongly_connected_components(graph) if len(it) > 1]
     numbers = {moment: number for number, it in enumerate(components) for moment in it}
@@ -254,7 +254,7 @@ def _shortest_cycle(knot: _Edges, sources: list[_Moment]) -> list[tuple[_Moment,
             if length is None or total < length:
                 best, length = _path(previous, source, last), total
         if length in (2, RW_WEIGHT + 1):
-            break  # of two transactions
+            break  # a cycle of two transactions
     return list(pairwise([*best, best[0]]))
 
 
@@ -274,7 +274,7 @@ def _weight(edge: _Edge) -> int:
 
 
 def _name_of(steps: list[_Step], kind: str) -> Promise:
-    """`kind` is the weakest of its dependencies."""
+    """Return the name of a cycle. `kind` is the weakest of its dependencies."""
     if kind != "rw":
         return _NAMES[kind]
     are_rw = [step.edge.kind == "rw" for step in steps]

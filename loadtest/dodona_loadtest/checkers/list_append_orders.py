@@ -1,14 +1,14 @@
-"""The order in which each list grew, as its readers saw it, and what that order demands.
+"""Find the order in which each list grew, as its readers saw it, and what that order demands.
 
-Owns: the checks that look at one list at a time (INCOMPATIBLE-ORDER, G1A, G1B, DUPLICATE, GARBAGE,
-INTERNAL, LOST-APPEND), which transactions count as committed, and the dependencies between them.
+Owns: the checks of one list at a time (INCOMPATIBLE-ORDER, G1A, G1B, DUPLICATE, GARBAGE, INTERNAL,
+LOST-APPEND). Also owns which transactions count as committed, and the dependencies between them.
 
-The longest list that anybody saw is the order of its key. Of appends that nobody saw only this is
-known: they come behind all that were seen. That is exact if every writer also observed the list it
-appended to, as a client that reads, adds and writes does; of other writers, several unseen ones on
-one key, it can't tell the order, and then says nothing about them.
+The longest list that any reader saw is the order of its key. Appends that no reader saw come behind
+all that were seen. No more is known about them. That is exact if every writer also observed the
+list it appended to, as a client that reads, adds and writes does. If other writers left several
+unseen appends on one key, their order is unknown. Then this module says nothing about them.
 
-Each promise is flagged once a key: a broken list is read again and again.
+Each promise is flagged once a key, because a broken list is read again and again.
 Must not import: any core, or networkx.
 """
 
@@ -40,7 +40,7 @@ class Dependency(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """`readers` saw the whole list, up to `old`, and so none of what `writers` put behind it."""
+    """`readers` saw the whole list, up to `old`, and so nothing that `writers` put behind it."""
 
     key: Hashable
     old: Hashable
@@ -57,7 +57,7 @@ class _Run(NamedTuple):
 
 @dataclass(slots=True)
 class _List:
-    """All that is known of one key."""
+    """All that is known about one key."""
 
     writers: dict[Hashable, int] = field(default_factory=dict)
     appended: dict[int, list[Hashable]] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class _List:
     seen: set[Hashable] = field(default_factory=set)
     runs: list[_Run] = field(default_factory=list)
     cuts: dict[int, int] = field(default_factory=lambda: {0: 0})
-    """How many runs a list of this length is. A length that cuts a run in two is not there."""
+    """The number of runs in a list of this length. A length that cuts a run in two is missing."""
 
 
 class Orders:
-    """Once built: `violations`, `is_committed` of each transaction, and the dependencies."""
+    """The orders of lists: `violations`, `is_committed` of each transaction, dependencies."""
 
     def __init__(self, transactions: Sequence[AppendTransaction], *, keeps_real_time: bool) -> None:
         self.violations: list[Violation] = []
@@ -120,7 +120,7 @@ class Orders:
                     self._note_observed(number, it, operation)
 
     def _note_observed(self, number: int, it: _List, operation: Observe) -> None:
-        """A transaction sees one state of a list, whenever it looks."""
+        """Note what a transaction saw. It must see one state of a list, at any time."""
         first = it.observed.setdefault(number, operation.elements)
         if len(operation.elements) > len(it.longest):
             it.longest = operation.elements
@@ -130,7 +130,7 @@ class Orders:
             it.seen.update(operation.elements)
 
     def _order(self, key: Hashable, it: _List) -> None:
-        """Read the runs off the longest list, and find the lists that do not fit in."""
+        """Read the runs off the longest list, and find the lists that do not fit it."""
         self._split(key, it)
         for number, elements in it.observed.items():
             if it.longest[: len(elements)] != elements:
@@ -206,7 +206,7 @@ class Orders:
             self.read_writes.append(Dependency("rw", reader, writer, key, old, written[0]))
 
     def _link_unseen(self, key: Hashable, it: _List, keeps_real_time: bool) -> None:
-        """What nobody saw is lost, if somebody looked later, or it comes behind all that was."""
+        """Flag unseen appends as lost if a reader looked later. Put the others at the end."""
         looked_us = max((self._transactions[i].begin_us for i in it.observed), default=0)
         writers = []
         for number, elements in it.appended.items():
@@ -225,7 +225,8 @@ class Orders:
     def _order_unseen(
         self, key: Hashable, it: _List, readers: list[int], writers: list[int]
     ) -> None:
-        """A writer that saw the list's known end comes first behind it; there can be only one."""
+        """Order the unseen writers. One that saw the known end of the list comes first behind it.
+        There can be only one such writer."""
         old = it.longest[-1] if it.longest else None
         updaters = sorted(set(readers) & set(writers))
         if len(updaters) > 1:

@@ -1,7 +1,7 @@
-"""What crashes took back of answers that were given from memory (`durability=async`).
+"""Check which answers from memory (`durability=async`) a crash took back.
 
-Owns: the check HOLE. A crash takes back an end of what a cell was told, and of that no more than
-so many milliseconds: the answers that left while the oldest record not yet durable was no older.
+Owns: the check HOLE. A crash may take back the last answers of a cell, of no more than so many
+milliseconds. These are the answers that left while the oldest record not yet durable was no older.
 Must not import: any core.
 """
 
@@ -14,7 +14,7 @@ from dodona_loadtest.histories.history import Crash, StampedWrite
 
 
 class Answered(NamedTuple):
-    """A row whose caller was told that it is there, and whether it still is in the end."""
+    """An acknowledged row, and whether it is still there in the end."""
 
     write: StampedWrite
     is_there: bool
@@ -44,7 +44,7 @@ def _check_cell(
         if first == len(crashes):
             text = f"{write.name} is gone from cell {cell}, which did not crash since"
             violations.append(Violation("HOLE", text))
-        elif crashes[first] >= _answered_us(write):  # else one of several crashes took it
+        elif crashes[first] >= _answered_us(write):  # else one of several crashes took the row
             lost_at.setdefault(crashes[first], []).append(write)
     for at_us, lost in lost_at.items():
         problem = _problem(lost, [it.write for it in answered if it.is_there], at_us, loss_us_max)

@@ -1,9 +1,9 @@
-"""Tables without atomicity: rows are whole, stamps rise, and what was said stays said.
+"""Check tables without atomicity: whole rows, rising timestamps, and answers that stay true.
 
 Owns: the checks GHOST, DURABILITY, STAMP, LATEST and FALSE-REFUSAL for tables without atomicity.
-Each row is judged by itself: such a table promises nothing across rows. What a reader
-saw is durable, so every value that was read is in the dump; of two that follow each other in real
-time, the later one has the later stamp. Needs values that are unique, rows that are only
+Each row is judged by itself, because such a table promises nothing across rows. A row that a reader
+saw is durable. So every value that was read is in the dump. Of two writes that follow each other in
+real time, the later one has the later timestamp. Needs unique values, rows that are only
 overwritten, and every version. Must not import: any core.
 """
 
@@ -27,18 +27,18 @@ from dodona_loadtest.histories.history import (
 TIMESTAMP_COUNTER_BITS: Final = 30
 CLOCK_DIFFERENCE_S_MAX: Final = 60
 LOSS_US_MAX: Final = 100_000
-"""How much of what was answered from memory a crash may take back."""
+"""Microseconds of answers from memory that a crash may take back."""
 
 
 def check_stamped(
     history: History, dump: Iterable[Version], loss_us_max: int = LOSS_US_MAX
 ) -> list[Violation]:
-    """`dump` holds every version of every such table."""
+    """Return all broken promises. `dump` holds every version of every such table."""
     return _Checker(history, list(dump), loss_us_max).run()
 
 
 class _Seen(NamedTuple):
-    """Known from this instant on: the row has a version of this stamp."""
+    """From this instant on, the row is known to have a version of this timestamp."""
 
     at_us: int
     stamp: int
@@ -79,7 +79,7 @@ class _Checker:
         self._violations.append(Violation(promise, text))
 
     def _attribute(self) -> None:
-        """Each version is one whole row that somebody wrote, and is there once."""
+        """Match versions and writes. Each version is one whole row that a caller wrote once."""
         for version in self._dump:
             place = version.row, None if version.columns is None else visible(dict(version.columns))
             text = f"{version.row} at {version.timestamp}: {version.columns}"
@@ -92,7 +92,7 @@ class _Checker:
                 self._stamps[place] = version.timestamp
 
     def _stamp(self, write: StampedWrite) -> int | None:
-        """The stamp under which it is there."""
+        """Return the timestamp of the write's version, None if it has none."""
         return self._stamps.get((write.write.row, visible(dict(write.write.columns or ()))))
 
     def _find_floors(self) -> None:
@@ -122,7 +122,7 @@ class _Checker:
             text = f"{write.name} wrote {row} at {stamp}, though {floor} was known before"
             self._flag("STAMP", text)
         elif write.status == "ok" and write.answered_us is not None:
-            # Whoever got no answer may have been written later, when clocks had gone on.
+            # A write without an answer may have happened later, when clocks had gone on.
             latest = self._oracle.after(write.answered_us)
             if latest is not None and _seconds(stamp) > _seconds(latest) + CLOCK_DIFFERENCE_S_MAX:
                 self._flag("STAMP", f"{write.name} wrote {row} at {stamp}, too far above {latest}")
@@ -132,7 +132,7 @@ class _Checker:
                 self._flag("FALSE-REFUSAL", f"{write.name}: {write.error} {write.clocks}")
 
     def _check_told(self) -> None:
-        """The largest stamp of a call whose rows are all there."""
+        """Check the largest timestamp that each call reported, if all its rows are there."""
         calls: dict[str, list[StampedWrite]] = {}
         for write in self._history.stamped_writes:
             calls.setdefault(write.name, []).append(write)
@@ -160,7 +160,7 @@ class _Checker:
 
 
 class _Floor:
-    """The newest stamp of one row that was known before an instant."""
+    """The newest timestamp of one row that was known before an instant."""
 
     def __init__(self, seen: list[_Seen]) -> None:
         self._instants: list[int] = []
@@ -175,7 +175,7 @@ class _Floor:
 
 
 class _Oracle:
-    """What the oracle had come to: whatever is asked for later is above all that was issued."""
+    """How far the oracle was: a timestamp that is asked for later is above all issued ones."""
 
     def __init__(self, acquisitions: Iterable[Acquisition]) -> None:
         self._instants: list[int] = []
@@ -185,7 +185,7 @@ class _Oracle:
             self._lowest.append(min(a.first, self._lowest[-1] if self._lowest else a.first))
 
     def after(self, instant_us: int) -> int | None:
-        """A timestamp that no clock of that instant may be far above; None if nobody asked."""
+        """Return a timestamp that no clock of that instant may exceed by far, if one is known."""
         position = bisect_left(self._instants, -instant_us)
         return self._lowest[position - 1] if position else None
 

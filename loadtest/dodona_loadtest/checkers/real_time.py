@@ -1,7 +1,7 @@
 """Checks that need instants as well as timestamps: reads of the last commit, and refusals.
 
-Owns: the checks LATEST and FALSE-CONFLICT. Both say nothing where instants overlap: what happened
-at the same time may be seen in either order. Must not import: any core.
+Owns: the checks LATEST and FALSE-CONFLICT. Both say nothing if instants overlap, because events at
+the same time may be seen in either order. Must not import: any core.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ from dodona_loadtest.histories.history import (
 
 
 def check_latest_reads(reads: Iterable[LatestRead], committed: Committed) -> list[Violation]:
-    """Each shows a state no older than the last commit acknowledged before it was asked for."""
+    """Check that each read shows a state no older than the last commit acknowledged before it."""
     timelines = _timelines(committed)
     violations = []
     for latest in reads:
@@ -45,7 +45,7 @@ class _Timeline:
         self._merged: dict[str, Any] | None = None
         self._told_us: list[int] = []
         self._floors: list[int] = []
-        """The newest commit that somebody was told of by each of these instants."""
+        """The newest commit that was acknowledged by each of these instants."""
 
     def add(self, commit: int, t: Transaction, write: Write) -> None:
         self._merged = after(self._merged, write)
@@ -53,7 +53,7 @@ class _Timeline:
         self._commits.append(commit)
 
     def finish(self) -> None:
-        """Once all states are there."""
+        """Finish the timeline once it has all states."""
         told = [
             (t.end_us, commit)
             for commit, t, _ in self._states
@@ -64,7 +64,7 @@ class _Timeline:
             self._floors.append(max(commit, self._floors[-1] if self._floors else 0))
 
     def problem(self, latest: LatestRead) -> str | None:
-        """Why no moment between question and answer has this state, or None."""
+        """Return why the row never had this state between question and answer, or None."""
         position = bisect_left(self._told_us, latest.asked_us)
         floor = self._floors[position - 1] if position else 0
         first = bisect_right(self._commits, floor) - 1
@@ -90,7 +90,7 @@ def _timelines(committed: Committed) -> dict[RowKey, _Timeline]:
 def check_false_conflicts(
     transactions: Iterable[Transaction], committed: Committed, absent: Absences
 ) -> list[Violation]:
-    """A refusal names a row and a winner: the winner must be real, and have touched the row."""
+    """Check each refusal. Its winner must be real, and must have touched the named row."""
     transactions = list(transactions)
     by_start = {t.start: t for t in transactions if t.is_fresh and not t.is_blind}
     by_start |= {name: t for t in transactions for name in t.names}
@@ -119,13 +119,13 @@ def _false_winner(
             return "that commit lies below the loser's start"
         winner = by_commit.get(conflict.winner_commit)
         if winner is None:
-            # An unsure transaction that only locked rows leaves nothing to resolve it by.
+            # An unsure transaction that only locked rows has no version that shows its outcome.
             winner = _first_unsure_locker(loser, conflict, by_start, absent)
     elif conflict.winner_start is not None:
         winner = by_start.get(conflict.winner_start)
     else:
         return None
-    # An attempt that it gave up may still hold rows where nobody was told yet.
+    # An abandoned attempt of its own may still hold rows in a cell that was not informed yet.
     is_itself = winner is loser and conflict.winner_start not in loser.names
     if winner is None or is_itself:
         return "there is no such winner"
@@ -148,9 +148,9 @@ def _stands_against(
     *,
     is_held: bool,
 ) -> bool:
-    """Whether a lock that the winner holds, or left behind when it committed, keeps the loser from
-    one of its own. Locks for reading go together, and so do shared writes."""
-    # A row that the winner creates may be seen by the loser's snapshot, and not yet when it asks.
+    """Return whether a lock that the winner holds, or left behind at its commit, excludes one of
+    the loser's. Locks for reading go together, and so do shared writes."""
+    # A row that the winner creates may be in the loser's snapshot, but absent when the loser asks.
     absences = [absent.get(it.name, frozenset()) for it in (loser, winner)]
     wanted: list[Write | Lock] = [write for write in loser.writes if write.row == row]
     wanted += [_whole(lock, absences) for lock in loser.locks if lock.row == row]
@@ -174,7 +174,7 @@ def _is_erased(t: Transaction, row: RowKey) -> bool:
 
 
 def _do_overlap(mine: tuple[int, ...], others: tuple[int, ...]) -> bool:
-    """The main group (0) stands against all others."""
+    """Return whether groups overlap. The main group (0) overlaps with all others."""
     return 0 in mine or 0 in others or any(group in others for group in mine)
 
 

@@ -1,9 +1,10 @@
-"""The timestamp sweep: exact snapshot isolation, from timestamps and the final dump.
+"""The timestamp sweep: check exact snapshot isolation, from timestamps and the final dump.
 
-Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK and LOAD. All
-starts and commits are walked in timestamp order, with each row's newest columns and lock times at
-hand.
-Linear in the number of operations but for sorting. Must not import: any core.
+Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK and LOAD. The
+sweep visits all starts and commits in timestamp order. It keeps each row's newest columns and lock
+times.
+
+The work is linear in the number of operations, except for sorting. Must not import: any core.
 """
 
 from bisect import bisect_left
@@ -31,11 +32,11 @@ from dodona_loadtest.histories.history import (
 )
 
 VIOLATIONS_MAX = 100
-"""Of one promise: a broken database breaks the same promise again and again."""
+"""Violations of one promise that are kept: a broken database breaks it again and again."""
 
 
 def check(history: History, dump: Iterable[Version]) -> list[Violation]:
-    """All broken promises of a history, given every version that the tables hold in the end."""
+    """Return all broken promises of a history, given every version in the tables at the end."""
     everything = list(dump)
     stamped = {stamped.write.row.table for stamped in history.stamped_writes}
     dump = [version for version in everything if version.row.table not in stamped]
@@ -66,11 +67,11 @@ def _bounded(violations: list[Violation]) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Row:
-    """One row as of the timestamp that the sweep has come to."""
+    """One row as of the current timestamp of the sweep."""
 
     columns: dict[str, Any] | None = None
     last_change: tuple[int, str] = (0, "")
-    """The last write, or the deletion of a row that was there."""
+    """The last write, or the last deletion of an existing row."""
     last_write: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_shared_write: dict[int, tuple[int, str]] = field(default_factory=dict)
     last_strong_read: dict[int, tuple[int, str]] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class _Sweep:
         self._events = sorted(commits + starts, key=lambda event: event[:2])
 
     def _register(self, transactions: list[Transaction], dump: list[Version]) -> None:
-        """Learn every row that exists, so that a scan can be compared with its range."""
+        """Note every row that exists, so that a scan can be compared with its range."""
         rows = {version.row for version in dump}
         rows.update(write.row for t in transactions for write in t.writes)
         for table, key in sorted(rows):
@@ -166,7 +167,7 @@ class _Sweep:
                 self._flag("RWLOCK", t, text)
 
     def _check_load(self, t: Transaction, commit: int) -> None:
-        """What it demands of the rows that it writes, and of those that it leaves no room for."""
+        """Check what a load demands of the rows that it writes and of its erased ranges."""
         mine = {write.row for write in t.writes}
         for row, columns in [it[:2] for it in t.writes if t.presence != "any"]:
             is_there = self._row(row).columns is not None
@@ -226,9 +227,10 @@ class _Sweep:
 
 
 def _newest(times: dict[int, tuple[int, str]], groups: tuple[int, ...]) -> list[tuple[int, str]]:
-    """The newest time in the groups that a holder of `groups` must look at.
+    """Return the newest time in the groups that a holder of `groups` must check.
 
-    The main group (0) stands against all others; the others stand against themselves and it.
+    The main group (0) conflicts with all others. Each other group conflicts with itself and with
+    it.
     """
     checked = times if 0 in groups else [group for group in (0, *groups) if group in times]
     return [max(times[group] for group in checked)] if checked else []

@@ -1,9 +1,10 @@
-"""The oracle's promises, from the callers' side: unique, and monotonic in real time.
+"""Check the oracle's promises to callers: timestamps are unique, and monotonic in real time.
 
-Owns: the checks UNIQUE, MONOTONIC, ORDER and SESSION. Every timestamp counts that somebody saw,
-be it a start, a commit or one that a server used up inside. The name of a blind write counts for
-being unique and below its commit, but not for when it came: it was asked for in advance.
-Linear but for sorting.
+Owns: the checks UNIQUE, MONOTONIC, ORDER and SESSION. Every timestamp counts that a caller saw, be
+it a start, a commit or one that a server used up inside. The name of a blind write must be unique
+and below its commit. The time of its request does not count, because it was asked for in advance.
+
+The work is linear, except for sorting.
 Must not import: any core.
 """
 
@@ -13,7 +14,7 @@ from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Transaction
 
 NEVER_US = 1 << 62
-"""The instant of an answer that did not come."""
+"""The instant of an answer that never came."""
 
 Committed = list[tuple[Transaction, int]]
 """Every transaction that took effect, with its commit timestamp."""
@@ -52,7 +53,7 @@ def _names(transactions: list[Transaction]) -> list[Acquisition]:
 
 
 def _commits(committed: Committed) -> list[Acquisition]:
-    """Commits as acquisitions: received when the caller was told, if ever.
+    """Return commits as acquisitions: received when the caller got its answer, if ever.
 
     They are not ranges of their own: a commit timestamp is one that a server acquired.
     """
@@ -93,7 +94,7 @@ def _check_unique(
 
 
 def _check_monotonic(seen: list[Acquisition]) -> list[Violation]:
-    """Nobody gets a timestamp at or below one that somebody had before they asked."""
+    """Check that no caller gets a timestamp at or below one that was known before its request."""
     violations = []
     received = sorted(seen, key=lambda a: a.received_us)
     position = 0
@@ -115,7 +116,7 @@ def _check_monotonic(seen: list[Acquisition]) -> list[Violation]:
 
 
 def _check_order(committed: Committed) -> list[Violation]:
-    """Blind writes too: a name above the commit was not issued when the oracle was asked for it."""
+    """Check that commits lie above starts. The names of a blind write were issued before, too."""
     return [
         Violation("ORDER", f"{t.name} started at {floor} and committed at {commit}")
         for t, commit in committed
@@ -124,7 +125,7 @@ def _check_order(committed: Committed) -> list[Violation]:
 
 
 def _check_sessions(transactions: list[Transaction]) -> list[Violation]:
-    """What is blind starts where it commits, if it is known to have committed."""
+    """Check each session's order. A blind transaction starts where it commits, if known."""
     violations = []
     last: dict[str, Transaction] = {}
     for t in transactions:

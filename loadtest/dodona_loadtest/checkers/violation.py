@@ -1,6 +1,6 @@
-"""A broken promise, named and described for a reader.
+"""A broken promise, with a name and a text for a reader.
 
-Owns: the names of the promises. Must not import anything of Dodona.
+Owns: the names of the promises. Must not import: anything of Dodona.
 """
 
 from typing import Literal, NamedTuple
@@ -42,55 +42,54 @@ Promise = Literal[
     "REAL-TIME",
     "DETERMINISM",
 ]
-"""What each means:
-
-- UNIQUE: no timestamp is given out twice, no two transactions commit at one
-- MONOTONIC: a timestamp asked for after another was received is larger
+"""What each promise means:
+- UNIQUE: no timestamp is given out twice, and no two transactions commit at one
+- MONOTONIC: a timestamp that is asked for after another was received is larger
 - ORDER: a transaction commits above its start
 - SESSION: a session starts above its last commit, and sees what it did before
-- EXT: a read at T is the newest commit at or below T, a scan is exactly the rows of its range
-- LATEST: a read of the last commit is no older than what was acknowledged before it was asked
-- OUTCOME: whoever asks later what became of a transaction is told what the tables show
-- NOCONFLICT: nobody committed to a written or locked row between start and commit; shared writes
-  go together
-- RWLOCK: nobody writes a row below the commit of a later strong reader
-- LOAD: a bulk load inserts what is not there, updates what is, and leaves no row but its own where
-  it erases
+- EXT: a read at T is the newest commit at or below T, and a scan is exactly the rows of its range
+- LATEST: a read of the last commit is no older than commits acknowledged before it was asked for
+- OUTCOME: a later question for an outcome gets the answer that the tables show
+- NOCONFLICT: no transaction commits to a written or locked row between start and commit. Shared
+  writes go together.
+- RWLOCK: no transaction writes a row below the commit of a later strong reader
+- LOAD: a bulk load inserts absent rows, updates existing rows, and leaves only its own rows in an
+  erased range
 - ATOMICITY: all writes of a transaction are there at one timestamp, or none is
-- DURABILITY: what was acknowledged is in the dump
-- GHOST: what is in the dump was written by exactly one transaction that did not fail
+- DURABILITY: each acknowledged write is in the dump
+- GHOST: exactly one transaction, which did not fail, wrote each version in the dump
 - FALSE-CONFLICT: a refusal names a winner that really held or wrote the row
 - FALSE-REFUSAL: a write is refused for its clock only if the clocks really differ so much
-- STAMP: without atomicity, stamps of a row rise in the order of its writes, a caller is told the
-  largest, and none is far ahead of the oracle
-- HOLE: of answers given from memory a crash takes back at most the last so many milliseconds, and
-  no earlier one without all later ones
-- FEED: who reads on and on what has changed is given every version of the dump once
+- STAMP: without atomicity, timestamps of a row rise in the order of its writes. A caller gets the
+  largest. None is far ahead of the oracle.
+- HOLE: a crash takes back at most the last so many milliseconds of answers from memory, and no
+  earlier one without all later ones
+- FEED: a reader of the change feed gets every version of the dump once
 - INVARIANT: the workload's own sums and shapes hold
-- LIVENESS: once faults end, all transactions end, no lock stays, every table takes writes
-- CRASH: a core never stops by an assertion or a surprise
-- DETERMINISM: the same seed gives the same history, in whatever process
+- LIVENESS: once faults end, all transactions end, no lock stays, and every table takes writes
+- CRASH: a core never stops by an assertion or an unexpected error
+- DETERMINISM: the same seed gives the same history, in any process
 
 Of lists that transactions append to:
-
 - INTERNAL: a transaction sees one state of a list, without its own appends
 - DUPLICATE: an element is in its list once
-- GARBAGE: an element was appended by somebody
+- GARBAGE: a transaction appended each element
 - INCOMPATIBLE-ORDER: of two lists seen at one key, one begins with the other
-- LOST-APPEND: what was acknowledged is in the list by the time that somebody looks later
-- G1A: nobody sees what a failed transaction appended
-- G1B: nobody sees a part of what one transaction appended to a list
+- LOST-APPEND: an acknowledged append is in the list when a reader looks later
+- G1A: no transaction sees the appends of a failed one
+- G1B: no transaction sees only a part of another's appends to a list
 
-Of cycles, in which each transaction must have come before the next (ww: wrote behind what it wrote,
-wr: saw what it wrote, rw: wrote behind what it saw), by the weakest thing that makes one:
-
+Of cycles, in which each transaction must have come before the next. The name is that of the weakest
+dependency in it. (ww: it wrote behind the other's write. wr: it saw the write. rw: it wrote behind
+what the other saw.)
 - G0: transactions write over each other in one order everywhere
-- G1C: nobody sees what was written after itself
-- G-SINGLE: nobody sees one thing from before a commit and another from after it, nor writes over
-  what it did not see (read skew and lost update: one rw)
+- G1C: no transaction sees writes that come after itself
+- G-SINGLE: no transaction sees one list from before a commit and another from after it (read skew).
+  None writes over what it did not see (lost update). One rw.
 - G-NONADJACENT: all see commits in one order (long fork: several rw, none next to another)
-- G2: where everything read is locked, all is as if done one at a time (write skew: adjacent rw)
-- REAL-TIME: a transaction sees what was acknowledged before it began
+- G2: if all reads are locked, the result is that of one transaction after another (write skew:
+  adjacent rw)
+- REAL-TIME: a transaction sees everything that was acknowledged before it began
 """
 
 

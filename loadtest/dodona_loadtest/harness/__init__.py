@@ -1,1 +1,1 @@
-"""What every benchmark row shares: client processes, rounds, statistics, machine and report."""
+"""Parts that all rows share: client processes, rounds, statistics, the machine and the report."""

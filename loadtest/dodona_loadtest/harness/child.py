@@ -1,8 +1,7 @@
 """A child process of the benchmark: its own heap, its own event loop, its own cores.
 
-Owns: the process and the pipe to it. What the two say to each other is `client_process`'s and
-`worker_process`'s. Every answer is waited for within a bound; an answer that is a string is the
-text of an error.
+Owns: the process and the pipe to it. `client_process` and `worker_process` own the messages. Each
+wait for an answer has a limit. An answer that is a string is the text of an error.
 """
 
 import gc
@@ -19,8 +18,8 @@ OPEN_S_MAX: Final = 60.0
 CLOSE_S_MAX: Final = 15.0
 
 Serve = Callable[..., None]
-"""What the child runs, called with `arguments` and its end of the pipe: it says that it is open,
-then answers what it receives until that raises EOFError. Found by its name in the child."""
+"""The function that the child runs, with `arguments` and its end of the pipe. It says that it is
+open. Then it answers what it receives until that raises EOFError. The child finds it by name."""
 
 
 class Child:
@@ -37,7 +36,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process's id."""
+        """The id of the process."""
         assert self._process.pid is not None, "it is started"
         return self._process.pid
 
@@ -57,7 +56,7 @@ class Child:
             self._process.join()
 
     def _ask(self, question: object, wait_s_max: float) -> Any:
-        """Raises ContenderFailed with what the child saw."""
+        """Ask the child, and return its answer. Raises ContenderFailed with the child's error."""
         try:
             self._pipe.send(question)
         except OSError as error:
@@ -77,14 +76,14 @@ class Child:
 
 
 def next_question(pipe: Connection) -> Any:
-    """In the child. Raises EOFError when the parent is done."""
+    """Return the next question, in the child. Raises EOFError when the parent is done."""
     question = pipe.recv()
-    gc.collect()  # nobody pays for the garbage of the one before
+    gc.collect()  # no measurement pays for the garbage of the one before
     return question
 
 
 def describe(error: BaseException) -> str:
-    """The innermost error in a line; its stack goes to stderr for whoever debugs it."""
+    """Return the innermost error as one line. Its stack goes to stderr, for debugging."""
     traceback.print_exception(error)
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,6 +1,6 @@
-"""One client process for each contender of a row: it has a load in it, and measures it.
+"""One client process for each contender of a row: it has a load in it, and measures the load.
 
-The parent sends a number of callers and durations, the child answers with a sample.
+The parent sends a number of callers and durations. The child answers with a sample.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from dodona_loadtest.harness.load import AsyncLoad, Load, ThreadLoad
 from dodona_loadtest.harness.measure import Sample, measure_tasks, measure_threads
 
 SLACK_S_MAX: Final = 60.0
-"""Beyond the measured time: connections, stragglers, the check."""
+"""Seconds beyond the measured time, for connections, stragglers and the check."""
 
 
 class Order(NamedTuple):
-    """Measure that many callers."""
+    """An order to measure with that many callers."""
 
     callers: int
     warm_up_s: float
@@ -32,14 +32,14 @@ class ClientProcess(Child):
         super().__init__(_serve, (load, callers_max), cores)
 
     def measure(self, order: Order) -> Sample:
-        """Raises ContenderFailed with what the client process saw."""
+        """Measure, and return the sample. Raises ContenderFailed with the client's error."""
         sample = self._ask(order, order.warm_up_s + order.measure_s + SLACK_S_MAX)
         assert isinstance(sample, Sample)
         return sample
 
 
 def _serve(load: Load, callers_max: int, pipe: Connection) -> None:
-    """The child: open, answer orders until the parent closes the pipe, close."""
+    """Run the child: open, answer orders until the parent closes the pipe, close."""
     if isinstance(load, AsyncLoad):
         uvloop.run(_serve_tasks(load, callers_max, pipe))
     else:

@@ -1,19 +1,19 @@
-"""Sections of a document that programs write anew, each between two markers that bear its name.
+"""Sections of a document that programs write, each between two markers that bear its name.
 
-Owns: the markers. All else in the document is somebody's own words and stays as it is.
+Owns: the markers. All else in the document is written by people and stays as it is.
 """
 
 from pathlib import Path
 
 
 def check_place(path: Path, name: str) -> None:
-    """Raises ValueError where the section has no place. A file that is not there yet is one."""
+    """Raise ValueError if the section has no place in the document. A missing file has one."""
     if path.exists():
         _split(path, name)
 
 
 def write_section(path: Path, name: str, text: str) -> None:
-    """Put the text where the section's last one was. Raises ValueError as `check_place`."""
+    """Replace the section's last text by this one. Raises ValueError as `check_place` does."""
     before, after = _split(path, name) if path.exists() else ("", "\n")
     begin, end = _markers(name)
     path.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}", encoding="utf-8")

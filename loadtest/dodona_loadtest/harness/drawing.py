@@ -1,7 +1,7 @@
 """Pictures of a run: small multiples of bars and points, one PNG for each row and study.
 
-Owns: how they are laid out, in inches: texts are measured first, and everything has the room that
-it needs. Dodona has one colour in all of them, and its peers are muted. Drawn without a screen.
+Owns: the layout, in inches. Texts are measured first, so that everything has the room that it
+needs. Dodona has one colour in all pictures, and its peers are muted. Needs no screen.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,18 +27,18 @@ COLUMNS_MAX: Final = 4
 WIDTH_INCHES: Final = 11.0
 MARGIN_INCHES: Final = 0.14
 GUTTER_INCHES: Final = 0.3
-"""Between panels side by side."""
+"""Space between panels side by side."""
 NAME_GAP_INCHES: Final = 0.1
 BAR_INCHES: Final = 0.26
 SCALE_INCHES: Final = 0.17
-"""Below a panel: the numbers of its scale."""
+"""Space below a panel, for the numbers of its scale."""
 AIR_INCHES: Final = 0.2
-"""Below each line of panels."""
+"""Space below each line of panels."""
 TITLE_POINTS: Final = 12.0
 PANEL_POINTS: Final = 9.0
 SMALL_POINTS: Final = 7.5
 LINE_HEIGHT: Final = 1.35 / 72
-"""In inches for each point of the letters' size."""
+"""Inches of a line for each point of the letters' size."""
 BETWEEN: Final = "  ·  "
 FACTS_SHOWN: Final = {
     "date": "{}",
@@ -52,13 +52,13 @@ Item = TypeVar("Item")
 
 
 def draw_all(recorded: Recorded, folder: Path) -> list[Path]:
-    """A PNG for each row and study that has figures, named after it. → the files."""
+    """Draw a PNG for each row and study that has figures, named after it. Return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     return [_save(figure, folder / f"{name}.png") for name, figure in figures_of(recorded)]
 
 
 def figures_of(recorded: Recorded) -> Iterator[tuple[str, Figure]]:
-    """Names and pictures of what has figures."""
+    """Return names and pictures of the rows and studies that have figures."""
     facts = dict(recorded.facts)
     shown = [text.format(_short(facts[it])) for it, text in FACTS_SHOWN.items() if it in facts]
     for result in recorded.results:
@@ -67,7 +67,7 @@ def figures_of(recorded: Recorded) -> Iterator[tuple[str, Figure]]:
 
 
 def _short(fact: str) -> str:
-    """Of a fact what stands before its explanation."""
+    """Return the part of a fact that comes before its explanation."""
     return fact.partition(" (")[0].partition(";")[0].partition(", each")[0]
 
 
@@ -95,13 +95,13 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """Where panels stand across the page."""
+    """The places of panels across the page."""
 
     columns: int
     names_inches: float
     """Room for the contenders' names, left of a panel that has them."""
     has_shared_names: bool
-    """Those of the first column are those of its neighbours, too."""
+    """Whether the names of the first column are those of its neighbours, too."""
 
     @property
     def panel_inches(self) -> float:
@@ -113,7 +113,7 @@ class _Grid:
         return column == 0 or not self.has_shared_names
 
     def left_inches(self, column: int) -> float:
-        """Of a panel's axis."""
+        """Return where the axis of a panel begins."""
         named = 1 if self.has_shared_names else column + 1
         before = column * (self.panel_inches + GUTTER_INCHES)
         return MARGIN_INCHES + named * self.names_inches + before
@@ -166,7 +166,8 @@ def _grid(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> _Grid
 
 
 def _columns(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> int:
-    """Of a row rates stand above latencies, or beside them if there are but two panels."""
+    """Return the number of columns. In a row, rates are above latencies, or beside them if there
+    are only two panels."""
     if isinstance(result, RecordedStudy):
         return min(result.columns, len(panels))
     return min(COLUMNS_MAX, max(2, len(panels) // 2))
@@ -198,7 +199,7 @@ def _legend(result: RecordedRow | RecordedStudy, panels: Sequence[Panel]) -> str
 
 
 def _wrapped_small(text: str) -> list[str]:
-    """Broken between parts, and within those that are too long."""
+    """Break a text between its parts, and within parts that are too long."""
     inches = WIDTH_INCHES - 2 * MARGIN_INCHES
     lines = wrap(text, inches, SMALL_POINTS, between=BETWEEN)
     return [part for line in lines for part in wrap(line, inches, SMALL_POINTS)]
@@ -214,7 +215,7 @@ def _write(
     *,
     is_bold: bool = False,
 ) -> None:
-    """From a place in inches from the figure's left and upper edge on."""
+    """Write lines from a place on. It is in inches from the figure's left and upper edge."""
     height = figure.get_size_inches()[1]
     weight = "bold" if is_bold else "normal"
     for number, line in enumerate(lines):
@@ -233,7 +234,7 @@ def _write(
 def _save(figure: Figure, path: Path) -> Path:
     canvas: Any = figure.canvas
     canvas.draw()
-    # A few colours do for bars and letters, and make the file a third as large.
+    # A few colours are enough for bars and letters, and make the file a third as large.
     image = Image.fromarray(numpy.asarray(canvas.buffer_rgba())).convert("RGB")
     image.quantize(COLOURS_MAX, dither=Image.Dither.NONE).save(path, optimize=True)
     return path

@@ -1,6 +1,6 @@
-"""What an acknowledgement is worth: the classes, and who of a row or a study is in which.
+"""Classes of durability: what an acknowledgement is worth, and which system is in which class.
 
-Owns: the words. Systems of one class may be compared; the report names the classes where there are
+Owns: the words. Systems of one class may be compared. The report names the classes if there are
 several.
 """
 
@@ -14,7 +14,7 @@ READS: Final = "nothing is written"
 
 
 def durability_note(named: Iterable[tuple[str, str]]) -> str:
-    """Of contenders and their classes: a line for the report."""
+    """Return a line for the report about contenders and their classes."""
     classes: dict[str, list[str]] = {}
     for name, durability in named:
         classes.setdefault(durability, []).append(name)

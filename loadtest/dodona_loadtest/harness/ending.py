@@ -1,7 +1,7 @@
-"""How a command that has started others ends, whoever ends it: none of them may stay behind.
+"""End a command that has started other processes, so that none of them stays behind.
 
-Owns: what SIGTERM means (CI that cancels, `timeout`), and what happens to a process whose starter
-is gone by SIGKILL.
+Owns: the meaning of SIGTERM (from CI that cancels, or `timeout`). Also owns what happens to a
+process after SIGKILL has ended its starter.
 """
 
 import shutil
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 
 def end_in_order() -> None:
-    """For the main thread of a command: SIGTERM unwinds it as Ctrl-C does, so that servers end and
-    temporary folders go."""
+    """Make SIGTERM unwind the main thread of a command as Ctrl-C does. So servers end and temporary
+    folders are removed."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def bound(command: Sequence[str]) -> list[str]:
-    """The command, in a form in which the kernel kills it once the thread that starts it is gone.
-    Where there is no `setpriv` (of util-linux), the command as it is."""
+    """Return the command in a form that the kernel kills once the thread that starts it is gone.
+    Without `setpriv` (of util-linux), return the command as it is."""
     setpriv = shutil.which("setpriv")
     return [*command] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--", *command]

@@ -1,11 +1,11 @@
-"""What may go wrong with one contender without ending the benchmark."""
+"""Errors of one contender that do not end the benchmark."""
 
 import importlib
 from typing import Any
 
 
 class ContenderError(Exception):
-    """Base: this contender drops out of its row, with the reason in the report."""
+    """Base class: this contender leaves its row, and the report says why."""
 
 
 class ContenderMissing(ContenderError):
@@ -13,7 +13,7 @@ class ContenderMissing(ContenderError):
 
 
 class ContenderFailed(ContenderError):
-    """The system, or its client, did not do what was asked of it."""
+    """The system, or its client, did not do what the benchmark asked for."""
 
 
 def client_library(name: str) -> Any:

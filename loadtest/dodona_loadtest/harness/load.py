@@ -1,7 +1,7 @@
-"""How a system under measurement looks to a client process.
+"""How a client process uses a system under measurement.
 
-A load is made in the parent process (where the servers are started), pickled into the client
-process, and only there opened: before `open` it holds addresses and settings, nothing else.
+The parent process, which starts the servers, makes a load. It pickles the load into the client
+process, which opens it. Before `open` it holds addresses and settings, nothing else.
 """
 
 from abc import ABC, abstractmethod
@@ -12,50 +12,50 @@ ThreadOperation = Callable[[], object]
 
 
 class AsyncLoad(ABC):
-    """Many callers in one event loop."""
+    """A load with many callers in one event loop."""
 
     latency_every: int = 1
     """Time one operation in so many: reading the clock costs as much as a batched timestamp."""
 
     def tolerated(self) -> tuple[type[Exception], ...]:
-        """Errors that a caller must expect and that count as failed operations."""
+        """Return errors that a caller must expect and that count as failed operations."""
         return ()
 
     @abstractmethod
     async def open(self, callers_max: int) -> None:
-        """Connect, and make whatever schema the operations need."""
+        """Connect, and make the schema that the operations need."""
 
     @abstractmethod
     def operation(self, caller: int) -> AsyncOperation:
-        """What that caller awaits again and again. Returns once it is acknowledged."""
+        """Return what that caller awaits again and again. It ends once it is acknowledged."""
 
     @abstractmethod
     async def check(self) -> None:
-        """Raise ContenderFailed unless what was acknowledged can be seen."""
+        """Raise ContenderFailed unless acknowledged writes can be seen."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 class ThreadLoad(ABC):
-    """Many threads of one process."""
+    """A load with many threads of one process."""
 
     def tolerated(self) -> tuple[type[Exception], ...]:
-        """Errors that a caller must expect and that count as failed operations."""
+        """Return errors that a caller must expect and that count as failed operations."""
         return ()
 
     @abstractmethod
     def open(self, callers_max: int) -> None:
-        """Open the engine, and make whatever schema the operations need."""
+        """Open the engine, and make the schema that the operations need."""
 
     @abstractmethod
     def operation(self, caller: int) -> ThreadOperation:
-        """What that thread calls again and again. Returns once it is durable."""
+        """Return what that thread calls again and again. It ends once it is durable."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raise ContenderFailed unless what was acknowledged can be seen."""
+        """Raise ContenderFailed unless acknowledged writes can be seen."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The facts about this machine that a figure means nothing without."""
+"""Facts about this machine, which each figure needs to mean anything."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ IDLE_PROBE_S: Final = 1.0
 
 
 def machine_facts(folder: Path) -> list[tuple[str, str]]:
-    """Name and value pairs. `folder` is where the contenders keep their data."""
+    """Return names and values of facts. `folder` is where the contenders keep their data."""
     fdatasync = f"{_fdatasync_us(folder):.0f} µs (p50) for a 128-byte append with fdatasync"
     return [
         ("processor", processor_name()),
@@ -26,7 +26,7 @@ def machine_facts(folder: Path) -> list[tuple[str, str]]:
 
 
 def processor_name() -> str:
-    """Its model, and how many cores it has."""
+    """Return the model of the processor, and how many cores it has."""
     return f"{_cpu_model()}, {os.cpu_count()} cores"
 
 
@@ -42,7 +42,7 @@ def _memory_gib() -> float:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system: a durable commit to a tmpfs would be none."""
+    """Return the type of the file system: on a tmpfs no commit is durable."""
     best, kind = "", "unknown"
     resolved = str(folder.resolve())
     for line in Path("/proc/mounts").read_text().splitlines():
@@ -54,7 +54,7 @@ def _file_system(folder: Path) -> str:
 
 
 def _fdatasync_us(folder: Path) -> float:
-    """The floor under every durable commit that shares its sync with nobody."""
+    """Return the least time of a durable commit that shares its sync with no other."""
     path = folder / "fdatasync-probe"
     durations = []
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -71,7 +71,7 @@ def _fdatasync_us(folder: Path) -> float:
 
 
 def _idle_share() -> float:
-    """How much of the machine nobody used for a second: the figures are worth as much."""
+    """Return the share of the machine that was free for a second: the figures are worth as much."""
     idle_before, all_before = _processor_ticks()
     time.sleep(IDLE_PROBE_S)
     idle, all_ticks = _processor_ticks()
@@ -79,7 +79,7 @@ def _idle_share() -> float:
 
 
 def _processor_ticks() -> tuple[int, int]:
-    """Idle ticks (waiting for a disk included) and all ticks since the machine started."""
+    """Return idle ticks (with waits for a disk) and all ticks since the machine started."""
     with Path("/proc/stat").open() as stat:
         ticks = [int(word) for word in stat.readline().split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)

@@ -1,7 +1,7 @@
-"""Drive a load from many callers for a while, and sum up what happened.
+"""Drive a load from many callers for a while, and sum up the results.
 
-Only acknowledged operations count. A caller begins no operation after the time is up, and the
-clock stops when the last one has its answer, so that a slow system is not flattered.
+Only acknowledged operations count. A caller begins no operation after the time is up. The clock
+stops when the last one has its answer, so that a slow system is not flattered.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One contender, one number of callers, one round."""
+    """The figures of one contender, one number of callers, one round."""
 
     operations: int
     failures: int
@@ -34,7 +34,7 @@ class Sample:
 
 @dataclass(slots=True)
 class _Run:
-    """What the callers of one measurement share."""
+    """State that the callers of one measurement share."""
 
     tolerated: tuple[type[Exception], ...]
     is_running: bool = True
@@ -62,7 +62,7 @@ class _Run:
 
 
 def percentile(ordered: Sequence[float], fraction: float) -> float:
-    """The smallest value that at least `fraction` of all are not above; NaN of nothing."""
+    """Return the smallest value that at least `fraction` of all do not exceed; NaN if none."""
     assert 0 < fraction <= 1
     if not ordered:
         return math.nan
@@ -81,7 +81,7 @@ async def measure_operations(
     tolerated: tuple[type[Exception], ...] = (),
     latency_every: int = 1,
 ) -> Sample:
-    """Await each of them again and again for `duration_s`, side by side."""
+    """Await each operation again and again for `duration_s`, side by side."""
     run = _Run(tolerated)
     asyncio.get_running_loop().call_later(duration_s, run.stop)
     async with asyncio.TaskGroup() as group:
@@ -94,8 +94,9 @@ async def measure_operations(
 async def _await_until_stopped(
     run: _Run, operation: AsyncOperation, latency_every: int, untimed: int
 ) -> None:
-    """So many untimed ones come first, another number for each caller: all of them begin at once,
-    and if each timed its own first one, that moment would count for `latency_every` of its kind."""
+    """Run one caller, with another number of untimed operations first than each other caller. All
+    callers begin together. If each timed its first operation, that time would count for
+    `latency_every` operations."""
     completed = 0
     while run.is_running:
         try:
@@ -132,7 +133,7 @@ def measure_threads(load: ThreadLoad, callers: int, duration_s: float) -> Sample
 
 
 def _call_until_stopped(run: _Run, operation: ThreadOperation) -> tuple[list[int], int]:
-    """One thread: the latencies of what was acknowledged, and how many failed."""
+    """Run one thread. Return the latencies of acknowledged operations, and how many failed."""
     latencies_ns: list[int] = []
     failures = 0
     while run.is_running:

@@ -1,8 +1,8 @@
-"""What a picture shows, before anybody draws it: panels of bars. Pure.
+"""The content of a picture, before it is drawn: panels of bars. Pure.
 
-Owns: which figures come together in a panel, and in what order. Of a row there is a panel for each
-number of callers, of its rates and of its latencies; of a study one for each measure, and a p99
-goes into the panel of its p50.
+Owns: which figures share a panel, and their order. For each number of callers, a row has a panel of
+rates and one of latencies. A study has a panel for each measure, and a p99 is in the panel of its
+p50.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ P50: Final = ": p50"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One contender. `low` and `high` are the least and the greatest round."""
+    """The bar of one contender. `low` and `high` are the least and the greatest round."""
 
     contender: str
     value: float
@@ -28,24 +28,24 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Bars of one unit, or points where they have a p99."""
+    """Bars of one unit, or points if they have a p99."""
 
     title: str
     unit: str
     is_more_better: bool | None
-    """None: it only describes what was done."""
+    """None: it only describes the work that was done."""
     bars: tuple[Bar, ...]
     is_worst_told: bool = False
 
     @property
     def has_points(self) -> bool:
-        """Whether they are drawn as such, on a logarithmic scale."""
+        """Whether bars are drawn as points, on a logarithmic scale."""
         has_p99 = any(bar.p99 is not None for bar in self.bars)
         return has_p99 and all(min(bar.low, bar.value) > 0 for bar in self.bars)
 
     @property
     def words(self) -> str:
-        """Below the title: how to read it."""
+        """The text below the title: how to read the panel."""
         parts = [self.unit]
         if self.has_points:
             parts.append("logarithmic")
@@ -57,14 +57,14 @@ class Panel:
 
 
 def rounds_of(result: RecordedRow | RecordedStudy) -> int:
-    """How many there were, at most."""
+    """Return the number of rounds, at most."""
     if isinstance(result, RecordedStudy):
         return max(len(finding.values) for finding in result.findings)
     return max(len(line.rates) for line in result.lines)
 
 
 def panels_of(result: RecordedRow | RecordedStudy) -> list[Panel]:
-    """Of a row in two equal parts: rates, then latencies."""
+    """Return the panels. Those of a row have two equal parts: rates, then latencies."""
     return _of_study(result) if isinstance(result, RecordedStudy) else _of_row(result)
 
 
@@ -96,13 +96,13 @@ def _of_study(study: RecordedStudy) -> list[Panel]:
 
 
 def _p50_of(name: str, names: dict[str, None]) -> str | None:
-    """The measure whose p99 this is, if it is there."""
+    """Return the measure whose p99 this is, if it is there."""
     stem = name.removesuffix(P99)
     return next((it for it in (f"{stem}{P50}", stem) if it in names), None)
 
 
 def _study_bar(study: RecordedStudy, finding: RecordedFinding) -> Bar:
-    """Of the longest pause the worst round counts, as in the report."""
+    """Return the bar. Of the longest pause the worst round counts, as in the report."""
     p99_name = finding.measure.removesuffix(P50) + P99
     names = dict.fromkeys(it.measure for it in study.findings)
     p99 = [

@@ -1,7 +1,7 @@
 """The rows that every contender writes: 100 bytes each, keys uniform over a million.
 
-Keys are drawn from a seeded generator per client process, so that all contenders meet the same
-mix of new and repeated keys. Values come from a small pool: making random bytes is not measured.
+Each client process draws keys from a seeded generator. So all contenders meet the same mix of new
+and repeated keys. Values come from a small pool, because making random bytes is not measured.
 """
 
 import random
@@ -23,9 +23,9 @@ class RowSource:
         self._values = [generator.randbytes(VALUE_BYTES) for _ in range(VALUES_COUNT)]
 
     def next_key(self, below: int = KEYS_COUNT) -> int:
-        """A key in [0, below)."""
+        """Return a key in [0, below)."""
         return int(self._random() * below)
 
     def next_value(self) -> bytes:
-        """92 bytes: with its 8-byte key, a row of 100."""
+        """Return 92 bytes: with its 8-byte key, a row has 100."""
         return self._values[int(self._random() * VALUES_COUNT)]

@@ -1,7 +1,7 @@
-"""The most memory that a process had for itself during a piece of work.
+"""Measure the most private memory that a process had during a piece of work.
 
-The kernel keeps a peak of all that is resident, mapped files included, and none of private memory:
-so this looks again and again.
+The kernel keeps a peak of all resident memory, mapped files included. It keeps none of private
+memory, so this module looks again and again.
 """
 
 import threading
@@ -15,7 +15,7 @@ PERIOD_S: Final = 0.02
 
 
 class Peak:
-    """What was seen so far."""
+    """The peak so far."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -23,7 +23,7 @@ class Peak:
 
 @contextmanager
 def peak_memory(pid: int) -> Iterator[Peak]:
-    """Look at a process of which nobody expects to end, for the length of a `with` block."""
+    """Watch a process for the length of a `with` block. The process must not end before."""
     peak, stop = Peak(), threading.Event()
 
     def look() -> None:

@@ -1,7 +1,7 @@
-"""A lone caller every millisecond, whatever became of the last one: it sees every pause.
+"""A lone caller that pings every millisecond, with or without an answer to the last ping.
 
-Owns: when pings leave, and what they waited. A ping never waits for another one's answer, so that
-a pause of the system shows in all pings that fall into it and none is left out.
+Owns: when pings leave, and how long they waited. A ping never waits for another one's answer. So a
+pause of the system shows in all pings that fall into it, and none is left out.
 """
 
 import asyncio
@@ -15,30 +15,30 @@ from dodona_loadtest.harness.load import AsyncOperation
 from dodona_loadtest.harness.measure import percentile
 
 PingKind = Literal["lookup", "commit"]
-"""Of a single row that is there already."""
+"""The call on a single existing row."""
 
 PERIOD_NS: Final = 1_000_000
 LATE_NS_MAX: Final = 2 * PERIOD_NS
-"""The event loop's clock ticks once a millisecond. A ping that leaves later than this was held up
-by a busy machine, and its wait counts from when it was due."""
+"""The event loop's clock ticks once a millisecond. If a ping leaves later than this, a busy machine
+delayed it, and its wait counts from the time when it was due."""
 PINGS_WAITING_MAX: Final = 5_000
 ANSWER_S_MAX: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What the pings of one stretch of time waited, in ms."""
+    """How long the pings of a period waited, in ms."""
 
     count: int
     failures: int
-    """So many of these ended in an error that a caller must expect. He waited for it as well."""
+    """Pings that ended in an error that a caller must expect. The caller waited for it as well."""
     ms_p50: float
     ms_p99: float
     ms_max: float
 
 
 class Pinger:
-    """Pings from `start` to `stop`, in the event loop of whoever calls these."""
+    """Sends pings from `start` to `stop`, in the event loop of their caller."""
 
     def __init__(self, operation: AsyncOperation, tolerated: tuple[type[Exception], ...]) -> None:
         self._operation = operation
@@ -49,15 +49,15 @@ class Pinger:
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """The first ping leaves now. What this process has by then is nothing to Python's collector
-        from now on: to look through all of it takes tens of milliseconds."""
+        """Send the first ping now. Python's collector ignores the objects of this process from now
+        on, because a look through all of them takes tens of milliseconds."""
         gc.collect()
         gc.freeze()
         self._ticking = asyncio.create_task(self._tick())
 
     async def stop(self) -> Waits:
-        """Send no more, wait for all answers. Raises what a ping raised, and ContenderFailed when
-        pings stay without an answer."""
+        """Send no more pings, and wait for all answers. Raises what a ping raised, and
+        ContenderFailed if pings stay without an answer."""
         self._ticking.cancel()
         if self._waiting:
             _, late = await asyncio.wait(self._waiting, timeout=ANSWER_S_MAX)

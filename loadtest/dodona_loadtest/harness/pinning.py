@@ -1,13 +1,13 @@
 """Which processor cores the client and the servers of every contender may run on.
 
-On a virtual machine the placement alone changes the latency of one caller tenfold: waking another
-core is slow, sharing one is quick but halves the throughput. So all contenders are placed alike,
+On a virtual machine the placement alone changes the latency of one caller tenfold. Waking another
+core is slow. Sharing one is quick, but halves the throughput. So all contenders are placed alike,
 and the report says how:
 
-- `none`: the kernel places everything, on all cores. The default: it is what a user gets, and it
-  holds no system back that has more processes than others.
-- `split`: the client process on the first half of the cores, all servers on the others. Steadier,
-  but every request wakes another core.
+- `none`: the kernel places everything, on all cores. This is the default, because users get it. It
+  does not hold back a system that has more processes than others.
+- `split`: the client process on the first half of the cores, all servers on the others. This is
+  steadier, but every request wakes another core.
 - `shared`: client and servers together on the first core.
 
 An engine inside the client's process has no servers: under `split` it gets all cores.
@@ -23,7 +23,7 @@ PINNING_NAMES: tuple[PinningName, ...] = get_args(PinningName)
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """Core numbers for each side."""
+    """The core numbers of each side."""
 
     name: PinningName
     client: frozenset[int]
@@ -31,7 +31,7 @@ class Pinning:
 
     @property
     def embedded(self) -> frozenset[int]:
-        """For an engine in the client's process."""
+        """The cores of an engine in the client's process."""
         return self.client | self.servers
 
     def __str__(self) -> str:
@@ -56,5 +56,5 @@ def choose_pinning(name: PinningName) -> Pinning:
 
 
 def pin_this_process(cores: frozenset[int]) -> None:
-    """Keep this process, and the children it starts from now on, on these cores."""
+    """Keep this process, and the children that it starts from now on, on these cores."""
     os.sched_setaffinity(0, cores)

@@ -1,8 +1,8 @@
 """One panel of a picture: bars that begin at zero, or points on a logarithmic scale.
 
-Owns: how a panel's figures become lengths. Nothing is cut off at an edge: an axis reaches as far as
-its largest figure, and the text behind it, need. A p50 and its p99 are often tens of times apart,
-so both are points on a scale of their own; anything else is a bar.
+Owns: how a panel's figures become lengths. Nothing is cut off at an edge: an axis is long enough
+for its largest figure and the text behind it. A p50 and its p99 are often tens of times apart. So
+both are points on a scale of their own, and all else are bars.
 """
 
 import math
@@ -21,14 +21,14 @@ NAME_POINTS: Final = 8.0
 VALUE_POINTS: Final = 7.5
 SCALE_POINTS: Final = 6.5
 GAP_INCHES: Final = 0.07
-"""Between what is drawn and the text behind it."""
+"""Space between a figure and the text behind it."""
 DECADES_MIN: Final = 1.0
 
 
 def draw_panel(
     axis: Any, panel: Panel, colours: dict[str, str], inches: float, *, has_names: bool
 ) -> None:
-    """Into an axis of that width."""
+    """Draw a panel into an axis of that width."""
     draw, set_scale = (_draw_points, _set_log) if panel.has_points else (_draw_bar, _set_linear)
     set_scale(axis, panel, inches)
     for place, bar in enumerate(panel.bars):
@@ -48,13 +48,13 @@ def draw_panel(
 
 
 def value_text(bar: Bar) -> str:
-    """What stands behind it."""
+    """Return the text behind a bar."""
     text = short_number(bar.value)
     return text if bar.p99 is None else f"{text}  (p99 {short_number(bar.p99)})"
 
 
 def short_number(value: float) -> str:
-    """Three digits that count, with a letter for the thousands."""
+    """Return a number with three digits that count, and a letter for the thousands."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g} {letter}"
@@ -62,7 +62,7 @@ def short_number(value: float) -> str:
 
 
 def _end(bar: Bar) -> float:
-    """The largest that is drawn of it."""
+    """Return the largest value that is drawn of a bar."""
     return max(bar.high, bar.value, bar.p99 or 0.0)
 
 
@@ -71,7 +71,7 @@ def _weight(colour: str) -> str:
 
 
 def _reach(panel: Panel, inches: float, length_of: Callable[[Bar], float]) -> float:
-    """How long the axis has to be for each bar and the text behind it."""
+    """Return how long the axis must be for each bar and the text behind it."""
     reach = 0.0
     for bar in panel.bars:
         text_inches = width_inches(value_text(bar), VALUE_POINTS, is_bold=True) + 2 * GAP_INCHES
@@ -100,7 +100,7 @@ def _set_log(axis: Any, panel: Panel, inches: float) -> None:
 
 
 def _ticks(first: float, last: float) -> Sequence[float]:
-    """Powers of ten, and where there are few of them the steps between."""
+    """Return powers of ten, and the steps between if there are few of them."""
     powers = range(math.floor(first), math.ceil(last) + 1)
     steps = (1,) if last - first > 2 else (1, 3)
     found = [step * 10.0**power for power in powers for step in steps]

@@ -1,8 +1,8 @@
-"""py-spy beside processes: one onlooker for each, all at once.
+"""Run py-spy beside processes: one profiler for each, all together.
 
 Owns: how py-spy is found and started, and the watch over all Python processes that descend from
-this one, those included that start meanwhile. It ends no process but its own onlookers. What they
-write names files as their packages do.
+this one. Those that start meanwhile are included. It ends no process but its own profilers. Their
+output names files as their packages do.
 """
 
 import os
@@ -25,29 +25,29 @@ Form = Literal["raw", "flamegraph"]
 
 POLL_S: Final = 0.1
 WRITE_S_MAX: Final = 60.0
-"""For an onlooker that is done to write down what it saw."""
+"""Seconds in which a profiler writes down what it saw."""
 NOTHING: Final = b"No stack counts found"
 """What py-spy says instead of a flame graph of a process that did nothing."""
 SLACK_S: Final = 1.0
-"""For py-spy to find its way into a process."""
+"""Seconds in which py-spy attaches to a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How to look."""
+    """How to sample."""
 
     rate: int
-    """Looks a second."""
+    """Samples a second."""
     is_native: bool = False
 
 
 class Profiler:
-    """One py-spy, which looks at one process."""
+    """One py-spy, which samples one process."""
 
     def __init__(
         self, pid: int, manner: Manner, form: Form, folder: Path, seconds: float | None = None
     ) -> None:
-        """Until it is told to stop, unless `seconds` are given, or the process ends."""
+        """Start to sample. It ends after `seconds`, if given, or at `stop`, or with the process."""
         self._path = folder / f"{pid}.{form}"
         command = [_py_spy(), "record", "--nonblocking", "--function", "--format", form]
         command += ["--rate", str(manner.rate), "--pid", str(pid), "--output", str(self._path)]
@@ -57,13 +57,13 @@ class Profiler:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def stop(self) -> None:
-        """Have it write down what it saw."""
+        """Make py-spy write down what it saw."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
     def read(self) -> str:
-        """What it saw; "" if the process did nothing. Raises ContenderFailed with what it says
-        instead."""
+        """Return what py-spy saw; "" if the process did nothing. Raises ContenderFailed with
+        py-spy's text."""
         try:
             said, _ = self._process.communicate(timeout=self._seconds + WRITE_S_MAX)
         except subprocess.TimeoutExpired:
@@ -77,7 +77,7 @@ class Profiler:
 
 
 class Watch:
-    """Looks at this process and all its Python descendants, but for `strangers`. Use as a context
+    """Samples this process and all its Python descendants, except `strangers`. Use as a context
     manager; `seen` and `duration_s` are there afterwards."""
 
     def __init__(
@@ -91,8 +91,8 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="watch")
         self.seen: dict[str, str] = {}
-        """By the process's name, what its onlooker wrote. A second process of the same name has a
-        2 behind it."""
+        """By the process's name, what its profiler wrote. A second one of the same name has a 2
+        behind."""
         self.duration_s = 0.0
 
     def __enter__(self) -> "Watch":
@@ -115,7 +115,7 @@ class Watch:
             try:
                 seen = profiler.read()
             except ContenderFailed:
-                continue  # its process ended before there was anything to see
+                continue  # its process ended before py-spy saw anything
             count = counts[name] = counts.get(name, 0) + 1
             self.seen[name if count == 1 else f"{name} {count}"] = seen
 
@@ -130,9 +130,9 @@ class Watch:
             words = command_of(pid)
             if "--fork" in words:  # it forks servers, or is about to become one
                 continue
-            is_own = pid == os.getpid()  # whatever it calls itself
+            is_own = pid == os.getpid()  # even if its name says otherwise
             if not is_own and not _is_python(words):
-                if words[0]:  # else it is about to become somebody
+                if words[0]:  # else its program is about to start
                     self._strangers.add(pid)
                 continue
             name = "story" if is_own else process_name(words)
@@ -141,12 +141,12 @@ class Watch:
 
 
 def _is_python(words: list[str]) -> bool:
-    """Whether this is the command of an interpreter that does something of ours."""
+    """Return whether this is the command of an interpreter that runs code of ours."""
     return "python" in Path(words[0]).name and "resource_tracker" not in " ".join(words)
 
 
 def descendants() -> list[int]:
-    """Of this process, as they are now."""
+    """Return the descendants of this process, as they are now."""
     return families([os.getpid()])[1:]
 
 

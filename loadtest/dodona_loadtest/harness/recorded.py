@@ -1,7 +1,7 @@
-"""The figures of a run as a file: what pictures are drawn from, again and again, without a run.
+"""The figures of a run as a file, from which pictures are drawn without another run.
 
-Owns: the form. It is made of the very results that the report is made of, round by round. What
-reads it needs nothing else of the benchmark.
+Owns: the form. It has the same results as the report, round by round. Its readers need nothing else
+of the benchmark.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class RecordedLine(msgspec.Struct, frozen=True):
 
 
 class RecordedRow(msgspec.Struct, frozen=True, tag="row"):
-    """What `Row` and `RowResult` say. `durability` goes by contender, Dodona first."""
+    """The data of `Row` and `RowResult`. `durability` is by contender, Dodona first."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ class RecordedFinding(msgspec.Struct, frozen=True):
 
 
 class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
-    """What `Study` and `StudyResult` say."""
+    """The data of `Study` and `StudyResult`."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ class RecordedStudy(msgspec.Struct, frozen=True, tag="study"):
 
 @preload_decoder
 class Recorded(msgspec.Struct, frozen=True):
-    """A run."""
+    """All figures of a run."""
 
     facts: tuple[tuple[str, str], ...]
     results: tuple[RecordedRow | RecordedStudy, ...]
@@ -73,18 +73,18 @@ class Recorded(msgspec.Struct, frozen=True):
 def record(
     facts: Sequence[tuple[str, str]], results: Sequence[RowResult | StudyResult]
 ) -> Recorded:
-    """All of a run."""
+    """Return all figures of a run."""
     return Recorded(tuple(facts), tuple(map(_record, results)))
 
 
 def write_recorded(path: Path, recorded: Recorded) -> None:
-    """In lines, so that a newer one can be compared."""
+    """Write figures in lines, so that a newer file can be compared."""
     text = msgspec.json.format(msgspec.json.encode(recorded), indent=1)
     path.write_bytes(text + b"\n")
 
 
 def read_recorded(path: Path) -> Recorded:
-    """Raises OSError, msgspec.DecodeError."""
+    """Read figures. Raises OSError, msgspec.DecodeError."""
     return msgspec.json.decode(path.read_bytes(), type=Recorded)
 
 

@@ -1,9 +1,9 @@
-"""TCP relays in user space: links that are slow, narrow, mute one way or both, or suddenly gone.
+"""TCP relays in user space: links that are slow, narrow, mute in one or both directions, or cut.
 
-Owns: the relays' event loop, in a thread of its own, and the connections through them. What a
-clogged link holds back arrives, late, when it is healed, as it would if packets were sent again; a
-reset loses it. A connection is accepted even where nothing passes, as the kernel does it for a
-server that stands still. Loopback only.
+Owns: the relays' event loop, in a thread of its own, and the connections through them. A clogged
+link holds bytes back until it heals. Then they arrive late, as if packets were sent again. A reset
+loses them. A relay accepts a connection even if nothing passes, as the kernel does for a server
+that stands still. Loopback only.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from typing import Any, Final, Literal, Self
 HOST: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 1 << 16
 CHUNKS_MAX: Final = 64
-"""Read ahead in one direction; behind that the sender has to wait."""
+"""Chunks read ahead in one direction. After that the sender has to wait."""
 ANSWER_S_MAX: Final = 10.0
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 Direction = Literal["up", "down"]
-"""up: to the server; down: back to who connected."""
+"""up: to the server; down: back to the client."""
 DIRECTIONS: Final[tuple[Direction, ...]] = ("up", "down")
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one direction of a link is like."""
+    """The condition of one direction of a link."""
 
     delay_ms: float = 0.0
     bytes_per_s: float = 0.0
-    """0: as many as there are."""
+    """0: without a limit."""
     is_clogged: bool = False
 
 
@@ -41,7 +41,7 @@ FAIR: Final = Condition()
 
 
 class Relays:
-    """The thread that runs them. Use as a context manager."""
+    """The thread that runs the relays. Use as a context manager."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -57,7 +57,7 @@ class Relays:
         self._loop.close()
 
     def open(self, port: int, rewrites: Mapping[bytes, bytes] | None = None) -> "Relay":
-        """A relay to that port, on a port of its own."""
+        """Open a relay to that port, on a port of its own."""
         relay = Relay(self._loop, port, rewrites or {})
         asyncio.run_coroutine_threadsafe(relay.start(), self._loop).result(ANSWER_S_MAX)
         self._relays.append(relay)
@@ -69,7 +69,7 @@ class Relays:
 
 
 class Relay:
-    """One link. `rewrites` are words of equal length that are replaced on the way down: a server
+    """One link. `rewrites` are words of equal length that are replaced on the way down. So a server
     that names other servers' addresses names relays instead. A word is found only within one chunk,
     which is how a small answer arrives."""
 
@@ -87,7 +87,7 @@ class Relay:
         self.connection_count = 0
         self.reset_count = 0
         self.late_bytes = 0
-        """How much a clog held back, that arrived after all."""
+        """Bytes that a clog held back, and that arrived later."""
 
     @property
     def port(self) -> int:
@@ -102,16 +102,16 @@ class Relay:
     # Called from any thread
 
     def disturb(self, direction: Direction, condition: Condition) -> None:
-        """From now on the direction is like this."""
+        """Give the direction this condition from now on."""
         self._in_loop(lambda: self._set(direction, condition))
 
     def heal(self) -> None:
-        """Both directions are fair again."""
+        """Make both directions fair again."""
         for direction in DIRECTIONS:
             self.disturb(direction, FAIR)
 
     def reset(self) -> None:
-        """All connections end at once, on both sides, without a goodbye (RST)."""
+        """End all connections together, on both sides, without a goodbye (RST)."""
         self._in_loop(self._reset)
 
     def _in_loop(self, action: Callable[[], Any]) -> None:
@@ -162,7 +162,7 @@ class Relay:
                 pumps.create_task(self._pump("up", reader, up_writer))
                 pumps.create_task(self._pump("down", up_reader, writer))
         except* (OSError, asyncio.CancelledError):
-            pass  # one side is gone: so is the other
+            pass  # one side is gone, and so is the other
         finally:
             for each in writers:
                 _abort(each)
@@ -171,7 +171,7 @@ class Relay:
     async def _pump(
         self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Bytes in their order, each chunk when it is due. An end is passed on, too."""
+        """Pass bytes on in their order, each chunk when it is due. Pass on an end, too."""
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
         async with asyncio.TaskGroup() as halves:
             halves.create_task(self._read(direction, reader, chunks))
@@ -216,7 +216,7 @@ class Relay:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """End it by a reset."""
+    """End a connection by a reset."""
     raw: socket.socket | None = writer.get_extra_info("socket")
     if raw is not None and not writer.transport.is_closing():
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""The report: rows in the terms of callers, and the studies (see `study_report`).
+"""The report: rows, by number of callers, and the studies (see `study_report`).
 
-Each peer's line says what Dodona is in terms of it: a rate above 1× and a p50 below 1× are in
+Each peer's line shows Dodona in terms of this peer. A rate above 1× and a p50 below 1× are in
 Dodona's favour.
 """
 
@@ -40,7 +40,7 @@ EXPLANATION: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a run of the benchmark has to say."""
+    """The whole report of a run of the benchmark."""
 
     facts: Sequence[tuple[str, str]]
     results: Sequence[RowResult | StudyResult]
@@ -48,7 +48,7 @@ class Report:
     """The folder with a picture of each row and study, if they were drawn."""
 
     def print(self, console: Console) -> None:
-        """To a terminal."""
+        """Print to a terminal."""
         for name, value in self.facts:
             console.print(f"[bold]{name}[/bold]  {escape(value)}", highlight=False)
         for result in self.results:
@@ -56,22 +56,22 @@ class Report:
         console.print(f"\n{EXPLANATION}", style="dim")
 
     def markdown(self, folder: Path | None = None) -> str:
-        """To a file in that folder."""
+        """Return the report as Markdown for a file in that folder."""
         parts = ["# Results", "", *self._facts(), "", EXPLANATION]
         for result in self.results:
             parts += ["", *self._part(result, folder)]
         return "\n".join(parts).rstrip() + "\n"
 
     def section(self, folder: Path | None = None) -> str:
-        """To a part of a document in that folder that has such facts of another run at its
-        beginning."""
+        """Return a part of a document in that folder. The document begins with facts of another
+        run."""
         parts = []
         for result in self.results:
             parts += [*self._part(result, folder), ""]
         return "\n".join([*parts, "Of this run:", "", *self._facts()]) + "\n"
 
     def _part(self, result: RowResult | StudyResult, folder: Path | None) -> list[str]:
-        """With its picture behind the preface."""
+        """Return the part of one result, with its picture after the preface."""
         title, blank, preface, *rest = _section(result).markdown()
         if self.pictures is None or folder is None or not has_figures(result):
             return [title, blank, preface, *rest]
@@ -84,7 +84,7 @@ class Report:
 
 
 def has_figures(result: RowResult | StudyResult) -> bool:
-    """Whether anything of it was measured."""
+    """Return whether the result has any figures."""
     return bool(result.findings if isinstance(result, StudyResult) else result.lines)
 
 
@@ -120,7 +120,7 @@ def _line(result: RowResult, name: str, callers: int) -> Line | None:
 
 
 def _comparison(result: RowResult, line: Line) -> tuple[str, str]:
-    """Dodona's rate and its p50 in terms of this line's."""
+    """Return Dodona's rate and p50 in terms of this line's."""
     dodona = _dodona_line(result, line.callers)
     if dodona is None or dodona is line:
         return "", ""
@@ -148,7 +148,7 @@ def _goal_notes(result: RowResult, goal: Goal) -> list[str]:
 
 
 def _notes(result: RowResult) -> list[str]:
-    """Goals, versions, contenders that dropped out, and failed operations."""
+    """Return goals, versions, contenders that left the row, and failed operations."""
     notes = [note for goal in result.row.goals for note in _goal_notes(result, goal)]
     measured = [it for it in result.row.contenders if it.name in result.versions]
     if measured:

@@ -1,7 +1,7 @@
 """Interleaved rounds: in each round every contender has its turn with every number of callers.
 
-All contenders of a row are up at once, and idle unless it is their turn. Whoever went first in
-one round goes last in the next: a machine that slows down or warms up does so for all.
+All contenders of a row run together, and each is idle except in its turn. The contender that went
+first in one round goes last in the next. So a machine that slows down or warms up does so for all.
 """
 
 import os
@@ -25,13 +25,13 @@ Progress = Callable[[str], None]
 Item = TypeVar("Item")
 
 REST_S: Final = 1.0
-"""Before each turn: virtual disks grant a budget of writes, which whoever writes much uses up."""
+"""Seconds before each turn. Virtual disks grant a budget of writes, which heavy writes use up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how often. `is_quick` takes fewer numbers of callers; `scale` is the share of
-    a study's full counts of rows."""
+    """The times and numbers of a run. `is_quick` takes fewer numbers of callers. `scale` is the
+    share of a study's full counts of rows."""
 
     rounds: int
     warm_up_s: float
@@ -57,13 +57,13 @@ class _Entrant:
         cpu_before_s, began_s = cpu_seconds(self.server_pids), time.monotonic()
         sample = self.client.measure(order)
         cpu_s, elapsed_s = cpu_seconds(self.server_pids) - cpu_before_s, time.monotonic() - began_s
-        # The servers' clock covers the warm-up too, which runs at the same rate.
+        # The servers' processor time includes the warm-up, which runs at the same rate.
         share = min(1.0, sample.duration_s / elapsed_s)
         return Observation(sample, cpu_s * share * 1e6 / max(1, sample.operations))
 
 
 def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult:
-    """Start all contenders, run all rounds, stop everything. Contenders may drop out."""
+    """Start all contenders, run all rounds, stop everything. Contenders may leave the row."""
     result = RowResult(row)
     observations: dict[tuple[int, str], list[Observation]] = defaultdict(list)
     with ExitStack() as stack:
@@ -91,8 +91,8 @@ def run_row(row: Row, plan: Plan, folder: Path, progress: Progress) -> RowResult
 
 
 def drop(result: RowResult | StudyResult, name: str, error: ContenderError) -> None:
-    """That contender takes no further part, and has no figures: whoever loses a row in the last
-    round had not kept what it acknowledged in those before, either."""
+    """Remove a contender, with all its figures. One that loses a row in the last round had not kept
+    its acknowledged rows in earlier rounds either."""
     result.dropped[name] = str(error)
     if not isinstance(error, ContenderMissing):
         result.failed.add(name)
@@ -100,7 +100,7 @@ def drop(result: RowResult | StudyResult, name: str, error: ContenderError) -> N
 
 @contextmanager
 def placed(row: Row, asked: Pinning) -> Iterator[Pinning]:
-    """Servers started meanwhile run where this row wants them, if nothing else is asked for."""
+    """Let servers that start meanwhile run where this row wants them, by default."""
     if row.pinning is None or asked.name != "none":
         yield asked
         return
@@ -141,13 +141,13 @@ def _start_all(
 
 
 def rest() -> None:
-    """Before each turn: what the one before has left to be written would slow down the next."""
+    """Wait before each turn: writes left from the turn before would slow down the next."""
     os.sync()
     time.sleep(REST_S)
 
 
 def rotated(entrants: Sequence[Item], number: int) -> list[Item]:
-    """Whoever goes first changes from round to round."""
+    """Rotate the order, so that another contender goes first in each round."""
     if not entrants:
         return []
     start = number % len(entrants)

@@ -1,4 +1,4 @@
-"""What a benchmark row is made of, and what comes out of it. No measuring here."""
+"""What a benchmark row consists of, and its results. This module measures nothing."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ class Running:
     load: Load
     version: str
     server_pids: tuple[int, ...] = ()
-    """Their descendants are theirs too. Empty for an engine in the client's process."""
+    """The servers include their descendants. Empty for an engine in the client's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,20 @@ class Contender:
     name: str
     start: Callable[[Path], AbstractContextManager[Running]]
     durability: str = SYNCED
-    """Of what it acknowledges: the same for all of a row, or the report says whose is not."""
+    """The durability of acknowledged writes: one for the row, or the report names others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What Dodona means to reach with that many callers, on a 2-core machine."""
+    """Dodona's goal with that many callers, on a 2-core machine."""
 
     callers: int
     rate_min: float | None = None
     latency_ms_p50_max: float | None = None
     not_below: str | None = None
-    """The contender whose rate is to be reached."""
+    """The contender whose rate is the goal."""
     times: float = 1
-    """So many times over."""
+    """The goal is this many times that rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,22 @@ class Row:
     name: str
     title: str
     fairness: str
-    """A sentence or two on what makes the peers comparable, printed under the title."""
+    """A sentence or two on why the peers are comparable, printed under the title."""
     contenders: tuple[Contender, ...]
     callers: tuple[int, ...]
     callers_quick: tuple[int, ...]
     goals: tuple[Goal, ...] = ()
     pinning: PinningName | None = None
-    """Where the command leaves the placement to the kernel, this row's own; named in its title."""
+    """This row's placement, if the command leaves it to the kernel. The title names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One round: the sample, and what the servers used meanwhile."""
+    """One round: the sample, and the servers' use meanwhile."""
 
     sample: Sample
     servers_cpu_us: float
-    """Processor time of all servers for each operation, warm-up included in neither."""
+    """Processor time of all servers for each operation, without the warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Line:
 
 @dataclass(slots=True)
 class RowResult:
-    """All that a row gave: lines in the order of callers, then contenders."""
+    """All results of a row: lines in the order of callers, then contenders."""
 
     row: Row
     lines: list[Line] = field(default_factory=list)
@@ -117,4 +117,4 @@ class RowResult:
     dropped: dict[str, str] = field(default_factory=dict)
     """Contenders that have no figures, and why."""
     failed: set[str] = field(default_factory=set)
-    """Those of them that were there."""
+    """Dropped contenders that this machine has, and that failed."""

@@ -1,8 +1,8 @@
 """The rows of the storage studies: an int64 key, a double, an int64 and a string of 20 bytes.
 
-Owns: the rows, and the forms in which systems take them in. All that a row holds follows from its
-key, so that every system and every round has the same rows; values are scattered, so that nobody
-gains by compressing them. Forms of many rows are made without a Python object for each row.
+Owns: the rows, and the forms in which systems accept them. The key decides all values of a row. So
+every system and every round has the same rows. Values are scattered, so that no system gains by
+compressing them. Forms of many rows are made without a Python object for each row.
 """
 
 import random
@@ -55,14 +55,14 @@ class SampleRows:
         return self.first + (self.count - 1) * self.step
 
     def slices(self, count_max: int) -> "Iterator[SampleRows]":
-        """All of them in parts of at most `count_max`."""
+        """Return all rows in parts of at most `count_max`."""
         for begin in range(0, self.count, count_max):
             count = min(count_max, self.count - begin)
             yield SampleRows(count, self.first + begin * self.step, self.step)
 
 
 def arrow_table(rows: SampleRows) -> pyarrow.Table:
-    """As a user has them who works with Arrow."""
+    """Return the rows in the form of a user who works with Arrow."""
     keys, amounts, counts, notes = _columns(rows)
     offsets = numpy.arange(rows.count + 1, dtype=numpy.int32) * NOTE_BYTES
     buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(notes)]
@@ -71,7 +71,7 @@ def arrow_table(rows: SampleRows) -> pyarrow.Table:
 
 
 def dicts(rows: SampleRows, padding_bytes: int = 0) -> list[dict[str, Any]]:
-    """As a user has them who writes rows; notes may be that much longer."""
+    """Return the rows in the form of a user who writes rows. Notes may be that much longer."""
     assert 0 <= padding_bytes < len(_NOISE) // 2
     found: list[dict[str, Any]] = arrow_table(rows).to_pylist()
     if padding_bytes:
@@ -83,7 +83,7 @@ def dicts(rows: SampleRows, padding_bytes: int = 0) -> list[dict[str, Any]]:
 
 
 def postgres_copy_data(rows: SampleRows) -> bytes:
-    """As PostgreSQL's COPY takes them quickest: in its own binary format."""
+    """Return the rows in the fastest form for PostgreSQL's COPY: its own binary format."""
     keys, amounts, counts, notes = _columns(rows)
     records = numpy.empty(rows.count, POSTGRES_COPY_ROW)
     records["columns"] = 4

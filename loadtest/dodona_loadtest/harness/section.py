@@ -1,6 +1,6 @@
 """A part of the report: a title, a table and notes, as a rich table and as Markdown.
 
-Owns: how parts look. What they say is `report`'s and `study_report`'s.
+Owns: how parts look. `report` and `study_report` own their contents.
 """
 
 import math
@@ -14,18 +14,18 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`groups` are the table's lines, those that belong together in one."""
+    """A part of the report. Each of `groups` has lines of the table that belong together."""
 
     title: str
     preface: str
     columns: Sequence[str]
     text_columns: frozenset[str]
-    """Those set to the left."""
+    """The columns that are set to the left."""
     groups: Sequence[Sequence[Sequence[str]]]
     notes: Sequence[str]
 
     def print(self, console: Console) -> None:
-        """To a terminal."""
+        """Print to a terminal."""
         console.print(f"\n[bold]{self.title}[/bold]")
         console.print(self.preface, style="dim", highlight=False)
         console.print(self._table())
@@ -33,7 +33,7 @@ class Section:
             console.print(note, highlight=False, markup=False)
 
     def markdown(self) -> list[str]:
-        """To a file: its lines."""
+        """Return the lines for a file."""
         rule = ["---" if column in self.text_columns else "---:" for column in self.columns]
         rows = [self.columns, rule, *(row for group in self.groups for row in group)]
         table = [f"| {' | '.join(cells)} |" for cells in rows]
@@ -53,17 +53,17 @@ class Section:
 
 
 def spread(values: Sequence[float], middle: float) -> str:
-    """Half the distance between the least and the greatest, as a share of the middle."""
+    """Return half the distance between the least and the greatest, as a share of the middle."""
     return f"±{(max(values) - min(values)) / 2 / middle:.0%}" if middle else "±0%"
 
 
 def summary_of(count: int) -> str:
-    """What a figure is of so many rounds: of two the median is their mean."""
+    """Return what a figure of so many rounds is: of two rounds, the median is the mean."""
     return {1: "of one round", 2: "means of two rounds"}.get(count, "medians over the rounds")
 
 
 def ratio(ours: float, theirs: float) -> str:
-    """Ours in terms of theirs."""
+    """Return our figure in terms of theirs."""
     if not theirs or math.isnan(theirs) or math.isnan(ours):
         return "unknown"
     return f"{ours / theirs:.2f}×"

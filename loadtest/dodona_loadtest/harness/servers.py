@@ -1,8 +1,8 @@
 """Private server processes: free loopback ports, start, wait until ready, stop.
 
-Owns only what it started: a process is ended by the handle it was started with, never by name.
-Each server gets a session of its own, so that Ctrl-C reaches the benchmark alone, which then
-stops its servers in order. If it can't any more, the kernel ends them.
+Owns only the processes that it started: it ends a process by its handle, never by name. Each server
+has a session of its own. So Ctrl-C reaches only the benchmark, which then stops its servers in
+order. If it can't any more, the kernel ends them.
 """
 
 import os
@@ -26,7 +26,7 @@ CLOCK_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on just now."""
+    """Return a loopback port on which no process listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -34,13 +34,13 @@ def free_port() -> int:
 
 
 def command_output(command: Sequence[str]) -> str:
-    """The first line of what a command prints."""
+    """Return the first line of a command's output."""
     output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
     return output.splitlines()[0].strip()
 
 
 class ServerProcess:
-    """A child process that serves until it is told to stop. Use as a context manager."""
+    """A child process that serves until it gets its signal to stop. Use as a context manager."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ServerProcess:
             self._process.wait()
 
     def kill(self) -> None:
-        """End it and its descendants as a crash would, and wait until it is gone."""
+        """End the process and its descendants as a crash would, and wait until it is gone."""
         for pid in families([self.pid]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -107,8 +107,8 @@ class ServerProcess:
 
 
 def cpu_seconds(roots: Sequence[int]) -> float:
-    """Processor time used so far by these processes and all their descendants, those included that
-    have ended and that somebody has waited for."""
+    """Return the processor time of these processes and all their descendants so far. Descendants
+    that have ended count if their parents waited for them."""
     ticks = 0
     for pid in families(roots):
         with suppress(OSError):
@@ -118,8 +118,8 @@ def cpu_seconds(roots: Sequence[int]) -> float:
 
 
 def private_memory_bytes(pid: int) -> int:
-    """What a process has in memory for itself: without the files that it maps, which the kernel
-    may take back."""
+    """Return a process's private memory. Files that it maps do not count, because the kernel may
+    take their memory back."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) << 10
@@ -127,8 +127,8 @@ def private_memory_bytes(pid: int) -> int:
 
 
 def command_of(pid: int) -> list[str]:
-    """A process's command line; one empty word for one that is gone. A server that is a fork has
-    written its own, in one piece."""
+    """Return a process's command line; one empty word if the process is gone. A server that is a
+    fork has written its own, in one piece."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
@@ -137,13 +137,13 @@ def command_of(pid: int) -> list[str]:
 
 
 def families(roots: Sequence[int]) -> list[int]:
-    """These processes and all their descendants, parents first."""
+    """Return these processes and all their descendants, parents first."""
     found = list(roots)
     for pid in found:
         threads: list[Path] = []
         with suppress(OSError):
             threads += Path(f"/proc/{pid}/task").iterdir()
-        for thread in threads:  # each has children of its own
+        for thread in threads:  # each thread has children of its own
             with suppress(OSError):
                 found += [int(child) for child in (thread / "children").read_text().split()]
     return found

@@ -1,7 +1,7 @@
 """Where the time of a process went, from the stacks that py-spy saw. Pure.
 
-Owns: the reading of its raw output, shares by function and by module, and the names of files, which
-are those of packages: nothing that is written says where on a machine they lie.
+Owns: the reading of py-spy's raw output, shares by function and by module, and the names of files.
+Names are those of packages: no output says where on a machine the files are.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final
 
 TOP: Final = 12
 LOOPS: Final = (("asyncio/runners.py", "Runner.run"), ("threading.py", "Thread.run"))
-"""What is outside of these only starts them."""
+"""Functions outside of these only start them."""
 FRAME: Final = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)")
 ABSOLUTE: Final = re.compile(r"(?<![\w./:])/(?:[\w.+@~-]+/)+")
 TITLE: Final = re.compile(r'(?P<begin><text id="title"[^>]*>)[^<]*</text>')
@@ -22,17 +22,17 @@ PACKAGES: Final = re.compile(r".*/(?:site-packages|dist-packages|python3\.\d+|li
 
 @dataclass(slots=True)
 class Profile:
-    """Samples of one process."""
+    """The samples of one process."""
 
     samples: int = 0
     own: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By file and function: samples that it was at the end of."""
+    """By file and function: samples in which it is the innermost frame."""
     with_callees: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Samples that it was anywhere in."""
+    """Samples that have it in any frame."""
 
     @property
     def modules(self) -> Counter[str]:
-        """Samples by the file that was at the end."""
+        """Samples by the file of the innermost frame."""
         found: Counter[str] = Counter()
         for (file, _), count in self.own.items():
             found[file] += count
@@ -40,7 +40,7 @@ class Profile:
 
 
 def read_stacks(text: str) -> Profile:
-    """Of py-spy's raw format: a stack a line, its frames from the outermost on, and a count."""
+    """Read py-spy's raw format. A line is a stack, outermost frame first, and a count."""
     profile = Profile()
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -56,23 +56,23 @@ def read_stacks(text: str) -> Profile:
 
 
 def without_machine(text: str) -> str:
-    """With the names of files as their packages have them."""
+    """Return the text with the names that files have in their packages."""
     return ABSOLUTE.sub(lambda found: _in_package(found.group()), text)
 
 
 def titled(graph: str, title: str) -> str:
-    """A flame graph with another title than the command that made it."""
+    """Return a flame graph with another title than the command that made it."""
     return TITLE.sub(lambda found: f"{found['begin']}{escape(title)}</text>", graph, count=1)
 
 
 def _in_package(folder: str) -> str:
-    """The folder as its package has it; nothing of one that is in no package."""
+    """Return the folder within its package; nothing if it is in no package."""
     within = PACKAGES.sub("", folder)
     return "" if within == folder else within
 
 
 def process_name(command: Sequence[str]) -> str:
-    """Of a server, in words, from its command line."""
+    """Return a process's name in words, from its command line."""
     words = list(command)
     if "dodona_oracle" in words:
         return words[words.index("dodona_oracle") + 1]
@@ -86,7 +86,7 @@ def process_name(command: Sequence[str]) -> str:
 
 
 def profile_lines(profile: Profile, seconds: float, samples_per_second: int) -> list[str]:
-    """For a reader: how busy it was, and where. Shares are of the process's own time."""
+    """Return lines for a reader: how busy it was, and where. Shares are of its own time."""
     if not profile.samples:
         return ["It did nothing that was seen."]
     busy = profile.samples / (seconds * samples_per_second)
@@ -114,7 +114,7 @@ def profile_lines(profile: Profile, seconds: float, samples_per_second: int) -> 
 
 
 def _frame(text: str) -> tuple[str, str]:
-    """File and function."""
+    """Return file and function."""
     found = FRAME.fullmatch(text)
     if found is None:
         return "", text

@@ -1,7 +1,7 @@
-"""What a study is made of, and what comes out of it. No measuring here.
+"""What a study consists of, and its results. This module measures nothing.
 
-A study is a benchmark row that is no matter of callers: each contender lives through the same
-story in every round (load, flush, kill, read...), and each time gives the figures asked for.
+A study is a benchmark row that does not depend on callers. Each contender runs the same story in
+every round (load, flush, kill, read...), and gives the requested figures each time.
 """
 
 from collections import Counter
@@ -15,20 +15,20 @@ from typing import Literal
 from dodona_loadtest.harness.durability import SYNCED
 
 Figures = Mapping[str, float]
-"""By the measure's name. A contender leaves out what it has none for."""
+"""Figures by the measure's name. A contender leaves out a measure for which it has none."""
 
 Unit = Literal["rows/s", "µs", "ms", "s", "bytes", "rows", "MB", "MB/s", "% of a core"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure asked for. Of the longest pause the worst round counts, else the median one."""
+    """One requested figure. Of the longest pause the worst round counts, else the median one."""
 
     name: str
     unit: Unit
     is_worst_told: bool = False
     is_description: bool = False
-    """It says what was done: neither more nor less is better."""
+    """It describes the work: neither more nor less is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class Effort:
     """For an engine in the client's process."""
 
     def share(self, count: int) -> int:
-        """That many rows or bytes at full scale, as many as are wanted now; at least one."""
+        """Return the wanted share of that many rows or bytes at full scale; at least one."""
         return max(1, round(count * self.scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """A contender that is up. `perform` is one round, which is given the round's number."""
+    """A contender that is up. `perform` runs one round, and gets its number."""
 
     version: str
     perform: Callable[[int], Figures]
     failures: Counter[str] = field(default_factory=Counter)
-    """Of operations, by what was done: errors that a caller must expect, in all rounds so far."""
+    """Failed operations by kind: errors that a caller must expect, in all rounds so far."""
 
 
 Story = Callable[[Path, Effort], AbstractContextManager[Performance]]
-"""Gets an empty folder; may raise ContenderError, then and in any round."""
+"""Gets an empty folder. May raise ContenderError, at the start and in any round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Performer:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What Dodona means to reach: on a 2-core machine, or in terms of another line."""
+    """A goal of Dodona: on a 2-core machine, or in terms of another line."""
 
     measure: str
     at_least: float | None = None
@@ -82,24 +82,24 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One thing to look into. The first contender is Dodona, the others are its peers."""
+    """One thing to study. The first contender is Dodona, the others are its peers."""
 
     name: str
     title: str
     fairness: str
-    """A few sentences on what makes the peers comparable, printed under the title."""
+    """A few sentences on why the peers are comparable, printed under the title."""
     performers: tuple[Performer, ...]
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...] = ()
     rounds_max: int = 3
-    """Of a long story fewer rounds than asked for."""
+    """The most rounds: a long story has fewer than the command asks for."""
     warms_up: bool = False
-    """Whether there is a round before that does not count: of what is done again and again. A long
-    course of events begins alike in each round."""
+    """Whether a first round does not count, for work that is done again and again. A long course of
+    events begins in the same way in each round."""
     durability: str = SYNCED
-    """Of what is acknowledged, by all."""
+    """The durability of acknowledged writes, of all contenders."""
     columns: int = 2
-    """So many measures that follow upon one another belong together: a line of its picture."""
+    """This many measures in a row belong together: a line of the study's picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,13 @@ class Finding:
 
     @property
     def value(self) -> float:
-        """What the study says."""
+        """The figure that the study shows."""
         return max(self.values) if self.measure.is_worst_told else median(self.values)
 
 
 @dataclass(slots=True)
 class StudyResult:
-    """All that a study gave: findings in the order of measures, then contenders."""
+    """All results of a study: findings in the order of measures, then contenders."""
 
     study: Study
     findings: list[Finding] = field(default_factory=list)
@@ -126,12 +126,12 @@ class StudyResult:
     dropped: dict[str, str] = field(default_factory=dict)
     """Contenders that have no figures, and why."""
     failed: set[str] = field(default_factory=set)
-    """Those of them that were there."""
+    """Dropped contenders that this machine has, and that failed."""
     failures: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By contender, then by what was done."""
+    """Failed operations by contender, then by kind."""
 
     def find(self, contender: str, measure: str) -> Finding | None:
-        """What was found of that, if anything was."""
+        """Return the finding of a contender for a measure, None if there is none."""
         found = [
             it for it in self.findings if (it.contender, it.measure.name) == (contender, measure)
         ]

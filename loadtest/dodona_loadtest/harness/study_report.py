@@ -1,4 +1,4 @@
-"""What a study says: its figures, Dodona's in terms of each peer's, and its bounds."""
+"""The report of a study: its figures, Dodona's in terms of each peer's, and its bounds."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -13,7 +13,7 @@ TEXT_COLUMNS: Final = frozenset({"measured", "system", "unit"})
 
 
 def study_section(result: StudyResult) -> Section:
-    """The study's part of the report."""
+    """Return the study's part of the report."""
     study = result.study
     groups = [list(found) for _, found in groupby(result.findings, lambda it: it.measure.name)]
     cells = [[_cells(result, finding) for finding in group] for group in groups]
@@ -34,7 +34,7 @@ def _cells(result: StudyResult, finding: Finding) -> list[str]:
 
 
 def _rounds(finding: Finding) -> str:
-    """What the figure is of them, and how far apart they were."""
+    """Return how the figure comes from the rounds, and how far apart they were."""
     count = len(finding.values)
     if finding.measure.is_worst_told:
         return f"worst of {count}"
@@ -45,12 +45,12 @@ def _rounds(finding: Finding) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count, all of a larger one's."""
+    """Return three digits that count, or all digits of a larger number."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _notes(result: StudyResult) -> list[str]:
-    """Bounds, versions, contenders that dropped out, and failed operations."""
+    """Return bounds, versions, contenders that left the study, and failed operations."""
     notes = [note for bound in result.study.bounds for note in _bound_notes(result, bound)]
     if result.versions:
         notes.append(durability_note((name, result.study.durability) for name in result.versions))
@@ -64,7 +64,7 @@ def _notes(result: StudyResult) -> list[str]:
 
 
 def _bound_notes(result: StudyResult, bound: Bound) -> Sequence[str]:
-    """Nothing where one of the figures is missing."""
+    """Return nothing if one of the figures is missing."""
     ours = result.find(result.study.performers[0].name, bound.measure)
     if ours is None:
         return []
@@ -86,6 +86,6 @@ def _bound_notes(result: StudyResult, bound: Bound) -> Sequence[str]:
 
 
 def _of(bound: Bound, theirs: Finding) -> str:
-    """What the bound is a multiple of: the same measure of a peer, or another one."""
+    """Return what the bound is a multiple of: the same measure of a peer, or another one."""
     is_same_measure = theirs.measure.name == bound.measure
     return theirs.contender if is_same_measure else f'"{theirs.measure.name}"'

@@ -1,6 +1,6 @@
-"""The rounds of a study: in each of them every contender lives through the story, by turns.
+"""The rounds of a study: in each of them every contender runs the story, in turn.
 
-All contenders are up at once, and idle unless it is their turn, as in `rounds`.
+All contenders run together, and each is idle except in its turn, as in `rounds`.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from dodona_loadtest.harness.study import (
 
 
 def run_study(study: Study, plan: Plan, folder: Path, progress: Progress) -> StudyResult:
-    """Start all contenders, run all rounds, stop everything. Contenders may drop out."""
+    """Start all contenders, run all rounds, stop everything. Contenders may leave the study."""
     result = StudyResult(study)
     figures: dict[str, list[Figures]] = defaultdict(list)
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Syncs for libraries that write files and leave them to the kernel.
 
-Owns: the sync of what is new in a folder, and of its folders, so that such a write is as durable as
+Owns: the sync of new files in a folder, and of its folders. With it such a write is as durable as
 that of a database.
 """
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def files_in(folder: Path) -> set[Path]:
-    """Everything in the folder, folders within it included."""
+    """Return everything in the folder, folders within it included."""
     return set(folder.rglob("*"))
 
 
 def sync_new(folder: Path, known: set[Path]) -> None:
-    """What came since `known`, and all folders, which name what is new."""
+    """Sync files that came after `known`, and all folders, which have the new names."""
     there = files_in(folder)
     folders = {path for path in there if path.is_dir()}
     for path in sorted((there - known) | folders | {folder}):

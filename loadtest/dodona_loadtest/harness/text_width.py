@@ -1,6 +1,6 @@
-"""How wide a text will be, before it is drawn, and where to break it so that it fits.
+"""Measure how wide a text will be, before it is drawn, and break it so that it fits.
 
-Owns: the measuring, in inches and with the very letters that pictures have.
+Owns: the measuring, in inches, with the same letters that pictures have.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ DPI: Final = 140
 
 
 def width_inches(text: str, points: float, *, is_bold: bool = False) -> float:
-    """Of one line."""
+    """Return the width of one line."""
     font = FontProperties(size=points, weight="bold" if is_bold else "normal")
     width, _, _ = _renderer().get_text_width_height_descent(text, font, ismath=False)  # type: ignore[no-untyped-call]
     return float(width) / DPI
@@ -22,8 +22,7 @@ def width_inches(text: str, points: float, *, is_bold: bool = False) -> float:
 def wrap(
     text: str, inches: float, points: float, *, is_bold: bool = False, between: str = " "
 ) -> list[str]:
-    """In lines of at most that width, broken between words. A word that is longer has a line of its
-    own."""
+    """Return lines of at most that width, broken between words. A longer word has its own line."""
     lines: list[str] = []
     for word in text.split(between):
         longer = f"{lines[-1]}{between}{word}" if lines else word

@@ -1,7 +1,7 @@
-"""A client process that does one thing after another, as a study's story wants it.
+"""A client process that does one thing after another, as a study's story needs it.
 
-The parent calls methods of an object that lives in the child. A `Worker` is made in the parent,
-pickled into the child and only there opened, as a load is.
+The parent calls methods of an object that lives in the child. The parent makes a `Worker` and
+pickles it into the child, which opens it, as with a load.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class Worker(ABC):
-    """What runs in the child. Its methods are coroutines, and what they take and give is data."""
+    """An object in the child. Its methods are coroutines; arguments and results are data."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -30,28 +30,28 @@ class Worker(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 WorkerType = TypeVar("WorkerType", bound=Worker)
 
 
 class Spent(NamedTuple):
-    """What one call took, of the clock and of the client process's processor time."""
+    """The time of one call, on the clock and of the client process's processor."""
 
     duration_s: float
     cpu_s: float
 
 
 class Stopwatch:
-    """Runs from its making on."""
+    """A stopwatch that runs from its making on."""
 
     def __init__(self) -> None:
         self._started_ns = time.perf_counter_ns()
         self._started_cpu_ns = time.process_time_ns()
 
     def read(self) -> Spent:
-        """So far. All threads of this process are in its processor time."""
+        """Return the time so far. The processor time is that of all threads of this process."""
         duration_ns = time.perf_counter_ns() - self._started_ns
         return Spent(duration_ns / 1e9, (time.process_time_ns() - self._started_cpu_ns) / 1e9)
 
@@ -68,8 +68,8 @@ class WorkerProcess(Child, Generic[WorkerType]):
         *arguments: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """`method` is one of the worker's class: `call(MyWorker.write, 5)`. Raises
-        ContenderFailed with what the worker raised; it can be called again."""
+        """Call a method of the worker's class: `call(MyWorker.write, 5)`. Raises ContenderFailed
+        with the worker's error. After that it can be called again."""
         (result,) = self._ask((method.__name__, arguments, options), CALL_S_MAX)
         return cast(Result, result)
 

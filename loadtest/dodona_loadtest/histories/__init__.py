@@ -1,1 +1,1 @@
-"""What callers of a database did and saw, for `checkers` to judge, and who writes it down."""
+"""What callers of a database did and saw, for `checkers` to judge, and the code that records it."""

@@ -1,7 +1,7 @@
 """What the clients of a run did and saw, and what the tables held in the end.
 
-Owns: the plain records that the checkers judge. They are written from the callers' side only: what
-was asked, when, and what came back. Invariant: instants are virtual microseconds of one clock.
+Owns: the plain records that the checkers judge. They come from the callers' side only: what a
+caller asked for, when, and the answer. Invariant: instants are virtual microseconds of one clock.
 Must not import: any core, the simulated cluster, or the checkers.
 """
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 Status = Literal["open", "ok", "fail", "info"]
-"""ok: told it is committed; fail: told it is not; info: told nothing sure; open: still running."""
+"""ok: the answer says committed; fail: it says not; info: no sure answer; open: still running."""
 
 Columns = tuple[tuple[str, Any], ...]
 """Column names and values, sorted by name."""
 
 
 def visible(columns: dict[str, Any] | None) -> Columns | None:
-    """A row as readers see it: null is the same as absent."""
+    """Return a row as readers see it: null is the same as absent."""
     if columns is None:
         return None
     return tuple((name, value) for name, value in sorted(columns.items()) if value is not None)
@@ -32,7 +32,7 @@ class RowKey(NamedTuple):
 
 BYTES_PER_RECORD: Final = 1_024
 READS_PER_RECORD: Final = 100
-"""Of a scan: each is a reference to a state that is kept once."""
+"""Reads of a scan: each is a reference to a state that is kept once."""
 
 
 class Read(NamedTuple):
@@ -43,7 +43,7 @@ class Read(NamedTuple):
 
 
 def _bytes_of(read: Read) -> int:
-    """Roughly: of its texts."""
+    """Return the rough size of a read: that of its texts."""
     return sum(len(value) for _, value in read.columns or () if isinstance(value, str | bytes))
 
 
@@ -60,7 +60,7 @@ class Write(NamedTuple):
     """One row's change: the columns set (null included), or None for a deletion.
 
     `groups` are the lock groups that it takes; 0 is the main one. Values of `added` columns are
-    added to what is there. Shared writes of one group go together: the later commit wins.
+    added to the old values. Shared writes of one group go together: the later commit wins.
     """
 
     row: RowKey
@@ -71,7 +71,7 @@ class Write(NamedTuple):
 
 
 def after(state: dict[str, Any] | None, write: Write) -> dict[str, Any] | None:
-    """A row's columns, null or not, once this was written to it; None for no row."""
+    """Return a row's columns, null or not, after this write; None for no row."""
     if write.columns is None:
         return None
     changed = {**(state or {}), **dict(write.columns)}
@@ -82,8 +82,8 @@ def after(state: dict[str, Any] | None, write: Write) -> dict[str, Any] | None:
 
 
 class Lock(NamedTuple):
-    """A lock on one row without data: for reading, of which only a strong one stops older writers
-    after the commit, or an exclusive one, which stops as much as a write."""
+    """A lock on one row without data. It is for reading, or exclusive, which excludes as much as a
+    write. Of those for reading, only a strong one stops older writers after the commit."""
 
     row: RowKey
     is_strong: bool
@@ -92,7 +92,7 @@ class Lock(NamedTuple):
 
 
 class Erased(NamedTuple):
-    """Where a bulk load leaves no row at lower ≤ key < upper but its own."""
+    """A range lower ≤ key < upper in which a bulk load leaves only its own rows."""
 
     table: str
     lower: bytes
@@ -103,11 +103,11 @@ class Erased(NamedTuple):
 
 
 Presence = Literal["any", "absent", "there"]
-"""What has to be there, of each row that a bulk load writes: whatever; nothing; something."""
+"""What a bulk load requires of each row before it writes it: anything, nothing, or a row."""
 
 
 class Version(NamedTuple):
-    """One entry of the final dump: what a commit left in a row, None for a deletion."""
+    """One entry of the final dump: the columns after a commit to a row, None for a deletion."""
 
     row: RowKey
     timestamp: int
@@ -125,8 +125,8 @@ class Acquisition(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """What a refusal said: one of these rows was lost to the transaction that started at
-    `winner_start`, or to what was committed at `winner_commit`. None: it did not say."""
+    """What a refusal said. The transaction lost one of these rows to the transaction that started
+    at `winner_start`, or to the commit at `winner_commit`. None: the refusal did not say."""
 
     rows: tuple[RowKey, ...]
     winner_start: int | None = None
@@ -134,7 +134,7 @@ class Conflict(NamedTuple):
 
 
 class LatestRead(NamedTuple):
-    """A read outside of transactions of whatever is committed last."""
+    """A read of the last committed state, outside of transactions."""
 
     asked_us: int
     answered_us: int
@@ -142,7 +142,7 @@ class LatestRead(NamedTuple):
 
 
 class Crash(NamedTuple):
-    """A cell's process ended; what was not durable is gone."""
+    """A cell's process ended; data that were not durable are gone."""
 
     cell: int
     at_us: int
@@ -159,23 +159,23 @@ class StampedRead(NamedTuple):
 
 @dataclass(slots=True)
 class StampedWrite:
-    """One row of a write without atomicity. The rows of one call have a number in common."""
+    """One row of a write without atomicity. The rows of one call share a number."""
 
     session: str
     number: int
     write: Write
     is_durable: bool
-    """Whether an answer says that no crash takes it back."""
+    """Whether an answer means that no crash takes the row back."""
     asked_us: int
     answered_us: int | None = None
     status: Status = "open"
     cell: int | None = None
-    """Where it was sent last; None if nowhere."""
+    """The cell to which it was sent last; None if to none."""
     told: int | None = None
-    """The largest stamp that a row of the call got."""
+    """The largest timestamp that a row of the call got."""
     error: str = ""
     clocks: tuple[int, int] | None = None
-    """The timestamps of the client's and the server's clock, where they were called too
+    """The timestamps of the client's and the server's clock, if the server called them too
     different."""
 
     @property
@@ -185,7 +185,7 @@ class StampedWrite:
 
 @dataclass(slots=True)
 class Transaction:
-    """One attempt of one session, from asking for a start timestamp to the last answer."""
+    """One attempt of one session, from the request of a start timestamp to the last answer."""
 
     session: str
     number: int
@@ -205,19 +205,19 @@ class Transaction:
     is_fresh: bool = True
     """Whether the oracle gave `start` for this transaction. Some readers choose it."""
     is_blind: bool = False
-    """Whether it reads nothing and begins where it commits: it has no start, and nothing that was
-    committed before stands in its way."""
+    """Whether it reads nothing and begins where it commits. Then it has no start, and no earlier
+    commit is a conflict."""
     names: list[int] = field(default_factory=list)
-    """What one without a transaction was called on the wire, in turn, before it had its start:
-    timestamps, mostly from a reserve, each only once, that say nothing of when. Of a bulk load:
-    what the transactions were called that were to publish it."""
+    """The names on the wire of one without a transaction, in turn, before it had its start. They
+    are timestamps, mostly from a reserve, each used once, that say nothing of when. For a bulk
+    load: the names of the transactions that were to publish it."""
     load: int = 0
     """The id of the bulk load that it is, 0 if it is none. One that overwrites is blind. Others
-    meet what was written since `start`, and read locks since they took their own, which is after
-    the last of `names` was issued."""
+    conflict with writes since `start`, and with read locks since they took their own locks. That is
+    after the last of `names` was issued."""
     presence: Presence = "any"
     erased: list[Erased] = field(default_factory=list)
-    """Ranges that it empties, but for its own rows: of each row that went there is a deletion."""
+    """Ranges that it empties, except for its own rows. Each removed row has a deletion."""
 
     @property
     def name(self) -> str:
@@ -225,7 +225,7 @@ class Transaction:
 
     @property
     def rows(self) -> list[RowKey]:
-        """All rows that it takes locks on."""
+        """All rows on which it takes locks."""
         return [write.row for write in self.writes] + [lock.row for lock in self.locks]
 
     @property
@@ -241,34 +241,34 @@ class History:
     acquisitions: list[Acquisition] = field(default_factory=list)
     latest_reads: list[LatestRead] = field(default_factory=list)
     unknown_count: int = 0
-    """Commits whose callers were told that the outcome is unknown. Most then ask, and learn it."""
+    """Commits whose callers got an unknown outcome. Most then ask for it, and learn it."""
     stamped_writes: list[StampedWrite] = field(default_factory=list)
     stamped_reads: list[StampedRead] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
-    """Of cells, noted by whoever makes them crash: they excuse what was answered from memory."""
+    """Crashes of cells, noted by the code that makes them. They excuse answers from memory."""
 
     _shared: dict[Read, Read] = field(default_factory=dict)
     _more: int = 0
-    """Records that long scans and large states are as good as."""
+    """Records that long scans and large states count as."""
 
     @property
     def record_count(self) -> int:
-        """How many records it holds, each distinct state of a row that was seen included: what its
-        size in memory goes by. Scans and states count by their length, too."""
+        """The number of records, with each distinct state of a row that was seen. It is a measure
+        of the size in memory. Scans and states count by their length, too."""
         records = len(self.transactions) + len(self.acquisitions) + len(self.latest_reads)
         stamped = len(self.stamped_writes) + len(self.stamped_reads)
         return records + stamped + len(self._shared) + self._more
 
     def shared(self, read: Read) -> Read:
-        """An equal one, of which there is only one: a row's state is kept once, however often it
-        was seen."""
+        """Return an equal read, of which there is only one. A row's state is kept once, even if it
+        is seen often."""
         known = self._shared.setdefault(read, read)
         if known is read:
             self._more += _bytes_of(read) // BYTES_PER_RECORD
         return known
 
     def weigh(self, scan: Scan) -> None:
-        """One more is there."""
+        """Count one more scan."""
         self._more += 1 + len(scan.reads) // READS_PER_RECORD
 
     def begin(self, session: str, now_us: int) -> Transaction:
@@ -277,7 +277,7 @@ class History:
         return transaction
 
     def digest(self) -> str:
-        """Equal for equal histories, whatever process recorded them."""
+        """Return a digest that is equal for equal histories, in any process."""
         trace = hashlib.sha256()
         for items in (
             self.transactions,

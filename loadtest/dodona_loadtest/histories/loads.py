@@ -1,9 +1,9 @@
 """A bulk load as a workload uses it, with everything written into the history.
 
-Owns: what a load's owner was told of it, under which names its publication went out, and whether
-every cell has acknowledged its end. A load that is published is a transaction of the history, from
-its start timestamp to its commit timestamp; one that overwrites begins where it commits. One
-without atomicity is rows that are written each for itself.
+Owns: the answers that a load's owner got, the names under which its publication was sent, and
+whether every cell has acknowledged its end. A published load is a transaction of the history, from
+its start timestamp to its commit timestamp. One that overwrites begins where it commits. In one
+without atomicity, each row is written for itself.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,16 +42,16 @@ Result = TypeVar("Result")
 
 
 class Brought(NamedTuple):
-    """Rows that are staged in a table, as the history has them."""
+    """Rows that are staged in a table, in the form of the history."""
 
     batches: list[StagedBatch]
     writes: list[Write]
     keys: list[str]
-    """As refusals name them."""
+    """The keys in the form of refusals."""
 
 
 class LoadPlan(NamedTuple):
-    """What a load is to be."""
+    """The plan of a load."""
 
     tables: tuple[TableShape, ...]
     mode: LoadMode = "upsert"
@@ -64,13 +64,13 @@ class LoadPlan(NamedTuple):
 
 
 class LoadAttempt:
-    """One load. Whoever has it may be its owner, or somebody who goes on after its owner died."""
+    """One load. Its session is the owner, or continues it after the owner's end."""
 
     def __init__(self, db: Recorder, plan: LoadPlan, ticket: LoadTicket, asked_us: int) -> None:
         self.plan = plan
         self.ticket = ticket
         self.is_closed = False
-        """Whether every cell has said that the load is over there."""
+        """Whether every cell has answered that the load is over there."""
         self._db = db
         record = self.record = db.history.begin(db.name, asked_us)
         record.load, record.presence = ticket.load, PRESENCES[plan.mode]
@@ -87,12 +87,12 @@ class LoadAttempt:
                 bounds = table.bound(lower, KEY_MIN), table.bound(upper, KEY_MAX)
                 record.erased.append(Erased(table.path, *bounds))
         self.is_unsure = False
-        """Whether it may have been published, for all that its owner knows."""
+        """Whether it may have been published, as far as its owner knows."""
 
     def stage(
         self, table: TableShape, rows: Sequence[Row], partition: int, attempt: int
     ) -> Protocol[Brought]:
-        """Bring rows. Nothing of them counts before `publish` is given them."""
+        """Stage rows. None of them counts before `publish` gets them."""
         mode = self.plan.mode
         loads = self._db.session.loads
         data = _batch(rows)
@@ -104,8 +104,8 @@ class LoadAttempt:
         return Brought(batches, writes, [table.key_text(row) for row in rows])
 
     def publish(self, brought: Iterable[Brought]) -> Protocol[bool]:
-        """→ whether the owner was told that all of it is visible. Raises what it was refused
-        with."""
+        """Publish the rows. Return whether the owner's answer says that all are visible. Raises the
+        error of a refusal."""
         db, record, chosen = self._db, self.record, list(brought)
         if record.commit_us is None:
             record.writes.extend(write for it in chosen for write in it.writes)
@@ -127,7 +127,7 @@ class LoadAttempt:
         return record.status == "ok"
 
     def abort(self) -> Protocol[None]:
-        """Give it up, unless it was published."""
+        """Abort the load, unless it was published."""
         aborting = self._db.session.loads.abort(self.ticket, "it was aborted")
         published = yield from self.watch(aborting)
         self.is_unsure = False
@@ -141,7 +141,7 @@ class LoadAttempt:
         return leases.do_due()
 
     def watch(self, protocol: Protocol[Result]) -> Protocol[Result]:
-        """Note what goes out, and who has closed the load."""
+        """Note the requests that leave, and which cells have closed the load."""
         try:
             step = next(protocol)
             while True:
@@ -155,7 +155,7 @@ class LoadAttempt:
             protocol.close()
 
     def _note_end(self, step: Step, replies: Sequence[Reply]) -> None:
-        """All cells of the cluster are told at once."""
+        """Note whether the load is over. One step asks all cells of the cluster together."""
         bodies = [body for _, body in step.requests] if isinstance(step, Calls) else []
         if bodies and all(isinstance(body, CloseLoad) for body in bodies):
             over = [isinstance(it, LoadHeld) and it.lease_ms == 0 for it in replies]
@@ -172,7 +172,7 @@ class LoadAttempt:
             self._db.last_commit = published.timestamp
 
     def _fail(self, error: DodonaError, rows_by_key: dict[str, Any]) -> None:
-        """The load is as it was, unless it may have been published before."""
+        """Note an error. The load is as it was, unless it may have been published before."""
         record = self.record
         record.error = f"{error.kind}: {error.message}"
         if not self.is_unsure:
@@ -184,7 +184,7 @@ class LoadAttempt:
 
 
 def begin_load(db: Recorder, plan: LoadPlan, owner: str = "") -> Protocol[LoadAttempt]:
-    """Raises DodonaError."""
+    """Begin a load. Raises DodonaError."""
     asked_us = db.now_us
     ticket = yield from db.session.loads.begin(
         [table.path for table in plan.tables],
@@ -201,17 +201,17 @@ def begin_load(db: Recorder, plan: LoadPlan, owner: str = "") -> Protocol[LoadAt
 
 
 class StampedLoad:
-    """One without atomicity, of rows that nobody writes twice."""
+    """A load without atomicity. No other session writes its rows."""
 
     def __init__(self, db: Recorder, table: TableShape, ticket: LoadTicket) -> None:
         self.ticket = ticket
         self.is_closed = False
-        """Whether every cell has said that the load is over there."""
+        """Whether every cell has answered that the load is over there."""
         self._db = db
         self._table = table
 
     def write(self, rows: Sequence[Row]) -> Protocol[None]:
-        """Raises what the caller is told."""
+        """Write rows. Raises the error that the caller gets."""
         db = self._db
         number = len(db.history.stamped_writes)
         writes = [self._table.write(row, is_update=False) for row in rows]
@@ -223,7 +223,7 @@ class StampedLoad:
         try:
             yield from loads.write(self.ticket, self._table.path, _batch(rows), "sync")
         except DodonaError as error:
-            for record in records:  # nobody says which tablet has its rows
+            for record in records:  # the error names no tablet, so all rows are unsure
                 record.status, record.error = "info", f"{error.kind}: {error.message}"
             raise
         else:
@@ -234,7 +234,7 @@ class StampedLoad:
                 record.answered_us = db.now_us
 
     def finish(self) -> Protocol[None]:
-        """Take no more."""
+        """Take no more rows."""
         finishing = self._db.session.loads.finish(self.ticket)
         try:
             step = next(finishing)
@@ -255,15 +255,15 @@ class StampedLoad:
 
 
 def begin_stamped_load(db: Recorder, table: TableShape, lease_ms: int) -> Protocol[StampedLoad]:
-    """Raises DodonaError."""
+    """Begin such a load. Raises DodonaError."""
     begin = db.session.loads.begin
     ticket = yield from begin([table.path], atomicity="none", lease_ms=lease_ms)
     return StampedLoad(db, table, ticket)
 
 
 def vanish(protocol: Protocol[Any], steps_left: Callable[[Step], bool]) -> Protocol[bool]:
-    """Run a protocol until `steps_left` says no to a step: whatever that sends is sent, and nobody
-    waits for the answers any more. → whether it came to its end before. Raises what it raises."""
+    """Run a protocol until `steps_left` says no to a step. The requests of that step are sent, but
+    their answers are not awaited. Return whether it ended before. Raises what it raises."""
     try:
         step = next(protocol)
         while steps_left(step):

@@ -1,8 +1,8 @@
 """A client's session as a workload uses it, with everything written into the history.
 
-Owns: the translation between the users' rows and the history's records, and what a caller was told:
-ok, fail or info. It records what was *asked*, not what the client made of it. What carries it out
-is the Python client's session, or another one with the same few operations (`RowSession`).
+Owns: the translation of users' rows to the history's records, and the answer of a caller: ok, fail
+or info. It records what the caller *asked* for, not what the client made. The work is done by the
+Python client's session, or by another with the same few operations (`RowSession`).
 """
 
 import typing
@@ -42,25 +42,25 @@ from dodona_wire.types import (
 )
 
 ASK_RATE: Final = 0.7
-"""How often a caller that was told nothing sure asks what became of its transaction."""
+"""How often a caller without a sure answer asks for the outcome of its transaction."""
 ASK_LATE_MS_MAX: Final = 8_000
-"""Half of them ask late, when it may be forgotten."""
+"""Half of them ask late, when the outcome may be forgotten."""
 LOOK_RATE: Final = 0.3
-"""How often they only look. A pending one leaves them unsure."""
+"""How often they only look. A pending outcome leaves them unsure."""
 
 
 RowsByKey = Mapping[str, Sequence[RowKey]]
-"""By the key as a refusal names it; several tables may have rows of it."""
+"""Rows by the key in a refusal; several tables may have rows of that key."""
 
 
 class RowSession(typing.Protocol):
-    """What a recorder needs of a client: its protocols raise DodonaError."""
+    """The operations of a client that a recorder needs. Its protocols raise DodonaError."""
 
     def generate_timestamp(self, count: int, /) -> Protocol[Timestamp]:
-        """The first of `count`."""
+        """Return the first of `count` timestamps."""
 
     def begin(self) -> Protocol[TransactionBuffer]:
-        """With a snapshot of its own."""
+        """Begin a transaction with a snapshot of its own."""
 
     def lookup_rows(
         self,
@@ -72,7 +72,7 @@ class RowSession(typing.Protocol):
         keep_missing: bool,
         timestamp: Timestamp,
     ) -> Protocol[list[Any]]:
-        """None in the place of each row that is not there; these columns, or all."""
+        """Return rows with these columns, or all. A missing row is None."""
 
     def select(
         self,
@@ -83,17 +83,17 @@ class RowSession(typing.Protocol):
         *,
         timestamp: Timestamp,
     ) -> Protocol[Iterable[Row]]:
-        """The rows of lower ≤ key < upper."""
+        """Return the rows of lower ≤ key < upper."""
 
     def write_rows(
         self, path: str, rows: Sequence[Row], update: bool, durability: Durability, /
     ) -> Protocol[Timestamp | None]:
-        """Without a transaction."""
+        """Write rows without a transaction."""
 
     def erase_rows(
         self, path: str, keys: Sequence[Row], durability: Durability, /
     ) -> Protocol[Timestamp | None]:
-        """Without a transaction."""
+        """Delete rows without a transaction."""
 
     def insert_rows(
         self,
@@ -105,12 +105,12 @@ class RowSession(typing.Protocol):
         lock_type: LockType,
         /,
     ) -> Protocol[None]:
-        """Within a transaction."""
+        """Insert rows within a transaction."""
 
     def delete_rows(
         self, buffer: TransactionBuffer, path: str, keys: Sequence[Row], /
     ) -> Protocol[None]:
-        """Within a transaction."""
+        """Delete rows within a transaction."""
 
     def lock_rows(
         self,
@@ -121,17 +121,17 @@ class RowSession(typing.Protocol):
         lock_type: LockType,
         /,
     ) -> Protocol[None]:
-        """Within a transaction."""
+        """Lock rows within a transaction."""
 
     def commit(self, buffer: TransactionBuffer, /) -> Protocol[Timestamp | None]:
-        """Raises CommitOutcomeUnknown; its `transaction` is what `outcome` takes, if it has one."""
+        """Commit. Raises CommitOutcomeUnknown, whose `transaction`, if any, is for `outcome`."""
 
     def outcome(self, transaction: TransactionId, /, *, settle: bool = False) -> Protocol[Outcome]:
-        """What became of a transaction."""
+        """Return the outcome of a transaction."""
 
 
 class Recorder:
-    """One session. At most one transaction at a time."""
+    """One session. It has at most one transaction at a time."""
 
     def __init__(
         self,
@@ -149,26 +149,26 @@ class Recorder:
         self._instant_us = instant_us
         self._value_count = 0
         self.on_commit: Callable[[], None] | None = None
-        """Told when a commit begins."""
+        """Called when a commit begins."""
         self.last_commit: int | None = None
         """The timestamp of the last commit that was acknowledged."""
         self.doing = ""
-        """What it does, in the words of its workload: for statistics."""
+        """The current work, in the words of its workload: for statistics."""
         self.failure: DodonaError | None = None
-        """What its last write was answered with; None once acknowledged at once."""
+        """The error of its last write; None if the write was acknowledged without a question."""
         self.refusal: str | None = None
-        """The kind of the error that its last write was answered with; None once acknowledged."""
+        """The kind of the error of its last write; None if the write was acknowledged."""
         self.aside_us = 0
-        """How long it has been asking what became of commits, pauses included: nobody's latency."""
+        """How long it has asked for outcomes, pauses included: it counts as no latency."""
 
     @property
     def is_watched(self) -> bool:
-        """Whether it is seen where each row goes."""
+        """Whether the recorder sees where each row goes."""
         return isinstance(self.rows, Session)
 
     @property
     def session(self) -> Session:
-        """The Python client's, for what others have not."""
+        """The Python client's session, for operations that others lack."""
         return cast("Session", self.rows)
 
     @session.setter
@@ -180,12 +180,12 @@ class Recorder:
         return self._instant_us()
 
     def unique_value(self) -> str:
-        """A value that nobody else ever writes."""
+        """Return a value that no other session ever writes."""
         self._value_count += 1
         return f"{self.name}/{self._value_count}"
 
     def begin(self) -> Protocol["Attempt"]:
-        """Raises DodonaError when the oracle can't be reached."""
+        """Begin a transaction. Raises DodonaError if the oracle can't be reached."""
         record = self.history.begin(self.name, self.now_us)
         try:
             buffer = yield from self.rows.begin()
@@ -197,7 +197,7 @@ class Recorder:
         return Attempt(self, buffer, record)
 
     def begin_reading(self) -> Protocol["Attempt"]:
-        """A snapshot of the present, of which no server keeps anything. Raises DodonaError."""
+        """Read the present as a snapshot that no server holds. Raises DodonaError."""
         record = self.history.begin(self.name, self.now_us)
         try:
             start = yield from self.rows.generate_timestamp(1)
@@ -208,13 +208,13 @@ class Recorder:
         return Attempt(self, None, record)
 
     def begin_at(self, timestamp: int) -> "Attempt":
-        """Reads at a timestamp of the caller's choice, past or (refused, if it still is) future."""
+        """Read at a timestamp of the caller's choice, past or future (refused while it is)."""
         record = self.history.begin(self.name, self.now_us)
         record.start, record.begun_us, record.is_fresh = timestamp, self.now_us, False
         return Attempt(self, None, record)
 
     def lookup_latest(self, table: TableShape, key: Row) -> Protocol[Row | None]:
-        """The last committed state of one row."""
+        """Read the last committed state of one row."""
         asked_us = self.now_us
         rows = yield from self.rows.lookup_rows(
             table.path, [key], keep_missing=True, timestamp=SYNC_LAST_COMMITTED
@@ -227,13 +227,13 @@ class Recorder:
     def write(
         self, table: TableShape, rows: Sequence[Row], *, is_update: bool = False
     ) -> Protocol[bool]:
-        """Write rows without a transaction. → whether the caller was told that it is committed."""
+        """Write rows without a transaction. Return whether the answer says that it is committed."""
         writing = self.rows.write_rows(table.path, rows, is_update, "sync")
         writes = [table.write(row, is_update=is_update) for row in rows]
         return (yield from self._settle_blind(table, rows, writes, writing))
 
     def erase(self, table: TableShape, keys: Sequence[Row]) -> Protocol[bool]:
-        """Delete rows of one tablet without a transaction. → whether the caller was told that it
+        """Delete rows of one tablet without a transaction. Return whether the answer says that it
         is committed."""
         erasing = self.rows.erase_rows(table.path, keys, "sync")
         writes = [Write(table.row_key(key), None) for key in keys]
@@ -256,7 +256,7 @@ class Recorder:
     def _watch(
         self, record: Transaction, writing: Protocol[Timestamp | None]
     ) -> Protocol[Timestamp | None]:
-        """Note under which name it goes out. It is blind only if all of it goes to one cell."""
+        """Note the names of a write. It is blind only if the whole write goes to one cell."""
         try:
             step = next(writing)
             while True:
@@ -271,7 +271,7 @@ class Recorder:
         for _, body in step.requests if isinstance(step, Calls) else ():
             if isinstance(body, CommitOne):
                 _forget_start(record)
-                if record.names[-1:] != [body.transaction]:  # else it goes out once more
+                if record.names[-1:] != [body.transaction]:  # else it is sent once more
                     record.names.append(body.transaction)
             elif isinstance(body, Prepare) and body.transaction != record.start:
                 _forget_start(record)
@@ -284,7 +284,7 @@ class Recorder:
         committing: Protocol[Timestamp | None],
         rows_by_key: RowsByKey,
     ) -> Protocol[bool]:
-        """Record what the caller of a commit is told. → whether that it is committed."""
+        """Record the answer that the caller of a commit gets. Return whether it says committed."""
         record.commit_us, self.failure = self.now_us, None
         if self.on_commit is not None:
             self.on_commit()
@@ -324,7 +324,7 @@ class Recorder:
             record.status = "fail"
 
     def take_timestamps(self, count: int) -> Protocol[None]:
-        """A range for nothing: it moves the oracle's counter ahead."""
+        """Take a range of timestamps for nothing: this moves the oracle's counter ahead."""
         asked_us = self.now_us
         first = yield from self.rows.generate_timestamp(count)
         taken = Acquisition(self.name, asked_us, self.now_us, first, first + count - 1)
@@ -346,11 +346,11 @@ class Attempt:
 
     @property
     def session(self) -> Session:
-        """For what is not to be in the history."""
+        """The client's session, for calls that are not in the history."""
         return self._recorder.session
 
     def lookup(self, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row | None]]:
-        """The rows of these keys, None where no row is."""
+        """Read the rows of these keys, None for a missing row."""
         rows = yield from self._rows.lookup_rows(
             table.path, keys, keep_missing=True, timestamp=Timestamp(self.record.start)
         )
@@ -360,7 +360,7 @@ class Attempt:
         return list(rows)
 
     def glance(self, table: TableShape, key: Row, columns: Sequence[str]) -> Protocol[Row | None]:
-        """Some columns of a row. Nothing of it is in the history: whoever asks judges it."""
+        """Read some columns of a row. The history does not have this read: the caller judges it."""
         (row,) = yield from self._rows.lookup_rows(
             table.path, [key], columns, keep_missing=True, timestamp=Timestamp(self.record.start)
         )
@@ -374,7 +374,7 @@ class Attempt:
         upper: Sequence[Any] | None = None,
         copy: str | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
-        """The rows of lower ≤ key < upper, or what a copy at that path has in their place."""
+        """Read the rows of lower ≤ key < upper, or those of a copy of the table at that path."""
         found = yield from self._rows.select(
             copy or table.path, lower, upper, timestamp=Timestamp(self.record.start)
         )
@@ -442,21 +442,21 @@ class Attempt:
         self._rows_by_key.setdefault(table.key_text(row), []).append(write.row)
 
     def end(self) -> None:
-        """A reader is done."""
+        """End a reader."""
         assert not self.record.is_writer
         self.record.status, self.record.end_us = "ok", self._recorder.now_us
 
     def commit(self) -> Protocol[bool]:
-        """→ whether the caller was told that it is committed."""
+        """Commit. Return whether the answer says that it is committed."""
         assert self._buffer is not None
         committing = self._rows.commit(self._buffer)
         settling = self._recorder.settle(self.record, committing, self._rows_by_key)
         return (yield from settling)
 
     def is_to_run_again(self, rerun: Rerun) -> Protocol[bool]:
-        """After a commit that was not acknowledged: whether the Python client runs its function
-        again, as `run_in_transaction` does, after a pause. Then nothing may have come of this
-        attempt. Raises DodonaError when it would give up."""
+        """Return whether the Python client runs its function again, after a commit that was not
+        acknowledged. It pauses first, as `run_in_transaction` does. Then this attempt has had no
+        effect. Raises DodonaError if the client would stop trying."""
         failure = self._recorder.failure
         assert failure is not None
         is_committed = yield from self.session.after_failure(rerun, self._buffer, failure)
@@ -465,18 +465,18 @@ class Attempt:
         return not is_committed
 
     def give_up(self, error: DodonaError) -> None:
-        """Something failed before the commit was asked for."""
+        """Note an error from before the request of the commit."""
         self.record.status, self.record.end_us = "fail", self._recorder.now_us
         self.record.error = f"{error.kind}: {error.message}"
 
 
 def kind_of(error: str) -> str:
-    """The kind that a record's error begins with."""
+    """Return the kind of an error, with which the text in a record begins."""
     return error.partition(":")[0]
 
 
 def _forget_start(record: Transaction) -> None:
-    """An earlier attempt, to several cells, is aborted: it began then, but this one begins anew."""
+    """Forget the start of an aborted attempt to several cells: this one begins anew."""
     if not record.is_blind:
         record.names.append(record.start)
         record.is_blind, record.start, record.begun_us = True, 0, None
@@ -491,7 +491,7 @@ def _fail(
     said = error.attributes.get
     rows = rows_by_key.get(repr(said("key")), [])
     rows = [row for row in rows if said("table") in (None, row.table)]
-    # Where names are not seen, a holder may go by one that nobody knows, and a write without a
+    # If names are not seen, a holder may have a name that is not in the history. A write without a
     # transaction may have been sent as one.
     is_tellable = is_watched or (said("winner") is None and not record.is_blind)
     if rows and is_tellable:

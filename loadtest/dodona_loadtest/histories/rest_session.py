@@ -1,9 +1,9 @@
 """A gateway's REST interface as a recorder uses it: JSON bodies as a user of curl sends them.
 
-Owns: which call each operation is, and what each answer says for sure. How calls get there is
-handed in. An answer that did not come leaves a write unsure, and a commit is then sent again, which
-a gateway answers as it would have answered the first time. A session has one transaction at a time:
-one that was left behind is given up when the next one begins.
+Owns: which call each operation is, and what each answer proves. The caller hands in how calls are
+sent. A write without an answer is unsure. A commit without an answer is sent again, and a gateway
+answers it as it would have answered the first time. A session has one transaction at a time. One
+that is left behind is aborted when the next one begins.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ class RestCall(NamedTuple):
     path: str
     body: dict[str, Any] | None
     label: str
-    """The path as the documents have it: for statistics."""
+    """The path as in the documents: for statistics."""
 
 
 class RestAnswer(NamedTuple):
-    """`status` 0: none came. `body` is the document, None if it was none."""
+    """An answer. `status` is 0 if none came. `body` is the document, None if there was none."""
 
     status: int
     body: Any
@@ -61,7 +61,7 @@ class RestSession:
     # ---- timestamps and reads
 
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
-        """The first of `count`."""
+        """Return the first of `count` timestamps."""
         answer = self._post("/v1/timestamps", {"count": count})
         yield from ()
         return Timestamp(answer["first"])
@@ -75,7 +75,7 @@ class RestSession:
         keep_missing: bool,
         timestamp: Timestamp,
     ) -> Protocol[list[Any]]:
-        """Within the open transaction, if the timestamp is its own."""
+        """Look rows up, within the open transaction if the timestamp is its own."""
         body = {"table": path, "keys": list(keys), "keep_missing": keep_missing}
         body |= {} if columns is None else {"columns": list(columns)}
         yield from ()
@@ -93,7 +93,7 @@ class RestSession:
         *,
         timestamp: Timestamp,
     ) -> Protocol[list[Row]]:
-        """Page after page, at the timestamp of the first."""
+        """Read page after page, at the timestamp of the first."""
         yield from ()
         bounds: dict[str, Any] = {"lower": _bound(lower), "upper": _bound(upper)}
         body = {"table": path, "limit": ROWS_PER_PAGE, "timestamp": timestamp} | bounds
@@ -126,7 +126,7 @@ class RestSession:
     # ---- transactions
 
     def begin(self) -> Protocol[TransactionBuffer]:
-        """The buffer stands for the transaction; its rows are at the gateway."""
+        """Begin a transaction. The buffer stands for it, but its rows are at the gateway."""
         yield from ()
         self._give_up()
         begun_us = self._instant_us()
@@ -170,7 +170,7 @@ class RestSession:
         self._post_within("lock", {"table": path, "keys": list(keys)} | how)
 
     def commit(self, buffer: TransactionBuffer) -> Protocol[Timestamp | None]:
-        """Raises CommitOutcomeUnknown if no answer to any of the attempts was final."""
+        """Commit. Raises CommitOutcomeUnknown if no answer to any of the attempts was final."""
         yield from ()
         assert self._open is not None, "a transaction is open"
         (start, name), self._open = self._open, None
@@ -182,7 +182,7 @@ class RestSession:
             is_again = error is not None
             error = _error_of(answer, is_write=True)
             if is_again and not isinstance(error, TransactionAborted):
-                # That this attempt was refused is no proof of what became of the first.
+                # The refusal of this attempt does not prove the outcome of the first.
                 error = CommitOutcomeUnknown(error.message)
             if not isinstance(error, CommitOutcomeUnknown):
                 raise error
@@ -192,7 +192,7 @@ class RestSession:
         raise error
 
     def outcome(self, transaction: TransactionId, *, settle: bool = False) -> Protocol[Outcome]:
-        """Of the transaction whose commit was last unsure."""
+        """Return the outcome of the transaction whose commit was last unsure."""
         yield from ()
         assert self._unsure is not None, "a commit was unsure"
         start, name = self._unsure
@@ -207,7 +207,7 @@ class RestSession:
         return Outcome(found["state"], found.get("timestamp"))
 
     def _give_up(self) -> None:
-        """The gateway would keep it until its lease ends, and it keeps only so many."""
+        """Abort it: the gateway would keep it until its lease ends, and it keeps only so many."""
         if self._open is not None:
             (_, name), self._open = self._open, None
             self._send(_call(f"/v1/transactions/{name}/abort", None, name))
@@ -223,7 +223,7 @@ class RestSession:
         return self._answered(_call(path, body), is_write=is_write)
 
     def _answered(self, call: RestCall, *, is_write: bool = False) -> Any:
-        """The answer's document. Raises what it says."""
+        """Return the answer's document. Raises the error in it."""
         answer = self._send(call)
         if 200 <= answer.status < 300:
             return answer.body
@@ -245,15 +245,15 @@ def _timestamp(body: Any) -> Timestamp | None:
 
 
 def _error_of(answer: RestAnswer, *, is_write: bool) -> DodonaError:
-    """What the caller is told. Of a write of which nobody says what became of it: that."""
+    """Return the caller's error. If no answer proves a write's outcome, it is unknown."""
     told = answer.body
     if isinstance(told, dict) and isinstance(told.get("kind"), str):
         attributes = dict(told.get("attributes") or {})
         if told["kind"] == CommitOutcomeUnknown.kind:
-            # Here a transaction goes by its gateway's name; `commit` puts in which it was.
+            # Here a transaction has its gateway's name; `commit` puts in its real id.
             attributes.pop("transaction", None)
         error = error_from_wire(told["kind"], str(told.get("detail", "")), attributes)
-        # Whatever broke inside may have broken behind the commit.
+        # An error inside the gateway may have come after the commit.
         is_unsure = is_write and error.action == "stop"
         return CommitOutcomeUnknown(error.message) if is_unsure else error
     what = f"status {answer.status}" if answer.status else "no answer"

@@ -1,7 +1,7 @@
 """A table as a workload defines it, and its rows in the words of a history.
 
-Owns: which columns, lock groups and keys a write of a row comes to, worked out from the users'
-documents and not by the client's code. Must not import: any core.
+Owns: the columns, lock groups and keys of a row's write. They follow the users' documents, not the
+client's code. Must not import: any core.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ YEAR_MS: Final = 365 * 86_400_000
 KEEP_ALL: Final = {"min_data_ttl": YEAR_MS, "max_data_ttl": YEAR_MS}
 """Settings of a table: the checkers want every version, however long a run lasts."""
 FLUSH_MS: Final = 1_500
-"""How long a row of a table that lets rows go stays in memory: from a chunk only it can go."""
+"""How long a row of a table that removes rows stays in memory: it can go only from a chunk."""
 
 
 class TableShape(msgspec.Struct, frozen=True):
@@ -32,11 +32,11 @@ class TableShape(msgspec.Struct, frozen=True):
     atomicity: Atomicity = "full"
     has_shared_writes: bool = False
     ttl_ms: int | None = None
-    """How old a row gets, the newest version of it too; None: no version ever goes."""
+    """The age at which a row goes, its newest version too. None: no version ever goes."""
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What it is created with besides."""
+        """The attributes with which it is created."""
         shared = {"enable_shared_write_locks": self.has_shared_writes}
         if self.ttl_ms is None:
             return KEEP_ALL | shared
@@ -61,7 +61,7 @@ class TableShape(msgspec.Struct, frozen=True):
         return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
 
     def key_text(self, row: Row) -> str:
-        """The key as a refusal names it."""
+        """Return the key in the form of refusals."""
         return repr({column.name: row[column.name] for column in self.key_columns})
 
     def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
@@ -76,14 +76,14 @@ class TableShape(msgspec.Struct, frozen=True):
     def write(
         self, row: Row, *, is_update: bool, is_aggregate: bool = False, is_shared: bool = False
     ) -> Write:
-        """What inserting this row comes to: an overwrite sets absent columns to null."""
+        """Return the write of an insert of this row: an overwrite sets absent columns to null."""
         columns = [it for it in self.value_columns if not is_update or it.name in row]
         values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
         added = tuple(sorted(it.name for it in columns if is_aggregate and it.aggregate == "sum"))
         return Write(self.row_key(row), values, self.groups_of(columns), added, is_shared)
 
     def groups_of(self, columns: Sequence[Column]) -> tuple[int, ...]:
-        """The lock groups of these columns."""
+        """Return the lock groups of these columns."""
         return self.groups_named([column.lock or MAIN_LOCK for column in columns])
 
     def groups_named(self, locks: Sequence[str]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Writes and reads of tables without atomicity, written into the history.
 
-Owns: what each row's caller was told. Such a write succeeds row by row: an error says of each
-tablet whether its rows are there, so that some rows of one call may be sure and others not.
+Owns: the answer for each row of a call. Such a write succeeds row by row. An error says for each
+tablet whether its rows are there. So some rows of one call may be sure and others not.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from dodona_wire.messages.data import WriteNonAtomic
 from dodona_wire.types import SYNC_LAST_COMMITTED, Durability, TabletId, Timestamp
 
 STATES: dict[str, Status] = {"applied": "ok", "unknown": "info", "not_applied": "fail"}
-"""What an error says of the rows of its tablets, as statuses."""
+"""The states of an error's tablets, as statuses of their rows."""
 
 Places = dict[bytes, tuple[int, TabletId]]
-"""The cell and the tablet that each key was sent to last."""
+"""The cell and the tablet to which each key was sent last."""
 
 
 def write_stamped(
     db: Recorder, table: TableShape, rows: Sequence[Row], *, is_durable: bool
 ) -> Protocol[list[StampedWrite]]:
-    """Overwrite rows, each for itself. → what the caller was told of each."""
+    """Overwrite rows, each for itself. Return the answer for each."""
     number = len(db.history.stamped_writes)
     records = [
         StampedWrite(db.name, number, table.write(row, is_update=False), is_durable, db.now_us)
@@ -97,14 +97,14 @@ def _fail(
 
 
 def _status_anywhere(said: Sequence[Status], error: DodonaError) -> Status:
-    """Of a row that went nobody knows where: what is said of all tablets is said of it."""
-    if not said:  # the call was refused as a whole, or nothing sure is known of it
+    """Return the status of a row in an unknown tablet: a state of all tablets is its own."""
+    if not said:  # the call was refused as a whole, or its outcome is unsure
         return "fail" if isinstance(error, InvalidRequest) else "info"
     return said[0] if len(dict.fromkeys(said)) == 1 else "info"
 
 
 def lookup_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Protocol[None]:
-    """Read rows, each as of some moment of its own."""
+    """Read rows, each as of a time of its own."""
     asked_us = db.now_us
     rows = yield from db.rows.lookup_rows(
         table.path, keys, keep_missing=True, timestamp=SYNC_LAST_COMMITTED
@@ -113,14 +113,14 @@ def lookup_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Prot
 
 
 def scan_stamped(db: Recorder, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row]]:
-    """Read the whole table, which has no other keys than these. → its rows."""
+    """Read the whole table, which has no other keys than these. Return its rows."""
     asked_us = db.now_us
     found = yield from db.rows.select(table.path, timestamp=SYNC_LAST_COMMITTED)
     rows = {table.row_key(row): row for row in found}
     for key in keys:
         rows.setdefault(table.row_key(key), {})
     _keep(db, table, asked_us, [(key, rows.pop(table.row_key(key)) or None) for key in keys])
-    _keep(db, table, asked_us, [(row, row) for row in rows.values()])  # nobody wrote these
+    _keep(db, table, asked_us, [(row, row) for row in rows.values()])  # no session wrote these
     return list(found)
 
 

@@ -1,1 +1,1 @@
-"""The workloads on real clusters: what drives them, what it leaves, and who judges it."""
+"""The workloads on real clusters: the code that drives them, their records, and the verdict."""

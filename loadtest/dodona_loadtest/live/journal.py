@@ -1,8 +1,8 @@
-"""A history that outlives its writer: written down before anything of it leaves the process.
+"""A history that outlives its writer: it is written down before a request leaves the process.
 
-Owns: the file. A client process may be killed at any moment; whatever request of it may have
-arrived somewhere, the file says what it was. An entry is one write, so that only the last may be
-torn, and then it is of something that was not sent yet.
+Owns: the file. A client process may be killed at any time. If one of its requests may have arrived
+somewhere, the file has that request. An entry is one write, so only the last entry may be torn.
+Then it is about a request that was not sent yet.
 """
 
 import os
@@ -29,8 +29,8 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """Transactions, and the rows of calls without atomicity, as they are now, and what else came to
-    be since the last entry."""
+    """Transactions, and the rows of calls without atomicity, as they are now. The other lists have
+    what came since the last entry."""
 
     transactions: list[Transaction] = []
     stamped_writes: list[StampedWrite] = []
@@ -45,7 +45,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Entry)
 
 
 class JournaledHistory(History):
-    """A history that knows what of each session is not yet written down for good."""
+    """A history that knows which records of each session are not yet final in the file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class JournaledHistory(History):
 
 
 class Journal:
-    """The file of one process. `violations` is the list that a workload adds to."""
+    """The file of one process. `violations` is the list to which a workload adds."""
 
     def __init__(self, path: Path, history: JournaledHistory, violations: list[Violation]) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -72,7 +72,7 @@ class Journal:
         self._violation_count = 0
 
     def save(self, session: str) -> None:
-        """Write down what the session is about to do, if others could notice: a commit."""
+        """Write down what the session is about to do, if others could notice it: a commit."""
         history = self._history
         unsaved = history.unsaved.pop(session, [])
         going_on = [t for t in unsaved if t.end_us is None]
@@ -90,14 +90,14 @@ class Journal:
             self._write(entry)
 
     def close(self) -> None:
-        """Write down all that is left."""
+        """Write down the rest, and close the file."""
         sessions = [*self._history.unsaved, *(write.session for write in self._open_writes)]
         for session in dict.fromkeys(sessions):
             self.save(session)
         os.close(self._file)
 
     def _take_stamped_writes(self, session: str) -> list[StampedWrite]:
-        """The session's that are under way, or were when it was saved last."""
+        """Return the session's writes that are under way, or were when it was saved last."""
         new = self._history.stamped_writes[self._stamped_write_count :]
         self._stamped_write_count += len(new)
         self._open_writes += new
@@ -120,13 +120,13 @@ class Journal:
 
 @dataclass(slots=True)
 class Account:
-    """What several processes wrote down, as one history."""
+    """The journals of several processes, as one history."""
 
     history: History = field(default_factory=History)
     violations: list[Violation] = field(default_factory=list)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """One process's: of each transaction, and of each row of a call, the last state counts."""
+        """Add the entries of one process. Of each transaction and row, the last state counts."""
         transactions: dict[str, Transaction] = {}
         stamped: dict[tuple[str, RowKey], StampedWrite] = {}
         for entry in entries:
@@ -141,13 +141,13 @@ class Account:
 
 
 def read_journal(path: Path) -> Iterator[Entry]:
-    """The entries of a journal whose writer is gone."""
+    """Return the entries of a journal whose writer is gone."""
     content = path.read_bytes()
     place = 0
     while place + _LENGTH.size <= len(content):
         (length,) = _LENGTH.unpack_from(content, place)
         place += _LENGTH.size
         if place + length > len(content):
-            return  # torn
+            return  # the last entry is torn
         yield _decoder.decode(content[place : place + length])
         place += length

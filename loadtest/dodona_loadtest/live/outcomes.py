@@ -1,6 +1,6 @@
-"""What a stranger is told of transactions that he only knows the ids of.
+"""Ask for the outcomes of transactions of which the asking session knows only the ids.
 
-Owns: the questions, and the comparison with what is in the tables. Must not import: any core but
+Owns: the questions, and the comparison with the rows in the tables. Must not import: any core but
 the client's.
 """
 
@@ -17,14 +17,14 @@ from dodona_loadtest.histories.recorder import Recorder
 from dodona_wire.types import TransactionId
 
 ASKED_MAX: Final = 300
-"""Of one history: each question is a call."""
+"""Questions about one history: each is a call."""
 
 Answers = list[tuple[Transaction, list[Outcome]]]
-"""A blind transaction may have gone out under several names, each with an outcome of its own."""
+"""A blind transaction may have been sent under several names, each with an outcome of its own."""
 
 
 def ask_outcomes(db: Recorder, transactions: Iterable[Transaction]) -> Protocol[Answers]:
-    """What the cells say. Raises DodonaError. Not of those whose deletions might be another's."""
+    """Ask the cells, except about deletions that might be another's. Raises DodonaError."""
     answers: Answers = []
     for t in islice(filter(_is_askable, transactions), ASKED_MAX):
         names = t.names if t.is_blind else [*t.names, t.start]
@@ -37,7 +37,7 @@ def ask_outcomes(db: Recorder, transactions: Iterable[Transaction]) -> Protocol[
 
 
 def check_outcomes(answers: Answers, history: History, dump: Iterable[Version]) -> list[Violation]:
-    """Committed are just those whose rows are there. Of what is forgotten nothing is said."""
+    """Check that just those are committed whose rows are there. Forgotten ones prove nothing."""
     found = {t.name: at for t, at in attribute(history.transactions, dump).committed}
     violations = []
     for t, outcomes in answers:

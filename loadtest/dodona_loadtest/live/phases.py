@@ -1,7 +1,7 @@
 """What comes before and after the sessions of a run: tables, last writes, and the final dump.
 
-Owns: the protocols of it, which any driver may run. Whatever has to work when nothing is broken any
-more is repeated until a deadline, and its passing is NotLive.
+Owns: the protocols of these phases, which any driver may run. A step that must work once all faults
+are over is repeated until a deadline. After the deadline it raises NotLive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,19 +19,19 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key
 
 KEYS_PER_DUMP: Final = 20
-"""Looked up in one call: each may have thousands of versions."""
+"""Keys of one lookup: each may have thousands of versions."""
 KEYS_PER_LOCK: Final = 10_000
-"""In one transaction: a tenth of what one may lock."""
+"""Keys locked in one transaction: a tenth of the limit."""
 PAUSE_MS: Final = 50
 ANSWER_MS_MAX: Final = 10_000
 
 
 class NotLive(Exception):
-    """Something that had to happen, as nothing was broken any more, did not."""
+    """A step that had to work once all faults were over did not."""
 
 
 class TablesInTheWay(Exception):
-    """The workload's tables are there already, and may be somebody's."""
+    """The workload's tables are there already, and may belong to a user."""
 
 
 class Phases:
@@ -59,7 +59,7 @@ class Phases:
         yield from self._until_true(lambda: self._workload.set_up(self._db), "set-up", wait_s_max)
 
     def node_urls(self) -> Protocol[list[str]]:
-        """Where the nodes are that serve the tables."""
+        """Return the addresses of the nodes that serve the tables."""
         cells = set()
         for table in self._workload.tables:
             info = yield from self._catalog.get_table(table.path)
@@ -68,27 +68,27 @@ class Phases:
         return [cell.address for cell in cluster.cells if cell.cell in cells]
 
     def touch(self, wait_s_max: float) -> Protocol[None]:
-        """Every tablet takes writes, and a whole snapshot can be read."""
+        """Check that every tablet takes writes, and that a whole snapshot can be read."""
         yield from self._until_true(
             lambda: self._workload.touch(self._db), "writing to all tablets", wait_s_max
         )
         yield from self.look(wait_s_max)
 
     def look(self, wait_s_max: float) -> Protocol[None]:
-        """A whole snapshot can be read."""
+        """Check that a whole snapshot can be read."""
         yield from self._until_true(self._audit, "reading a whole snapshot", wait_s_max)
 
     def take_all_locks(self, rows: Iterable[RowKey], wait_s_max: float) -> Protocol[None]:
-        """Nobody holds a lock on any of these rows: transactions get them all, so many at a time as
-        one may lock. They write nothing, so that they leave no version. Tables without atomicity
-        have no locks. The time given is that of all together."""
+        """Check that no transaction holds a lock on any of these rows: new transactions lock them
+        all. Each locks as many as it may. They write nothing, so that they leave no version. Tables
+        without atomicity have no locks. The time limit is for all together."""
         began_us = self._db.now_us
         for table, keys in self._keys_to_lock(rows):
             lock = partial(self._lock, table, keys)
             yield from self._until_true(lock, "locking all rows", wait_s_max, began_us)
 
     def dump(self, rows: Iterable[RowKey]) -> Protocol[list[Version]]:
-        """All versions of these rows and of all that are found by scans, through the public API."""
+        """Return all versions of these rows, and of rows that scans find, by the public API."""
         session = self._db.session
         versions: list[Version] = []
         keys_by_table = self._keys_by_table(rows)
@@ -153,7 +153,7 @@ class Phases:
 
 
 def rows_written(history: History) -> list[RowKey]:
-    """Every row that somebody tried to write, sorted."""
+    """Return every row that a session tried to write, sorted."""
     rows = {write.row for t in history.transactions for write in t.writes}
     rows.update(stamped.write.row for stamped in history.stamped_writes)
     return sorted(rows)
@@ -169,7 +169,7 @@ def _key_of(schema: TableSchema, key: bytes) -> dict[str, Any]:
 
 
 def _versions(table: TableShape, history: VersionedRow) -> Iterator[Version]:
-    """A row's history, in the words of the checkers: what each commit left in it."""
+    """Return a row's versions in the form of the checkers: what each commit left in it."""
     row = table.row_key(history.key)
     columns: dict[int, list[tuple[str, Any]]] = {at: [] for at in history.write_timestamps}
     for name, values in sorted(history.values.items()):

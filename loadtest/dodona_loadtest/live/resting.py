@@ -1,4 +1,4 @@
-"""What nodes say of themselves when a cluster is to rest: nothing may be left under way.
+"""Check that nodes are at rest: no work may be left under way.
 
 Owns: the question, over REST, and the wait for the right answer.
 """
@@ -19,7 +19,7 @@ POLL_S: Final = 0.1
 
 
 async def wait_for_rest(node_urls: Sequence[str]) -> None:
-    """Until no node has a transaction under way. Raises NotLive with what goes on too long."""
+    """Wait until no node has open transactions. Raises NotLive with work that takes too long."""
     deadline = time.monotonic() + RESOLVE_S_MAX
     async with httpx.AsyncClient(timeout=ANSWER_S_MAX, trust_env=False) as http:
         while left := [text for url in node_urls if (text := await unfinished(http, url))]:
@@ -29,10 +29,10 @@ async def wait_for_rest(node_urls: Sequence[str]) -> None:
 
 
 async def unfinished(http: httpx.AsyncClient, url: str) -> str:
-    """What the node still has to bring to an end, if anything."""
+    """Return which work the node has left, if any."""
     try:
         answer = (await http.get(f"{url}/v1/statistics")).raise_for_status()
-    except httpx.HTTPError as error:  # one that was killed last may be starting
+    except httpx.HTTPError as error:  # a node that was killed last may be starting
         return f"{url} does not answer: {error!r}"
     cell = answer.json()["cell"]
     if not cell["transactions_alive"] and not cell["reads_waiting"]:

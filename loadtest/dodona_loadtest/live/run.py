@@ -1,6 +1,6 @@
 """One run of a workload on a running cluster: set-up, sessions, rest, verdict.
 
-Owns: the order of these. Who starts the sessions, and when they end, is the caller's affair.
+Owns: the order of these. The caller decides which code starts the sessions, and when they end.
 """
 
 import time
@@ -28,8 +28,8 @@ VIOLATIONS_SHOWN_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run. The seed decides what sessions want to do, not what comes of it. `workload` is a
-    name, of one of WORKLOADS unless a run is told what to make of it."""
+    """What to run. The seed decides what sessions want to do, not the results. `workload` is a name
+    of WORKLOADS, or any name if the run gets a `make`."""
 
     master_url: str
     workload: str
@@ -38,12 +38,12 @@ class Order:
     session_count: int = 16
     think_ms_mean: float = 5.0
     patience_ms: int = SessionLimits().retry_ms_max
-    """How long a client repeats a call, or asks for an outcome, before its caller is told."""
+    """How long a client repeats a call, or asks for an outcome, before its caller gets an error."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What a run came to."""
+    """The results of a run."""
 
     order: Order
     history: History = field(default_factory=History)
@@ -52,10 +52,10 @@ class Report:
     version_count: int = 0
     violations: list[Violation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What a reader has to know besides."""
+    """Other facts that a reader has to know."""
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """Return lines for a reader."""
         head = f"{self.order.workload}, {self.session_count} sessions, seed {self.order.seed}"
         verdict = [str(it) for it in self.violations[:VIOLATIONS_SHOWN_MAX]]
         return [
@@ -68,7 +68,7 @@ class Report:
 
 
 class Run:
-    """Make it in the event loop that its sessions run in."""
+    """One run. Make it in the event loop in which its sessions run."""
 
     def __init__(self, order: Order, make: Callable[[Random], Workload] | None = None) -> None:
         """`make` makes the workload, if it is none of WORKLOADS."""
@@ -99,7 +99,8 @@ class Run:
         self._began = time.monotonic()
 
     def new_session(self, rows: RowSession | None = None) -> Recorder:
-        """One more, for `party.use` or `step`; or of another client, which its owner drives."""
+        """Return one more session, for `session_group.use` or `step`. With `rows` it is a session
+        of another client, which its owner drives."""
         self.report.session_count += 1
         name = f"s{self.report.session_count}"
         random = Random(self._random.random())
@@ -108,12 +109,12 @@ class Run:
         return Recorder(rows, name, self.report.history, random, now_us)
 
     async def step(self, db: Recorder) -> None:
-        """One step of the workload. Raises DodonaError."""
+        """Run one step of the workload. Raises DodonaError."""
         await self.session_group.run(db, self.workload.step(db))
 
     async def finish(self) -> Report:
-        """Once all sessions are over: what was begun must end, all must work, and the checkers
-        judge. Tables are removed if there is no violation."""
+        """Finish, once all sessions are over. All open work must end, everything must work, and the
+        checkers judge. The tables are removed if there is no violation."""
         self.report.seconds = time.monotonic() - self._began
         try:
             await self._rest_and_judge()
@@ -125,7 +126,7 @@ class Run:
         return self.report
 
     async def _remove(self) -> None:
-        """All is judged by now: that tables stay behind breaks no promise."""
+        """Remove the tables. All is judged by now: tables that stay behind break no promise."""
         try:
             await self.session_group.run(self._db, self._phases.remove())
         except DodonaError as error:

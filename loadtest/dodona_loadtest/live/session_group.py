@@ -1,9 +1,9 @@
-"""Sessions of one client process on a real cluster, each with its own recorder, in one event loop.
+"""Sessions of one client process on a real cluster, in one event loop, each with a recorder.
 
-Owns: the loop of a session (think, do one step of the workload, again) and its end. One thread
-runs them all, so that a history, its counters and a workload's findings need no locks; processes
-beside each other make for concurrency that is real. Instants are those of the machine's monotonic
-clock, which all of its processes share.
+Owns: the loop of a session (think, do one step of the workload, again) and its end. One thread runs
+them all. So a history, its counters and a workload's findings need no locks. Several processes side
+by side give real concurrency. Instants are those of the machine's monotonic clock, which all of its
+processes share.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ from dodona_wire.errors import DodonaError
 CONNECT_MS_MAX: Final = 3_000
 
 Notice = Callable[[str], None]
-"""Told a session's name before anything of it leaves the process."""
+"""Called with a session's name before one of its requests leaves the process."""
 
 
 def now_us() -> int:
-    """Microseconds of the machine's monotonic clock."""
+    """Return microseconds of the machine's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
 def new_session(
     acknowledgement: Acknowledgement = "decided", limits: SessionLimits | None = None
 ) -> Session:
-    """A client's session on this process's clocks and dice."""
+    """Return a client's session with this process's clocks and random numbers."""
     return Session(
         instant_us=now_us,
         unix_us=lambda: time.time_ns() // 1000,
@@ -50,7 +50,7 @@ def new_session(
 
 
 class SessionGroup:
-    """The sessions that share a connection. Make it in the event loop that is to run them."""
+    """The sessions that share a connection. Make it in the event loop that will run them."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SessionGroup:
         think_ms_mean: float,
         notice: Notice = lambda session: None,
     ) -> None:
-        """`notice` may write down what the session has in flight."""
+        """`notice` may write down which requests the session has in flight."""
         self.workload = workload
         self.history = history
         self.session = new_session(acknowledgement, limits)
@@ -75,12 +75,12 @@ class SessionGroup:
         self._idle = asyncio.Event()
 
     async def connect(self) -> None:
-        """Learn of the cluster's proxies: without them the master is asked for timestamps. Raises
+        """Learn the cluster's proxies: without them the master is asked for timestamps. Raises
         Unavailable."""
         await self._driver.run(self.session.catalog.get_cluster(CONNECT_MS_MAX))
 
     def recorder(self, name: str, random: Random) -> Recorder:
-        """One session's. Names are unique in a history."""
+        """Return the recorder of one session. Names are unique in a history."""
         return Recorder(self.session, name, self.history, random, now_us)
 
     async def run(self, db: Recorder, protocol: Protocol[Result]) -> Result:
@@ -95,21 +95,21 @@ class SessionGroup:
                 self._idle.set()
 
     async def wait_until_idle(self) -> None:
-        """Until no session runs anything, for whoever can't wait for each of them."""
+        """Wait until no session runs anything, for a caller that can't wait for each of them."""
         if self._running_count:
             await self._idle.wait()
 
     async def use(self, db: Recorder) -> None:
-        """One step of the workload after the other, until the end."""
+        """Run one step of the workload after the other, until the end."""
         while not self._is_ending:
             await self.run(db, self._think(db))
             try:
                 await self.run(db, self.workload.step(db))
             except DodonaError:
-                continue  # what the caller was told is in the history
+                continue  # the caller's answer is in the history
 
     def end(self) -> None:
-        """Sessions finish what they do, without further pauses, and stop."""
+        """Let sessions finish their current step, without further pauses, and stop."""
         self._is_ending = True
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class SessionGroup:
             yield Pause(int(db.random.expovariate(1 / self._think_ms_mean)))
 
     def _attend(self, db: Recorder, protocol: Protocol[Result]) -> Protocol[Result]:
-        """Pass on all steps, with notice of each; at the end nobody pauses any more."""
+        """Pass on all steps, with a notice of each. At the end no session pauses for long."""
         try:
             step = next(protocol)
             while True:

@@ -1,4 +1,4 @@
-"""The verdict on a run, and what it came to in numbers, from its history alone.
+"""The verdict on a run, and its results in numbers, from its history alone.
 
 Owns: which judges are asked, and the counts. Must not import: anything that talks to a cluster.
 """
@@ -18,8 +18,8 @@ UNSURE: Final = ("info", "open")
 
 
 def judge(history: History, dump: Iterable[Version], workload: Workload) -> list[Violation]:
-    """All broken promises: the checkers', what the workload saw on the way, and what it
-    finds in the history as a whole."""
+    """Return all broken promises: those of the checkers, those that the workload saw on the way,
+    and those that it finds in the whole history."""
     versions = list(dump)
     workload.resolve(history)
     return [
@@ -31,7 +31,7 @@ def judge(history: History, dump: Iterable[Version], workload: Workload) -> list
 
 
 def is_unsure(t: Transaction) -> bool:
-    """Whether its caller asked for a commit and was told nothing sure, or vanished."""
+    """Return whether its caller asked for a commit and got no sure answer, or vanished."""
     return t.commit_us is not None and t.status in UNSURE
 
 
@@ -41,8 +41,8 @@ def is_conflict(t: Transaction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the sessions did. Latencies are of acknowledged commits, from `begin` to the answer.
-    A call that writes without atomicity counts as a transaction, by what its first row was told."""
+    """What the sessions did. Latencies are of acknowledged commits, from `begin` to the answer. A
+    call that writes without atomicity counts as a transaction, by the answer for its first row."""
 
     transactions: int
     commits_asked: int
@@ -71,7 +71,7 @@ class Counts:
         )
 
     def lines(self, seconds: float) -> list[str]:
-        """For a reader."""
+        """Return lines for a reader."""
         rate = self.committed / seconds if seconds else 0.0
         p50, p99 = (percentile(self.latencies_ms, share) for share in (0.5, 0.99))
         conflicts, unsure = (
@@ -99,7 +99,7 @@ NO_COUNTS: Final = Counts(0, 0, 0, 0, 0, 0, ())
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that `share` of them do not exceed; not a number if there is none."""
+    """Return the value that `share` of them do not exceed; not a number if there is none."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -107,5 +107,5 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def share_of(part: int, whole: int) -> str:
-    """As a percentage."""
+    """Return a share as a percentage."""
     return f"{part / whole:.1%}" if whole else "none"

@@ -1,7 +1,7 @@
 """Delta Lake through delta-rs, in the client's process: a table is a folder of Parquet files.
 
 delta-rs writes files and syncs none of them. Here they are synced after each write, before the
-clock stops: all others have their rows on disk by then.
+clock stops: all other systems have their rows on disk by then.
 """
 
 import importlib.metadata
@@ -22,20 +22,20 @@ from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, Wor
 def open_delta_worker(
     folder: Path, cores: frozenset[int]
 ) -> "Iterator[WorkerProcess[DeltaWorker]]":
-    """A client process that keeps its tables in that folder."""
+    """Start a client process that keeps its tables in that folder."""
     client_library("deltalake")
     with WorkerProcess(DeltaWorker(folder), cores) as worker:
         yield worker
 
 
 def version() -> str:
-    """For the report."""
+    """Return the version for the report."""
     client_library("deltalake")
     return f"delta-rs, deltalake {importlib.metadata.version('deltalake')}"
 
 
 class DeltaWorker(Worker):
-    """Tables have the columns of `sample_rows`. Delta has no keys: MERGE is told which column."""
+    """Tables have the columns of `sample_rows`. Delta has no keys: MERGE names the column."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class DeltaWorker(Worker):
         pass
 
     async def create(self, table: str, rows: SampleRows) -> None:
-        """With these rows in it."""
+        """Make a table with these rows."""
         self._library.write_deltalake(self._path(table), arrow_table(rows))
 
     async def merge(self, table: str, rows: SampleRows) -> Spent:
@@ -64,7 +64,7 @@ class DeltaWorker(Worker):
         return watch.read()
 
     async def append(self, table: str, rows: SampleRows) -> Spent:
-        """Add rows, whatever is there already."""
+        """Add rows, whether or not their ids are there already."""
         source = arrow_table(rows)
         known = files_in(Path(self._path(table)))
         watch = Stopwatch()
@@ -73,15 +73,15 @@ class DeltaWorker(Worker):
         return watch.read()
 
     async def remove(self, table: str) -> None:
-        """With all its rows."""
+        """Remove the table with all its rows."""
         shutil.rmtree(self._path(table))
 
     async def count(self, table: str) -> int:
-        """Rows that the table has."""
+        """Return the number of rows in the table."""
         return int(self._library.DeltaTable(self._path(table)).count())
 
     async def scan(self, table: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
-        """Ranges of the table into Arrow, one after another. → rows a second."""
+        """Read ranges of the table into Arrow, one after another. Return rows a second."""
         random = Random(2013)
         opened = self._library.DeltaTable(self._path(table))
         places = max(1, rows.count - range_rows)

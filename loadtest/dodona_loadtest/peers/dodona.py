@@ -1,7 +1,7 @@
 """Dodona itself: a local cluster of real processes, or an embedded database.
 
 The cluster is the one that `dodona up` starts: master, proxy and nodes, all durable, the client
-over loopback. Nothing is switched off or set otherwise than a user gets it.
+over loopback. All settings are those that a user gets.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ TIMESTAMPS_CHECKED: Final = 1_000
 
 @contextmanager
 def serve_timestamps(folder: Path) -> Iterator[Running]:
-    """Master, proxy and a node; the client asks the proxy."""
+    """Start master, proxy and a node; the client asks the proxy."""
     with open_cluster(folder, node_count=1) as cluster:
         yield Running(TimestampLoad(cluster.master_url), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_commits(folder: Path) -> Iterator[Running]:
-    """One node with one tablet."""
+    """Start one node with one tablet."""
     with open_cluster(folder, node_count=1) as cluster:
         yield Running(CommitLoad(cluster.master_url, node_count=1), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_transactions(folder: Path) -> Iterator[Running]:
-    """As `serve_commits`, each commit's transaction begun first."""
+    """Start as `serve_commits` does; each commit's transaction is begun first."""
     with open_cluster(folder, node_count=1) as cluster:
         load = TransactionLoad(cluster.master_url, node_count=1)
         yield Running(load, version(), pids_of(cluster))
@@ -53,14 +53,14 @@ def serve_transactions(folder: Path) -> Iterator[Running]:
 
 @contextmanager
 def serve_two_node_commits(folder: Path) -> Iterator[Running]:
-    """Two nodes with a tablet each: the halves of the keys."""
+    """Start two nodes with a tablet each: the halves of the keys."""
     with open_cluster(folder, node_count=2) as cluster:
         yield Running(CommitLoad(cluster.master_url, node_count=2), version(), pids_of(cluster))
 
 
 @contextmanager
 def open_embedded(folder: Path) -> Iterator[Running]:
-    """The same cores inside the client's process."""
+    """Open the same cores inside the client's process."""
     yield Running(EmbeddedLoad(folder / "dodona"), version())
 
 
@@ -71,8 +71,8 @@ def open_cluster(
     back_off_s_max: float = BACK_OFF_S_MAX,
     gateway_count: int = 0,
 ) -> Iterator[LocalCluster]:
-    """A cluster as a user gets it, with gateways that ask for no tokens. Raises ContenderFailed
-    where Dodona raises its own errors."""
+    """Start a cluster as a user gets it, with gateways that ask for no tokens. Raises
+    ContenderFailed for Dodona's own errors."""
     try:
         with LocalCluster(
             folder / "dodona",
@@ -87,12 +87,12 @@ def open_cluster(
 
 
 def pids_of(cluster: LocalCluster) -> tuple[int, ...]:
-    """Of all servers that are up."""
+    """Return the ids of all servers that are up."""
     return tuple(status.pid for status in cluster.processes.values() if status.pid is not None)
 
 
 def version() -> str:
-    """For the report."""
+    """Return the version for the report."""
     try:
         return f"Dodona {importlib.metadata.version('dodona')}"
     except importlib.metadata.PackageNotFoundError:
@@ -100,7 +100,7 @@ def version() -> str:
 
 
 class TimestampLoad(AsyncLoad):
-    """One timestamp for each caller's await."""
+    """One timestamp for each await of a caller."""
 
     latency_every = 16
 

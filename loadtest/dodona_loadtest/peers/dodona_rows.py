@@ -1,6 +1,6 @@
 """Dodona's loads for the rows of writes without atomicity, of lookups, and of hot rows.
 
-The cluster is the one of `peers.dodona`. What the loads read is written before, in transactions.
+The cluster is the one of `peers.dodona`. Transactions write the rows that the loads read later.
 """
 
 import random
@@ -20,7 +20,7 @@ from dodona_loadtest.peers.shapes import HOT_ROWS, READ_ROWS, batches, check_sum
 from dodona_wire.errors import TransactionConflict
 
 RERUN_MS_MAX = 10_000
-"""After so long an operation gives up. Whoever waits for the client process waits for longer."""
+"""The longest time of an operation. The wait for the client process is longer."""
 COUNTERS: list[dict[str, object]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "count", "type": "int64"},
@@ -29,49 +29,49 @@ COUNTERS: list[dict[str, object]] = [
 
 @contextmanager
 def serve_async_writes(folder: Path) -> Iterator[Running]:
-    """Rows without atomicity, one a call, acknowledged from memory."""
+    """Write rows without atomicity, one a call, acknowledged from memory."""
     with open_cluster(folder) as cluster:
         yield Running(AsyncWriteLoad(cluster.master_url, 1), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_async_batches(folder: Path) -> Iterator[Running]:
-    """As `serve_async_writes`, 100 rows a call."""
+    """Write as `serve_async_writes` does, 100 rows a call."""
     with open_cluster(folder) as cluster:
         yield Running(AsyncWriteLoad(cluster.master_url, 100), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_lookups(folder: Path) -> Iterator[Running]:
-    """Lookups of one key at a snapshot's timestamp."""
+    """Look up one key at a snapshot's timestamp."""
     with open_cluster(folder) as cluster:
         yield Running(LookupLoad(cluster.master_url, 1), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_wide_lookups(folder: Path) -> Iterator[Running]:
-    """As `serve_lookups`, 100 keys a call."""
+    """Look up as `serve_lookups` does, 100 keys a call."""
     with open_cluster(folder) as cluster:
         yield Running(LookupLoad(cluster.master_url, 100), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_hot_rows(folder: Path) -> Iterator[Running]:
-    """Increments of few rows, each in a transaction that reads before it writes."""
+    """Increment a few rows, each in a transaction that reads before it writes."""
     with open_cluster(folder) as cluster:
         yield Running(HotRowLoad(cluster.master_url), version(), pids_of(cluster))
 
 
 @contextmanager
 def serve_one_row(folder: Path) -> Iterator[Running]:
-    """Increments of one row, each run again until it commits."""
+    """Increment one row, and run each increment again until it commits."""
     with open_cluster(folder) as cluster:
         yield Running(OneRowLoad(cluster.master_url), version(), pids_of(cluster))
 
 
 @contextmanager
 def open_one_row(folder: Path) -> Iterator[Running]:
-    """As `serve_one_row`, by threads of one process."""
+    """Increment as `serve_one_row` does, by threads of one process."""
     yield Running(EmbeddedOneRowLoad(folder / "dodona"), version())
 
 
@@ -142,7 +142,7 @@ class LookupLoad(AsyncLoad):
 
 
 class HotRowLoad(AsyncLoad):
-    """begin, lookup_rows, insert_rows, commit. Who comes too late fails, and tries another."""
+    """begin, lookup_rows, insert_rows, commit. A late caller fails, and tries another row."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -180,7 +180,7 @@ class HotRowLoad(AsyncLoad):
 
 class OneRowLoad(AsyncLoad):
     """`run_in_transaction` with a function that reads the row and writes it. An operation takes as
-    long as all its attempts; one that gives up has failed."""
+    long as all its attempts. One that runs out of time has failed."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -217,7 +217,7 @@ class OneRowLoad(AsyncLoad):
 
 
 class EmbeddedOneRowLoad(ThreadLoad):
-    """What `OneRowLoad` does, inside the process."""
+    """The work of `OneRowLoad`, inside the process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

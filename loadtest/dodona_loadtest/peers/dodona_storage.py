@@ -1,7 +1,7 @@
 """Dodona in the storage studies: a cluster, and a worker that drives it through the client.
 
-Owns: what "flushed" means. An unmount flushes all stores of a table's tablets, so a table that is
-mounted again has its rows in chunks only, those written since excepted.
+Owns: what "flushed" means. An unmount flushes all stores of a table's tablets. So after a new mount
+the table has its rows in chunks only, except later writes.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ BATCH_ROWS_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 8 << 20
 BATCHES_AT_ONCE: Final = 4
 PATIENCE_S_MAX: Final = 120.0
-"""How long a write that is refused for now, since stores are full, is tried again."""
+"""How long a write is tried again if it is refused for now, because stores are full."""
 PATIENCE_PAUSE_S: Final = 0.05
 MOUNT_MS_MAX: Final = 300_000
 AWAIT_S_MAX: Final = 300.0
@@ -51,7 +51,7 @@ Answer = TypeVar("Answer")
 def serve_worker(
     folder: Path, cores: frozenset[int], **options: Any
 ) -> "Iterator[tuple[LocalCluster, WorkerProcess[DodonaWorker]]]":
-    """A cluster of one node, and a client process of it."""
+    """Start a cluster of one node, and a client process for it."""
     with (
         open_cluster(folder, **options) as cluster,
         WorkerProcess(DodonaWorker(cluster.master_url), cores) as worker,
@@ -60,7 +60,7 @@ def serve_worker(
 
 
 def node_pid(cluster: LocalCluster) -> int:
-    """The process of the only node. Raises ContenderFailed while it is down."""
+    """Return the process of the only node. Raises ContenderFailed while it is down."""
     pid = cluster.processes["node 0"].pid
     if pid is None:
         raise ContenderFailed("the node is down")
@@ -68,12 +68,12 @@ def node_pid(cluster: LocalCluster) -> int:
 
 
 def log_bytes(cluster: LocalCluster) -> int:
-    """The size of the only node's log, as the node tells it. Raises ContenderFailed."""
+    """Return the size of the only node's log, as the node reports it. Raises ContenderFailed."""
     return int(_page(cluster.node_urls[0], "statistics")["log_bytes"])
 
 
 def check_in_memory(cluster: LocalCluster, path: str) -> None:
-    """That a table has no chunk yet. Raises ContenderFailed."""
+    """Check that a table has no chunk yet. Raises ContenderFailed."""
     tablets = [it for url in cluster.node_urls for it in _page(url, "tablets")["tablets"]]
     if sum(it["chunks"] for it in tablets if it["table"] == path):
         raise ContenderFailed(f"{path} was to stay in memory, and is in chunks")
@@ -102,23 +102,23 @@ class DodonaWorker(Worker):
     # ---- tables
 
     async def create(self, path: str, atomicity: Atomicity = "none") -> None:
-        """A mounted table of one tablet."""
+        """Make a mounted table of one tablet."""
         await self._db.create_table(path, schema=SCHEMA, atomicity=atomicity, mount=True)
 
     async def remove(self, path: str) -> None:
-        """With all its rows."""
+        """Remove the table with all its rows."""
         await self._db.unmount_table(path, timeout_ms=MOUNT_MS_MAX)
         await self._db.remove_table(path)
 
     async def flush(self, path: str) -> Spent:
-        """All rows into chunks."""
+        """Flush all rows into chunks."""
         watch = Stopwatch()
         await self._db.unmount_table(path, timeout_ms=MOUNT_MS_MAX)
         await self._db.mount_table(path, timeout_ms=MOUNT_MS_MAX)
         return watch.read()
 
     async def set_atomicity(self, path: str, atomicity: Atomicity) -> None:
-        """Bulk writes are for non-atomic tables only; this makes an atomic one of such."""
+        """Change the atomicity. Bulk writes need a table without it; later it can be atomic."""
         await self._db.unmount_table(path, timeout_ms=MOUNT_MS_MAX)
         await self._db.set(f"{path}/@atomicity", atomicity)
         await self._db.mount_table(path, timeout_ms=MOUNT_MS_MAX)
@@ -126,7 +126,7 @@ class DodonaWorker(Worker):
     # ---- writes
 
     async def write_bulk(self, path: str, rows: SampleRows) -> Spent:
-        """Arrow data that is there in memory; making it is not measured."""
+        """Write Arrow data that is in memory. Making the data is not measured."""
         table = arrow_table(rows)
         watch = Stopwatch()
         count = await _patiently(partial(self._db.write_arrow, path, table))
@@ -137,12 +137,12 @@ class DodonaWorker(Worker):
         return spent
 
     async def write_rows(self, path: str, rows: SampleRows, padding_bytes: int = 0) -> Spent:
-        """As dicts, in batches, a few at a time. Making the dicts is measured, too."""
+        """Write rows as dicts, in batches, a few together. Making the dicts is measured, too."""
         batch_rows = min(BATCH_ROWS_MAX, max(1, BATCH_BYTES_MAX // (100 + padding_bytes)))
         batches = rows.slices(batch_rows)
 
         async def write() -> None:
-            for batch in batches:  # whoever is free takes the next
+            for batch in batches:  # a free task takes the next batch
                 found = dicts(batch, padding_bytes)
                 await _patiently(partial(self._db.insert_rows, path, found))
 
@@ -157,7 +157,7 @@ class DodonaWorker(Worker):
     async def rewrite(
         self, path: str, rows: SampleRows, rows_per_call: int, callers: int, duration_s: float
     ) -> Sample:
-        """Write rows that are there already, at random, `rows_per_call` at a time."""
+        """Write existing rows again, at random, `rows_per_call` at a time."""
         random = Random(2013)
         pool = dicts(SampleRows(min(rows.count, BATCH_ROWS_MAX), rows.first, rows.step))
         insert = self._db.insert_rows
@@ -174,7 +174,7 @@ class DodonaWorker(Worker):
     # ---- reads
 
     async def scan(self, path: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
-        """Ranges of the table into Arrow, one after another. → rows a second."""
+        """Read ranges of the table into Arrow, one after another. Return rows a second."""
         random = Random(2013)
         places = SampleRows(max(1, rows.count - range_rows), rows.first, rows.step)
         count = 0
@@ -191,7 +191,7 @@ class DodonaWorker(Worker):
     async def look_up(
         self, path: str, rows: SampleRows, keys_per_call: int, duration_s: float
     ) -> Sample:
-        """Keys of rows that are there, at random; one caller."""
+        """Look up keys of existing rows, at random, by one caller."""
         return await measure_operations([self._lookup(path, rows, keys_per_call)], duration_s)
 
     def _lookup(self, path: str, rows: SampleRows, keys_per_call: int) -> AsyncOperation:
@@ -212,14 +212,14 @@ class DodonaWorker(Worker):
     # ---- a caller every millisecond
 
     async def start_pinging(self, kind: PingKind, path: str, rows: SampleRows) -> None:
-        """Single lookups, or single commits, until `stop_pinging`."""
+        """Begin single lookups, or single commits. They go on until `stop_pinging`."""
         operation = self._lookup(path, rows, 1) if kind == "lookup" else self._commit(path, rows)
-        await operation()  # it connects, as the other contender's clients have by now
+        await operation()  # this connects, as the other contender's clients have by now
         self._pinger = Pinger(operation, (TransactionConflict,))
         self._pinger.start()
 
     async def stop_pinging(self) -> Waits:
-        """What they waited since `start_pinging`."""
+        """Return how long the pings waited since `start_pinging`."""
         return await self._pinger.stop()
 
     def _commit(self, path: str, rows: SampleRows) -> AsyncOperation:
@@ -234,7 +234,7 @@ class DodonaWorker(Worker):
     # ---- servers that are starting
 
     async def await_read(self, path: str, key: int) -> float:
-        """→ the instant (`time.monotonic`) when a client that has just connected had the row."""
+        """Return the instant (`time.monotonic`) at which a new client had the row."""
 
         async def read(db: dodona.aio.AsyncClient) -> None:
             if len(await db.lookup_rows(path, [{"id": key}])) != 1:
@@ -243,14 +243,14 @@ class DodonaWorker(Worker):
         return await self._await(read)
 
     async def await_timestamp(self, host: str, port: int) -> tuple[float, float]:
-        """→ the instants when the server at that port took connections, and when a client that
-        had just connected got a timestamp."""
+        """Return two instants: when the server at that port took connections, and when a client
+        that had just connected got a timestamp."""
         served = asyncio.create_task(_await_port(host, port))
         answered = await self._await(lambda db: db.generate_timestamp())
         return await served, answered
 
     async def _await(self, ask: Callable[[dodona.aio.AsyncClient], Awaitable[Any]]) -> float:
-        """Clients get more and more patient; so each one tries for a moment only."""
+        """Wait for an answer. A client waits longer at each retry, so each tries briefly."""
         give_up = time.monotonic() + AWAIT_S_MAX
         while time.monotonic() < give_up:
             with suppress(DodonaError, TimeoutError):

@@ -1,7 +1,7 @@
 """Storage engines inside the client's process: SQLite and LMDB, every commit synced to disk.
 
-Both allow one writer at a time. SQLite's own waiting is a sleep and a retry, which would measure
-the sleep, so its threads share one connection under a lock; LMDB queues its writers by itself.
+Both allow one writer at a time. SQLite waits by a sleep and a retry, which would measure the sleep.
+So its threads share one connection under a lock. LMDB queues its writers by itself.
 """
 
 import sqlite3
@@ -25,13 +25,13 @@ UPSERT: Final = (
 
 @contextmanager
 def open_sqlite(folder: Path) -> Iterator[Running]:
-    """SQLite in WAL mode with synchronous=FULL: a commit is durable before it returns."""
+    """Open SQLite in WAL mode with synchronous=FULL: a commit is durable before it returns."""
     yield Running(SqliteLoad(folder / "bench.sqlite"), f"SQLite {sqlite3.sqlite_version}")
 
 
 @contextmanager
 def open_lmdb(folder: Path) -> Iterator[Running]:
-    """LMDB with its default syncs: a commit is durable before it returns."""
+    """Open LMDB with its default syncs: a commit is durable before it returns."""
     lmdb = client_library("lmdb")
     version = ".".join(str(part) for part in lmdb.version())
     yield Running(LmdbLoad(folder), f"LMDB {version}, py-lmdb {lmdb.__version__}")

@@ -1,7 +1,7 @@
 """etcd, a private cluster of one member, through the asyncio client `aetcd`.
 
-Every put is durable and raises the store's revision, which is unique and rising: so it stands
-beside timestamps as well as beside commits.
+Every put is durable and raises the store's revision, which is unique and rises. So etcd is a peer
+for timestamps as well as for commits.
 """
 
 import importlib.metadata
@@ -24,21 +24,21 @@ ONE_KEY: Final = b"timestamp"
 
 @contextmanager
 def serve_revisions(folder: Path) -> Iterator[Running]:
-    """One member, loaded with puts of one key for their revisions."""
+    """Start one member, loaded with puts of one key for their revisions."""
     with member(folder) as (port, pid):
         yield Running(RevisionLoad(port), version(), (pid,))
 
 
 @contextmanager
 def serve_puts(folder: Path) -> Iterator[Running]:
-    """One member, loaded with puts of the benchmark's rows."""
+    """Start one member, loaded with puts of the benchmark's rows."""
     with member(folder) as (port, pid):
         yield Running(PutLoad(port), version(), (pid,))
 
 
 @contextmanager
 def member(folder: Path) -> Iterator[tuple[int, int]]:
-    """A started member: its client port and its process id."""
+    """Start a member. Yields its client port and its process id."""
     client_library("aetcd")
     port, peer_port = free_port(), free_port()
     client_url, peer_url = (f"http://127.0.0.1:{number}" for number in (port, peer_port))
@@ -71,7 +71,7 @@ def _is_healthy(client_url: str) -> bool:
 
 
 class _EtcdLoad(AsyncLoad):
-    """One client, one HTTP/2 connection, all callers' requests in flight at once."""
+    """One client, one HTTP/2 connection, the requests of all callers in flight together."""
 
     def __init__(self, port: int) -> None:
         self._port = port

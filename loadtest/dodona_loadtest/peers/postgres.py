@@ -1,6 +1,6 @@
 """PostgreSQL, private instances: fsync and synchronous_commit on, clients over loopback TCP.
 
-`initdb` and the server refuse to run as root, so as root they run as an unprivileged user. The
+`initdb` and the server refuse to run as root. So as root they run as an unprivileged user. The
 settings are generous to PostgreSQL: larger shared buffers, and no checkpoint within a run.
 """
 
@@ -47,28 +47,28 @@ CREATE_TABLE: Final = "CREATE TABLE IF NOT EXISTS bench (id bigint PRIMARY KEY, 
 
 @contextmanager
 def serve_sequence(folder: Path) -> Iterator[Running]:
-    """One server, loaded with `nextval`."""
+    """Start one server, loaded with `nextval`."""
     with server(folder) as served:
         yield Running(SequenceLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_upserts(folder: Path) -> Iterator[Running]:
-    """One server, loaded with single-row upserts."""
+    """Start one server, loaded with single-row upserts."""
     with server(folder) as served:
         yield Running(UpsertLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_transactions(folder: Path) -> Iterator[Running]:
-    """One server, loaded with transactions of one upsert."""
+    """Start one server, loaded with transactions of one upsert."""
     with server(folder) as served:
         yield Running(TransactionLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_two_phase(folder: Path) -> Iterator[Running]:
-    """Two servers, loaded with two-phase commits over both."""
+    """Start two servers, loaded with two-phase commits over both."""
     with ExitStack() as stack:
         servers = []
         for number in range(2):
@@ -83,7 +83,7 @@ class Installation:
     """A private data folder, which one server at a time may serve."""
 
     def __init__(self, folder: Path) -> None:
-        """Makes it in an empty folder."""
+        """Make it in an empty folder."""
         client_library("asyncpg")
         self._folder = folder
         self._binaries = _binaries()
@@ -96,7 +96,8 @@ class Installation:
         self.port = free_port()
 
     def server(self, is_awaited: bool = True) -> ServerProcess:
-        """To be entered, one after another: returns once it serves, if that is awaited."""
+        """Return a server to enter, one at a time. With `is_awaited`, entry waits until it
+        serves."""
         settings = [f"--{name}={value}" for name, value in SETTINGS.items()]
         place = ["-D", str(self._data), "-p", str(self.port)]
         probe = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
@@ -115,7 +116,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where a started server is."""
+    """The address of a started server."""
 
     port: int
     pid: int
@@ -123,14 +124,14 @@ class Served:
 
 @contextmanager
 def server(folder: Path) -> Iterator[Served]:
-    """A server over an empty database."""
+    """Start a server over an empty database."""
     installation = Installation(folder)
     with installation.server() as process:
         yield Served(installation.port, process.pid)
 
 
 def _binaries() -> Path:
-    """The newest version's folder. Debian keeps them off PATH."""
+    """Return the folder of the newest version. Debian does not put it on PATH."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major_version, reverse=True)
     initdb = shutil.which("initdb")
     if initdb is not None:
@@ -147,13 +148,13 @@ def _major_version(folder: Path) -> int:
 
 
 def version() -> str:
-    """For the report."""
+    """Return the version for the report."""
     postgres = command_output([str(_binaries() / "postgres"), "--version"])
     return f"{postgres}, asyncpg {client_library('asyncpg').__version__}"
 
 
 def _unprivileged_user() -> int | None:
-    """The user to run as, or None where this process isn't root."""
+    """Return the user to run as, or None if this process isn't root."""
     if os.geteuid() != 0:
         return None
     for name in UNPRIVILEGED_USERS:
@@ -175,7 +176,7 @@ def _initialise(binaries: Path, data: Path, user: int | None) -> None:
 
 
 async def connect_all(port: int, count: int) -> list[Any]:
-    """So many connections."""
+    """Return so many connections."""
     asyncpg = client_library("asyncpg")
     return [
         await asyncpg.connect(host="127.0.0.1", port=port, user=USER, database="postgres")
@@ -184,7 +185,7 @@ async def connect_all(port: int, count: int) -> list[Any]:
 
 
 def run_query(port: int, query: str) -> None:
-    """One statement, over a connection of its own."""
+    """Run one statement over a connection of its own."""
 
     async def run() -> None:
         (connection,) = await connect_all(port, 1)
@@ -197,10 +198,10 @@ def run_query(port: int, query: str) -> None:
 
 
 class SequenceLoad(AsyncLoad):
-    """`nextval`, the closest that PostgreSQL has to a timestamp: unique and rising.
+    """`nextval`, PostgreSQL's nearest thing to a timestamp: unique and rising.
 
-    It writes its log only every 32 values, so it shares with the oracle that most values cost no
-    disk. Callers beyond the connections take turns on them, first come first served.
+    It writes its log only every 32 values. So, as with the oracle, most values need no disk. If
+    there are more callers than connections, callers take turns on them, first come first served.
     """
 
     def __init__(self, port: int) -> None:
@@ -279,11 +280,11 @@ class TransactionLoad(UpsertLoad):
 
 
 class TwoPhaseLoad(AsyncLoad):
-    """PREPARE TRANSACTION on both servers at once, then COMMIT PREPARED on both at once.
+    """PREPARE TRANSACTION on both servers together, then COMMIT PREPARED on both together.
 
-    Two round trips to each, the fewest possible: the plan is prepared, and one simple query
-    opens, writes and prepares. The decision itself is logged nowhere, which a real coordinator
-    could not leave out; and a reader may see half of a commit. Both are in PostgreSQL's favour.
+    Each server takes two round trips, the fewest possible: the plan is prepared, and one simple
+    query opens, writes and prepares. No log has the decision, which a real coordinator needs. A
+    reader may see half of a commit. Both are in PostgreSQL's favour.
     """
 
     def __init__(self, ports: tuple[int, ...]) -> None:

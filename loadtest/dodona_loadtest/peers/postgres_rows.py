@@ -1,6 +1,7 @@
-"""PostgreSQL's loads for the rows of writes acknowledged from memory, of lookups, and of hot rows.
+"""PostgreSQL's loads for the rows of writes from memory, of lookups, and of hot rows.
 
-The server is the one of `peers.postgres`; a connection for each caller.
+The writes are acknowledged from memory. The server is the one of `peers.postgres`, with a
+connection for each caller.
 """
 
 import random
@@ -34,48 +35,48 @@ CREATE_COUNTERS: Final = "CREATE TABLE bench (id bigint PRIMARY KEY, count bigin
 
 @contextmanager
 def serve_async_writes(folder: Path) -> Iterator[Running]:
-    """Upserts of one row, acknowledged before they are on disk."""
+    """Upsert one row, acknowledged before it is on disk."""
     with server(folder) as served:
         yield Running(AsyncUpsertLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_async_batches(folder: Path) -> Iterator[Running]:
-    """As `serve_async_writes`, 100 rows in a statement."""
+    """Upsert as `serve_async_writes` does, 100 rows in a statement."""
     with server(folder) as served:
         yield Running(AsyncBatchLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_lookups(folder: Path) -> Iterator[Running]:
-    """Lookups of one key."""
+    """Look up one key."""
     with server(folder) as served:
         yield Running(LookupLoad(served.port, 1), version(), (served.pid,))
 
 
 @contextmanager
 def serve_wide_lookups(folder: Path) -> Iterator[Running]:
-    """Lookups of 100 keys."""
+    """Look up 100 keys."""
     with server(folder) as served:
         yield Running(LookupLoad(served.port, 100), version(), (served.pid,))
 
 
 @contextmanager
 def serve_hot_rows(folder: Path) -> Iterator[Running]:
-    """Increments of few rows at REPEATABLE READ."""
+    """Increment a few rows at REPEATABLE READ."""
     with server(folder) as served:
         yield Running(HotRowLoad(served.port), version(), (served.pid,))
 
 
 @contextmanager
 def serve_one_row(folder: Path) -> Iterator[Running]:
-    """Increments of one row, which each locks before it reads."""
+    """Increment one row, which each caller locks before it reads."""
     with server(folder) as served:
         yield Running(OneRowLoad(served.port), version(), (served.pid,))
 
 
 class AsyncUpsertLoad(UpsertLoad):
-    """The same upserts as elsewhere, without waiting for the disk."""
+    """The same upserts as elsewhere, without a wait for the disk."""
 
     async def open(self, callers_max: int) -> None:
         await super().open(callers_max)
@@ -144,8 +145,7 @@ class LookupLoad(AsyncLoad):
 
 
 class HotRowLoad(AsyncLoad):
-    """BEGIN, a prepared SELECT, a prepared UPDATE, COMMIT. Who comes too late fails, and tries
-    another."""
+    """BEGIN, prepared SELECT, prepared UPDATE, COMMIT. A late caller fails, and tries another."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -177,7 +177,7 @@ class HotRowLoad(AsyncLoad):
 
         async def increment() -> None:
             key = int(draw() * HOT_ROWS)
-            async with connection.transaction():  # at the level that is the connection's default
+            async with connection.transaction():  # at the connection's default level
                 await write(key, await read(key) + 1)
             self._done_count += 1
 
@@ -193,7 +193,7 @@ class HotRowLoad(AsyncLoad):
 
 
 class OneRowLoad(AsyncLoad):
-    """BEGIN, a prepared SELECT FOR UPDATE, a prepared UPDATE, COMMIT, at READ COMMITTED: callers
+    """BEGIN, a prepared SELECT FOR UPDATE, a prepared UPDATE, COMMIT, at READ COMMITTED. Callers
     wait in line for the row, and none fails."""
 
     def __init__(self, port: int) -> None:

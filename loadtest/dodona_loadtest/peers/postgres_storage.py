@@ -1,7 +1,7 @@
 """PostgreSQL in the storage studies: a worker with a few connections.
 
-Bulk data arrive as COPY's own binary format, ready in memory, and leave as such: no client turns
-them into anything, which is in PostgreSQL's favour.
+Bulk data arrive in COPY's own binary format, ready in memory, and leave in it. No client converts
+them, which is in PostgreSQL's favour.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ UPSERT: Final = (
 COPY_ROWS_MAX: Final = 500_000
 CONNECTIONS_MAX: Final = 64
 PINGING_CONNECTIONS: Final = 16
-"""As many pings as are under way at once; others wait for a connection."""
+"""Pings that are under way together; others wait for a connection."""
 AWAIT_S_MAX: Final = 300.0
 ATTEMPT_PAUSE_S: Final = 0.01
 
@@ -47,7 +47,7 @@ ATTEMPT_PAUSE_S: Final = 0.01
 def serve_postgres_worker(
     folder: Path, cores: frozenset[int]
 ) -> "Iterator[tuple[Served, WorkerProcess[PostgresWorker]]]":
-    """A server, and a client process of it."""
+    """Start a server, and a client process for it."""
     with (
         server(folder) as served,
         WorkerProcess(PostgresWorker(served.port), cores) as worker,
@@ -56,7 +56,7 @@ def serve_postgres_worker(
 
 
 class PostgresWorker(Worker):
-    """Tables have the columns of `sample_rows`, and the primary key that Dodona's have."""
+    """A worker. Tables have the columns of `sample_rows`, and the same primary key as Dodona's."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -69,7 +69,7 @@ class PostgresWorker(Worker):
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Before the server is gone. Whatever comes next connects anew."""
+        """Close connections before the server ends. Later calls connect again."""
         for pool in self._pools.values():
             for connection in pool:
                 with suppress(OSError):
@@ -87,7 +87,7 @@ class PostgresWorker(Worker):
     # ---- tables
 
     async def create(self, table: str, rows: SampleRows) -> None:
-        """With these rows in it; the key comes last, which is quickest."""
+        """Make a table with these rows; the key comes last, which is quickest."""
         connection = await self._connection()
         await connection.execute(CREATE.format(table=table))
         for part in rows.slices(COPY_ROWS_MAX):
@@ -96,11 +96,11 @@ class PostgresWorker(Worker):
         await connection.execute(f"ANALYZE {table}")
 
     async def remove(self, table: str) -> None:
-        """With all its rows."""
+        """Remove the table with all its rows."""
         await (await self._connection()).execute(f"DROP TABLE {table}")
 
     async def checkpoint(self) -> Spent:
-        """All pages to disk."""
+        """Write all pages to disk."""
         watch = Stopwatch()
         await (await self._connection()).execute("CHECKPOINT")
         return watch.read()
@@ -108,7 +108,7 @@ class PostgresWorker(Worker):
     # ---- writes
 
     async def copy(self, table: str, rows: SampleRows) -> Spent:
-        """In one COPY; making its data is not measured."""
+        """Write rows in one COPY. Making its data is not measured."""
         data = postgres_copy_data(rows)
         watch = Stopwatch()
         await self._copy(table, data)
@@ -122,7 +122,7 @@ class PostgresWorker(Worker):
         await connection.copy_to_table(table, source=source, columns=COLUMNS, format="binary")
 
     async def fill_log(self, table: str, rows: SampleRows, padding_bytes: int) -> int:
-        """Write rows with longer notes. → bytes that the log grew by."""
+        """Write rows with longer notes. Return the bytes by which the log grew."""
         connection = await self._connection()
         position = "SELECT pg_current_wal_lsn() - '0/0'"
         before = await connection.fetchval(position)
@@ -140,7 +140,7 @@ class PostgresWorker(Worker):
         return int(await connection.fetchval(position) - before)
 
     async def upsert(self, table: str, rows: SampleRows, callers: int, duration_s: float) -> Sample:
-        """Write rows that are there already, at random, one at a time, each committed by itself."""
+        """Write existing rows again, at random, one at a time, each committed by itself."""
         pool = await self._pool(min(callers, CONNECTIONS_MAX))
         statements = [await c.prepare(UPSERT.format(table=table)) for c in pool]
         random = Random(2013)
@@ -150,7 +150,7 @@ class PostgresWorker(Worker):
     # ---- reads
 
     async def scan(self, table: str, rows: SampleRows, range_rows: int, duration_s: float) -> float:
-        """Ranges of the table in COPY's format, one after another. → rows a second."""
+        """Read ranges of the table in COPY's format, one after another. Return rows a second."""
         connection, random = await self._connection(), Random(2013)
         places = SampleRows(max(1, rows.count - range_rows), rows.first, rows.step)
         query = f"SELECT * FROM {table} WHERE id >= $1 AND id < $2"
@@ -171,7 +171,7 @@ class PostgresWorker(Worker):
     async def look_up(
         self, table: str, rows: SampleRows, keys_per_call: int, duration_s: float
     ) -> Sample:
-        """Keys of rows that are there, at random; one caller."""
+        """Look up keys of existing rows, at random, by one caller."""
         lookup = await self._lookup(await self._connection(), table, rows, keys_per_call)
         return await measure_operations([lookup], duration_s)
 
@@ -197,7 +197,7 @@ class PostgresWorker(Worker):
     # ---- a caller every millisecond
 
     async def start_pinging(self, kind: PingKind, table: str, rows: SampleRows) -> None:
-        """Single lookups, or single commits, until `stop_pinging`."""
+        """Begin single lookups, or single commits. They go on until `stop_pinging`."""
         free: asyncio.Queue[AsyncOperation] = asyncio.Queue()
         random = Random(2013)
         for connection in await self._pool(PINGING_CONNECTIONS):
@@ -218,13 +218,13 @@ class PostgresWorker(Worker):
         self._pinger.start()
 
     async def stop_pinging(self) -> Waits:
-        """What they waited since `start_pinging`."""
+        """Return how long the pings waited since `start_pinging`."""
         return await self._pinger.stop()
 
     # ---- servers that are starting
 
     async def await_read(self, table: str, key: int) -> float:
-        """→ the instant (`time.monotonic`) when a client that has just connected had the row."""
+        """Return the instant (`time.monotonic`) at which a new client had the row."""
         asyncpg = client_library("asyncpg")
         give_up = time.monotonic() + AWAIT_S_MAX
         while time.monotonic() < give_up:

@@ -1,8 +1,8 @@
 """Redis, a private server with an append-only file, through redis-py's asyncio client and hiredis.
 
-A SET is durable before its answer where the file is synced always, and within a second where it is
-synced every second; INCR of one key gives numbers that are unique and rise, so it stands beside
-timestamps. Up to 64 callers have a connection each; more of them share these.
+If the file is always synced, a SET is durable before its answer. If it is synced every second, a
+SET is durable within a second. INCR of one key gives numbers that are unique and rise, so it is a
+peer for timestamps. Up to 64 callers have a connection each; more callers share these.
 """
 
 import importlib.metadata
@@ -27,28 +27,28 @@ Sync = Literal["always", "everysec"]
 
 @contextmanager
 def serve_increments(folder: Path) -> Iterator[Running]:
-    """INCR of one key, synced before its answer."""
+    """Start a server, loaded with INCR of one key, synced before its answer."""
     with _server(folder, "always") as (port, pid):
         yield Running(IncrementLoad(port), _version(), (pid,))
 
 
 @contextmanager
 def serve_sets(folder: Path) -> Iterator[Running]:
-    """SET of the benchmark's rows, synced before its answer."""
+    """Start a server, loaded with SET of the benchmark's rows, synced before its answer."""
     with _server(folder, "always") as (port, pid):
         yield Running(SetLoad(port), _version(), (pid,))
 
 
 @contextmanager
 def serve_async_sets(folder: Path) -> Iterator[Running]:
-    """SET of the benchmark's rows, synced every second."""
+    """Start a server, loaded with SET of the benchmark's rows, synced every second."""
     with _server(folder, "everysec") as (port, pid):
         yield Running(SetLoad(port), _version(), (pid,))
 
 
 @contextmanager
 def _server(folder: Path, sync: Sync) -> Iterator[tuple[int, int]]:
-    """A started server: its port and its process id."""
+    """Start a server. Yields its port and its process id."""
     client_library("redis.asyncio")
     client_library("hiredis")
     port = free_port()
@@ -81,7 +81,7 @@ def _answers(port: int) -> bool:
 
 
 class _RedisLoad(AsyncLoad):
-    """Callers on connections that stay with them."""
+    """A load whose callers each keep to one connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -96,7 +96,7 @@ class _RedisLoad(AsyncLoad):
             await client.initialize()
 
     def client(self, caller: int) -> Any:
-        """That caller's."""
+        """Return the client of that caller."""
         return self._clients[caller % len(self._clients)]
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class _RedisLoad(AsyncLoad):
 
 
 class IncrementLoad(_RedisLoad):
-    """A number that goes up as a timestamp."""
+    """A rising number as a timestamp."""
 
     def operation(self, caller: int) -> AsyncOperation:
         increment = self.client(caller).incr
@@ -118,7 +118,7 @@ class IncrementLoad(_RedisLoad):
 
 
 class SetLoad(_RedisLoad):
-    """100-byte rows."""
+    """Writes of 100-byte rows."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)

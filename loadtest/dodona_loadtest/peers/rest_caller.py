@@ -1,7 +1,7 @@
 """Callers of a REST server, each on a connection of its own: the same bytes to each contender.
 
-Owns: what is sent, as Dodona's gateway takes it, and a client of HTTP that costs next to nothing.
-An answer is read whole; a status other than 200 ends the measurement.
+Owns: the requests, in the form of Dodona's gateway, and an HTTP client that costs next to nothing.
+It reads an answer whole. A status other than 200 ends the measurement.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LOOKUP: Final = "/v1/rows/lookup"
 KEYS: Final = 100_000
 NOTE: Final = "x" * 64
 BODIES: Final = 64
-"""Of large ones so many are made beforehand, and sent again and again."""
+"""Large bodies that are made beforehand, and sent again and again."""
 
 
 class Connection:
@@ -36,12 +36,12 @@ class Connection:
 
     @classmethod
     async def open(cls, port: int) -> Self:
-        """To a server on this machine."""
+        """Connect to a server on this machine."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         return cls(f"127.0.0.1:{port}", reader, writer)
 
     async def post(self, path: str, content: bytes) -> bytes:
-        """Raises ContenderFailed."""
+        """Send a request, and return the body of the answer. Raises ContenderFailed."""
         head = (
             f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\n"
             f"content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
@@ -63,7 +63,7 @@ class Connection:
 
 
 def row(key: int) -> dict[str, Any]:
-    """About a hundred bytes."""
+    """Return a row of about a hundred bytes."""
     return {"id": key, "amount": key / 7, "count": key * 3, "note": NOTE}
 
 
@@ -85,10 +85,10 @@ class RestCaller(Worker):
         self._random = Random(1)
 
     async def close(self) -> None:
-        """Connections last as long as a measurement: servers close those that are idle."""
+        """Do nothing. Connections last for one measurement, because servers close idle ones."""
 
     async def fill(self) -> None:
-        """All keys have a row, and rows come back as they are."""
+        """Give all keys a row, and check that a row comes back as it is."""
         connection = await Connection.open(self._port)
         for start in range(0, KEYS, 1_000):
             await connection.post(INSERT, insert_body(range(start, start + 1_000)))
@@ -98,7 +98,7 @@ class RestCaller(Worker):
         connection.close()
 
     async def insert(self, callers: int, rows: int, duration_s: float) -> Sample:
-        """Rows of keys that are there, so many a request."""
+        """Write rows of existing keys, so many a request."""
         bodies = [
             insert_body(range(start, start + rows))
             for start in (self._random.randrange(KEYS - rows + 1) for _ in range(BODIES))
@@ -106,7 +106,7 @@ class RestCaller(Worker):
         return await self._measure(callers, INSERT, bodies if rows > 1 else None, duration_s)
 
     async def look_up(self, callers: int, duration_s: float) -> Sample:
-        """One key a request."""
+        """Look up one key a request."""
         return await self._measure(callers, LOOKUP, None, duration_s)
 
     async def _measure(

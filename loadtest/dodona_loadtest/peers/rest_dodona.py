@@ -1,6 +1,6 @@
 """Dodona's gateway as a contender: as `dodona up --insecure` starts it.
 
-Owns: the table that rows go into, which is of one tablet on one node.
+Owns: the table for the rows, which has one tablet on one node.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SCHEMA: Final = [
 
 @contextmanager
 def serve(folder: Path) -> Iterator[tuple[int, str]]:
-    """The port of a server, and what it is."""
+    """Start a server. Yields its port and its name."""
     with dodona.open_cluster(folder, gateway_count=1) as cluster:
         (url,) = cluster.gateway_urls
         made = {"path": TABLE, "schema": SCHEMA, "mount": True}

@@ -1,8 +1,8 @@
-"""A peer of the gateway: FastAPI over PostgreSQL, as one writes it for a table of one's own.
+"""A peer of the gateway: FastAPI over PostgreSQL, as users write it for a table of their own.
 
 `python -m dodona_loadtest.peers.rest_postgres PORT DATABASE_PORT` serves it. One process of uvicorn
-with the settings that Dodona's gateway has, a pool of asyncpg's connections, JSON in and out, and
-no tokens: the gateway is measured without them, too.
+has the settings of Dodona's gateway and a pool of asyncpg's connections. It reads and writes JSON,
+and needs no tokens: the gateway is measured without them, too.
 """
 
 import sys
@@ -37,7 +37,7 @@ FIND: Final = "SELECT id, amount, count, note FROM rows WHERE id = ANY($1::bigin
 
 @contextmanager
 def serve(folder: Path) -> Iterator[tuple[int, str]]:
-    """The port of a server, and what it is."""
+    """Start a server. Yields its port and its name."""
     with server(folder) as database:
         port = free_port()
         command = [sys.executable, "-m", __spec__.name, str(port), str(database.port)]
@@ -53,7 +53,7 @@ def serve(folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def application(database_port: int) -> FastAPI:
-    """The whole of it."""
+    """Return the whole application."""
     asyncpg = client_library("asyncpg")
     pools: list[Any] = []
 

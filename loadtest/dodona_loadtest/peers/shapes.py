@@ -1,4 +1,4 @@
-"""What the loads of several systems have in common: how many rows, which rows, what must add up."""
+"""Common parts of several systems' loads: how many rows, which rows, and what must add up."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ _BATCH_ROWS: Final = 5_000
 
 
 def batches() -> Iterator[list[dict[str, Any]]]:
-    """The rows that lookups read, in parts that fit one transaction."""
+    """Return the rows that lookups read, in parts that fit one transaction."""
     rows = RowSource()
     for first in range(0, READ_ROWS, _BATCH_ROWS):
         keys = range(first, first + _BATCH_ROWS)

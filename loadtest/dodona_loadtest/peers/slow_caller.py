@@ -1,7 +1,7 @@
 """Callers that send or read as slowly as they can.
 
-Owns: what each habit looks like on the wire. A drip is a byte or a few: whoever waits for the whole
-of it waits for a day, and only the other end's deadline ends it.
+Owns: the bytes of each habit. A drip is one byte or a few. A server that waits for the whole
+request waits for a day, and only its own deadline ends that.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from dodona_loadtest.peers.rest_caller import INSERT, LOOKUP, lookup_body
 
 READ_BYTES: Final = 512
 BUFFER_BYTES: Final = 4096
-"""At its own end: the system shall not read on its behalf."""
+"""The buffer at the caller's own end: the system must not read on its behalf."""
 DRIP_S: Final = 1.0
-"""Of the many: servers are kept waiting, and not busy."""
+"""Seconds between drips of the many callers. They keep servers waiting, and not busy."""
 RETRY_S: Final = 0.5
 JSON: Final = "content-type: application/json"
 
 
 def request(method: str, target: str, *headers: str) -> bytes:
-    """The beginning of one, up to its body."""
+    """Return the beginning of a request, up to its body."""
     lines = [f"{method} {target} HTTP/1.1", "host: 127.0.0.1", *headers, "", ""]
     return "\r\n".join(lines).encode()
 
@@ -39,13 +39,13 @@ HABITS: Final[tuple[tuple[bytes, bytes | None], ...]] = (
     (request("POST", LOOKUP, JSON, "content-length: 100000"), b" "),
     (_whole(LOOKUP, lookup_body(7)), b"\r\n"),
 )
-"""Of headers, of two bodies, of whoever keeps a connection and asks nothing more. What comes before
-the drips, and the drip."""
+"""Slow headers, two slow bodies, and a connection that asks nothing more. Each habit has the bytes
+before the drips, and the drip."""
 
 
 class SlowCaller:
-    """One connection. It sends a drip again and again, or reads so if `drop` is None, until the
-    other end has had enough: then it is over."""
+    """One connection. It sends a drip again and again, or reads slowly if `drop` is None. It ends
+    when the other end closes it."""
 
     def __init__(
         self, place: tuple[str, int], begin: bytes, drop: bytes | None, drip_s: float = DRIP_S
@@ -58,7 +58,7 @@ class SlowCaller:
         self.lasted_s = 0.0
 
     async def run(self) -> None:
-        """From the first byte to the end of the connection."""
+        """Run from the first byte to the end of the connection."""
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         connection.setblocking(False)
@@ -84,14 +84,14 @@ class SlowCaller:
         return True
 
     async def run_again_and_again(self) -> None:
-        """Until it is cancelled."""
+        """Run again and again until it is cancelled."""
         while True:
             await self.run()
             await asyncio.sleep(RETRY_S)
 
 
 class SlowCallers(Worker):
-    """Many of them, of all habits; whose connection ends opens another one."""
+    """Many slow callers, of all habits. A caller whose connection ends opens another one."""
 
     def __init__(self, port: int, count: int) -> None:
         self._place = ("127.0.0.1", port)
@@ -104,7 +104,7 @@ class SlowCallers(Worker):
         self._tasks: list[asyncio.Task[None]] = []
 
     async def close(self) -> None:
-        """Gone without a goodbye."""
+        """Cancel all callers, without a goodbye."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,5 +116,5 @@ class SlowCallers(Worker):
             await asyncio.sleep(within_s / self._count)
 
     async def open_count(self) -> int:
-        """Connections that are open now."""
+        """Return how many connections are open now."""
         return sum(it.is_open for it in self._callers)

@@ -1,8 +1,8 @@
-"""Spark in the studies: one session with a DataFrame in memory, and where it can be written to.
+"""Spark in the studies: one session with a DataFrame in memory, and the places to write it to.
 
-Owns: the session, which all contenders share, and the rows: an int64 key, a double, an int64 and
-two strings, 104 bytes as Arrow, in no order. All that a row holds follows from its key; the strings
-are hexadecimal digits of hashes, so that nobody gains much by compressing them.
+Owns: the session, which all contenders share, and the rows. A row has an int64 key, a double, an
+int64 and two strings, 104 bytes as Arrow. Rows are in no order. The key decides all values of a
+row. The strings are hexadecimal digits of hashes, so that no system gains much by compressing them.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ STRIDE: Final = 1_000_003
 """A prime: consecutive rows have keys that are far from each other."""
 DRIVER_MEMORY: Final = "4g"
 UNMEASURED_BATCHES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-"""`bulk_write` sets it for itself; the others get it, too."""
+"""`bulk_write` sets it for itself; the other contenders get it, too."""
 SCHEMA: Final[list[dict[str, Any]]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "amount", "type": "double"},
@@ -66,7 +66,7 @@ class Frame:
     """The session, and the rows."""
 
     def __init__(self, row_count: int) -> None:
-        """Raises ContenderMissing where there is no Spark or no Java."""
+        """Start Spark and make the rows. Raises ContenderMissing without Spark or Java."""
         self.spark = _session()
         self.row_count = row_count
         self.pivot_keys = [[], *([at * row_count // TABLETS] for at in range(1, TABLETS))]
@@ -76,12 +76,12 @@ class Frame:
 
     @property
     def version(self) -> str:
-        """For the report."""
+        """The version for the report."""
         master = self.spark.sparkContext.master
         return f"Spark {self.spark.version}, {master}"
 
     def arranged(self) -> "DataFrame":
-        """Partitioned and sorted as `bulk_write` does it."""
+        """Return the rows partitioned and sorted as `bulk_write` does it."""
         from dodona_wire.rows.schema import TableSchema
         from pyspark_dodona.bulk import arranged
         from pyspark_dodona.partitioning import KeyColumns, Partitioning
@@ -103,11 +103,11 @@ class Frame:
             raise ContenderFailed(f"of {self.row_count} rows it read {found}")
 
     def write_parquet(self, folder: Path) -> None:
-        """Sorted by key; a file for each partition. Nothing is synced to disk."""
+        """Write the rows sorted by key, a file for each partition. Nothing is synced to disk."""
         self.arranged().write.parquet(str(folder))
 
     def copy_to_postgres(self, port: int, table: str) -> None:
-        """A COPY, in its own binary format, from each partition: one transaction each."""
+        """Write each partition by a COPY in its own binary format: one transaction each."""
 
         def copy(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
             count = asyncio.run(_copy(port, table, batches))
@@ -122,8 +122,8 @@ class Frame:
             raise ContenderFailed("rows were not copied")
 
     def insert_into_postgres(self, port: int, table: str) -> None:
-        """Spark's own way there, JDBC, with the settings that are known to make it fast. Raises
-        ContenderMissing."""
+        """Write the rows by Spark's own way, JDBC, with the settings that are known to make it
+        fast. Raises ContenderMissing."""
         if jdbc_driver() is None:
             places = " or ".join(str(folder / pattern) for folder, pattern in DRIVERS)
             raise ContenderMissing(f"PostgreSQL's driver for Java is not in {places}")
@@ -139,13 +139,13 @@ class Frame:
 
 @functools.cache
 def shared_frame(row_count: int) -> Frame:
-    """The rows, in the one session of this process: whoever comes first starts it, and both last as
-    long as the process. Raises ContenderError."""
+    """Return the rows, in the one session of this process. The first caller starts it, and both
+    last as long as the process. Raises ContenderError."""
     return Frame(row_count)
 
 
 def sync_files(folder: Path) -> None:
-    """What Spark does not do: after this the files are there whatever happens."""
+    """Sync files, because Spark does not: after this no crash takes them away."""
     for path in [*folder.iterdir(), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -155,7 +155,7 @@ def sync_files(folder: Path) -> None:
 
 
 def jdbc_driver() -> Path | None:
-    """The last one by its name of those that Maven or Debian have installed."""
+    """Return the last driver by its name of those that Maven or Debian have installed."""
     for folder, pattern in DRIVERS:
         for path in sorted(folder.glob(pattern), reverse=True):
             return path
@@ -191,7 +191,7 @@ def _session() -> "SparkSession":
 def _rows(spark: "SparkSession", count: int) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    key = (f.col("id") * STRIDE) % count  # the prime divides no count that is below it
+    key = (f.col("id") * STRIDE) % count  # the prime divides no count below it
     keys = spark.range(0, count, 1, TABLETS).select(key.alias("id"))
     hashed = f.xxhash64("id")
     text = hashed.cast("string")
@@ -205,7 +205,7 @@ def _rows(spark: "SparkSession", count: int) -> "DataFrame":
 
 
 async def _copy(port: int, table: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
-    """In a task. → how many rows."""
+    """Copy rows, in a task. Return how many."""
     count = 0
 
     async def source() -> AsyncIterator[bytes]:
@@ -226,7 +226,7 @@ async def _copy(port: int, table: str, batches: Iterable[pyarrow.RecordBatch]) -
 
 
 def copy_data(batch: pyarrow.RecordBatch) -> bytes:
-    """Rows as PostgreSQL's COPY takes them quickest, without a Python object for each."""
+    """Return rows in the fastest form for PostgreSQL's COPY, without a Python object for each."""
     records = numpy.empty(batch.num_rows, _COPY_ROW)
     records["columns"] = len(SCHEMA)
     for name in ("id", "amount", "count"):

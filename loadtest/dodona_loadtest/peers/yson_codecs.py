@@ -1,7 +1,7 @@
 """Codecs of YSON, each in a process of its own: Dodona's, and YTsaurus's two.
 
-All get the same rows as dicts, and the same bytes. The parts in which Dodona's reads are those of
-a request; the others get the whole.
+All get the same rows as dicts, and the same bytes. Dodona's codec reads in parts of the size of a
+request's parts. The others get the whole.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SEED: Final = 1
 def open_codec(
     worker: "CodecWorker", cores: frozenset[int], library: str | None
 ) -> "Iterator[WorkerProcess[CodecWorker]]":
-    """Its process. Raises ContenderMissing if it isn't on this machine."""
+    """Start the codec's process. Raises ContenderMissing if it isn't on this machine."""
     if library is not None:
         client_library(library)
     with WorkerProcess(worker, cores) as process:
@@ -40,12 +40,12 @@ def open_codec(
 
 
 def version(package: str) -> str:
-    """For the report."""
+    """Return the version for the report."""
     return f"{package} {importlib.metadata.version(package)}"
 
 
 def sample_rows(count: int) -> list[dict[str, Any]]:
-    """Keys in order, numbers of all lengths, short strings."""
+    """Return rows with keys in order, numbers of all lengths, and short strings."""
     random = Random(SEED)
     return [
         {
@@ -59,7 +59,7 @@ def sample_rows(count: int) -> list[dict[str, Any]]:
 
 
 class CodecWorker(Worker):
-    """Makes the rows and their bytes first, so that only the codec's own work is measured."""
+    """A codec. It makes the rows and their bytes first, so that only its work is measured."""
 
     async def open(self) -> None:
         self._rows: list[Any] = []
@@ -69,13 +69,13 @@ class CodecWorker(Worker):
         pass
 
     async def prepare(self, count: int) -> None:
-        """So many rows."""
+        """Make so many rows."""
         rows = sample_rows(count)
         self._bytes = {"binary": written(rows, "binary"), "text": written(rows, "text")}
         self._rows = [self.own(row) for row in rows]
 
     async def write(self, format: TextOrBinary) -> Spent:
-        """All rows into one buffer."""
+        """Write all rows into one buffer."""
         watch = Stopwatch()
         result = await asyncio.to_thread(self.encode, self._rows, format)
         spent = watch.read()
@@ -84,7 +84,7 @@ class CodecWorker(Worker):
         return spent
 
     async def read(self, format: TextOrBinary) -> Spent:
-        """All rows, none of which is kept."""
+        """Read all rows, and keep none."""
         watch = Stopwatch()
         count = await asyncio.to_thread(self.decode, self._bytes[format])
         spent = watch.read()
@@ -93,32 +93,32 @@ class CodecWorker(Worker):
         return spent
 
     def own(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row as this codec takes it."""
+        """Return the row in the form that this codec takes."""
         return row
 
     @abstractmethod
     def encode(self, rows: list[Any], format: TextOrBinary) -> bytes:
-        """A list fragment."""
+        """Return a list fragment."""
 
     @abstractmethod
     def decode(self, data: bytes) -> int:
-        """How many rows there are in a list fragment."""
+        """Return how many rows there are in a list fragment."""
 
 
 def _is_same(one: bytes, other: bytes) -> bool:
-    """Whether they are spelt in another way only, with other spaces."""
+    """Return whether two texts differ only in their form, such as in spaces."""
     limits = YsonLimits(bytes_max=max(len(one), len(other)), values_max=100_000_000)
     rows, others = (loads(data, limits, kind="list_fragment") for data in (one, other))
     return bool(rows == others)
 
 
 def written(rows: list[dict[str, Any]], format: TextOrBinary) -> bytes:
-    """By Dodona's own writer."""
+    """Return the bytes of Dodona's own writer."""
     return RowWriter(COLUMNS, format).encode(rows)
 
 
 class DodonaCodec(CodecWorker):
-    """In pure Python, knowing the columns."""
+    """Dodona's codec, in pure Python, which knows the columns."""
 
     def encode(self, rows: list[Any], format: TextOrBinary) -> bytes:
         return written(rows, format)
@@ -132,7 +132,7 @@ class DodonaCodec(CodecWorker):
 
 
 class YtsaurusCodec(CodecWorker):
-    """YTsaurus's own: the native one, or the one in Python."""
+    """YTsaurus's own codec: the native one, or the one in Python."""
 
     def __init__(self, library: str, reading: str, writing: str) -> None:
         self._library = library
@@ -140,7 +140,7 @@ class YtsaurusCodec(CodecWorker):
         self._writing = writing
 
     def own(self, row: dict[str, Any]) -> dict[str, Any]:
-        """They know no columns, so a number has to say that it is unsigned."""
+        """Mark unsigned numbers, because these codecs know no columns."""
         uint64 = client_library("yt.yson.yson_types").YsonUint64
         return {**row, "count": uint64(row["count"])}
 

@@ -1,4 +1,4 @@
-"""The benchmark rows: what is measured, with how many callers, against whom."""
+"""The benchmark rows: what each measures, with how many callers, and against which peers."""
 
 from dodona_loadtest.harness.row import Row
 from dodona_loadtest.rows import (

@@ -1,4 +1,4 @@
-"""Increments of ten rows, and of one, by many callers: what gets through, and how late."""
+"""Increments of ten rows, and of one, by many callers: how many succeed, and how late."""
 
 from typing import Final
 

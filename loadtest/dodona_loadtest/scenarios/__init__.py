@@ -1,4 +1,4 @@
-"""What load tests do: scenarios with parameters, for as many callers as one likes."""
+"""Scenarios: what load tests do, with how many callers, and with which values."""
 
 from dodona_loadtest.scenarios.rows import (
     CrossCellCommits,

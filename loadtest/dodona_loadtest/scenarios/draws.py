@@ -1,8 +1,8 @@
 """How YCSB chooses keys: its hash, and its zipfian, scrambled, latest and uniform choices. Pure.
 
-Owns: the arithmetic, which is that of YCSB's core workload, so that the same rows are hot: ranks
-after Gray and others ("Quickly generating billion-record synthetic databases", 1994), of which only
-the first two are exact, and from there on a formula that comes close. Dice are handed in.
+Owns: the arithmetic of YCSB's core workload, so that the same rows are hot. Ranks follow Gray and
+others ("Quickly generating billion-record synthetic databases", 1994). Only the first two ranks are
+exact, and a formula comes close for the others. Callers hand in random numbers.
 """
 
 from collections.abc import Callable
@@ -13,13 +13,13 @@ FNV_OFFSET: Final = 0xCBF29CE484222325
 FNV_PRIME: Final = 0x100000001B3
 BITS_64: Final = (1 << 64) - 1
 SCRAMBLED_ITEMS: Final = 10_000_000_000
-"""Ranks that are hashed onto the keys: so many that the keys' number does not change who is hot."""
+"""Ranks that are hashed onto the keys. There are so many that the number of keys does not change
+which ones are hot."""
 SUMMED_ONE_BY_ONE: Final = 10_000
 
 
 def hash_64(number: int) -> int:
-    """FNV-1a of the number's eight bytes, lowest first, as a number of 64 bits with its sign taken
-    away."""
+    """Return FNV-1a of the number's eight bytes, lowest first, as 64 bits without the sign."""
     hashed = FNV_OFFSET
     for _ in range(8):
         hashed = (hashed ^ (number & 0xFF)) * FNV_PRIME & BITS_64
@@ -28,7 +28,7 @@ def hash_64(number: int) -> int:
 
 
 def zeta(count: int, theta: float) -> float:
-    """The sum of 1/i^theta for i from 1 to `count`; the far end of it by Euler and Maclaurin."""
+    """Return the sum of 1/i^theta for i from 1 to `count`, its far part by Euler-Maclaurin."""
     near = min(count, SUMMED_ONE_BY_ONE)
     total: float = sum(float(place) ** -theta for place in range(1, near + 1))
     if near < count:
@@ -39,7 +39,7 @@ def zeta(count: int, theta: float) -> float:
 
 
 class Zipfian:
-    """Ranks 0 to n-1, the lower the likelier. n may grow."""
+    """Ranks 0 to n-1: a lower one is more likely. n may grow."""
 
     def __init__(self, count: int, theta: float) -> None:
         self._theta = theta
@@ -50,7 +50,7 @@ class Zipfian:
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """To that many; no change if there are."""
+        """Grow to that many ranks; no change if there are as many."""
         if count <= self._count:
             return
         if self._count and count - self._count < SUMMED_ONE_BY_ONE:
@@ -64,7 +64,7 @@ class Zipfian:
             self._eta = share / (1 - zeta(2, self._theta) / self._zeta)
 
     def draw(self, random: Random) -> int:
-        """A rank."""
+        """Draw a rank."""
         dice = random.random()
         place = dice * self._zeta
         if place < 1 or self._count == 1:
@@ -76,12 +76,12 @@ class Zipfian:
 
 
 Choice = Callable[[Random], int]
-"""The number of a record that is there."""
+"""Draws the number of a record that exists."""
 
 
 def scrambled_zipfian(space: int, theta: float, newest: Callable[[], int]) -> Choice:
-    """The likeliest ones lie scattered over the keys. `space` has room for records to come; what is
-    not there yet, above `newest`, is drawn again."""
+    """Choose numbers so that the likeliest are scattered over the keys. `space` has room for later
+    records. A number above `newest`, whose record does not exist yet, is drawn again."""
     ranks = Zipfian(SCRAMBLED_ITEMS, theta)
 
     def draw(random: Random) -> int:
@@ -94,7 +94,7 @@ def scrambled_zipfian(space: int, theta: float, newest: Callable[[], int]) -> Ch
 
 
 def latest(theta: float, newest: Callable[[], int]) -> Choice:
-    """The newer, the likelier."""
+    """Choose newer numbers more often."""
     ranks = Zipfian(newest() + 1, theta)
 
     def draw(random: Random) -> int:
@@ -105,5 +105,5 @@ def latest(theta: float, newest: Callable[[], int]) -> Choice:
 
 
 def uniform(newest: Callable[[], int]) -> Choice:
-    """All alike."""
+    """Choose all numbers equally often."""
     return lambda random: random.randrange(newest() + 1)

@@ -1,6 +1,6 @@
-"""What may be set of a scenario, with its meaning: the one list that options and documents go by.
+"""Parameters of scenarios, with their meaning: the one list for options and documents.
 
-Owns: names, defaults, bounds and words. Invariant: every field says what it is of, and what is out
+Owns: names, defaults, bounds and words. Invariant: every field names its scenarios, and a value out
 of bounds is refused before anything runs.
 """
 
@@ -17,16 +17,16 @@ ALL_BUT: Final = "all but "
 
 
 class About(NamedTuple):
-    """What a parameter means, which scenarios look at it, and its bounds."""
+    """The meaning of a parameter, the scenarios that use it, and its bounds."""
 
     meaning: str
     scenarios: str
-    """Their names, with a star for the rest of a name; or all but these."""
+    """Names of scenarios, with a star for the rest of a name; or all except these."""
     lowest: Number | None = None
     highest: Number | None = None
 
     def is_of(self, scenario: str) -> bool:
-        """Whether it looks at the parameter."""
+        """Return whether the scenario uses the parameter."""
         names = self.scenarios.removeprefix(ALL_BUT)
         is_named = any(fnmatchcase(scenario, name) for name in names.split(", "))
         return is_named != self.scenarios.startswith(ALL_BUT)
@@ -34,7 +34,7 @@ class About(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Of all scenarios; each looks at some."""
+    """The parameters of all scenarios; each uses some."""
 
     rows: Annotated[
         int,
@@ -86,7 +86,7 @@ class Parameters:
     ] = 0.9
 
     def __post_init__(self) -> None:
-        """Raises ValueError with the option that is out of bounds."""
+        """Raise ValueError with the option that is out of bounds."""
         for option in options():
             value, about = getattr(self, option.name), option.about
             if option.choices and value not in option.choices:
@@ -97,7 +97,7 @@ class Parameters:
                 raise ValueError(f"{option.flag} must be at most {about.highest:g}")
 
     def reads(self, usual: float) -> float:
-        """The share of operations that read."""
+        """Return the share of operations that read."""
         return usual if self.read_share < 0 else self.read_share
 
 
@@ -105,7 +105,7 @@ class Option(NamedTuple):
     """A parameter, as a command line has it."""
 
     name: str
-    """Of the field."""
+    """The name of the field."""
     about: About
     type: type
     choices: tuple[str, ...]
@@ -120,7 +120,7 @@ class Option(NamedTuple):
 
 
 def options() -> Iterator[Option]:
-    """All of them, in the order in which a reader meets them."""
+    """Return all options, in the order in which a reader sees them."""
     for name, hint in get_type_hints(Parameters, include_extras=True).items():
         kind, about = get_args(hint)
         choices = _choices(kind)

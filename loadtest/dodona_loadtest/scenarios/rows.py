@@ -1,7 +1,7 @@
 """The scenarios of one kind of operation each: timestamps, commits of rows, reads of rows.
 
-Owns: what their operations are. All of it is judged by the timestamp sweep, and that of tables
-without atomicity by the checker of such tables.
+Owns: their operations. The timestamp sweep judges all of them. The checker of tables without
+atomicity judges those of such tables.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from dodona_loadtest.workloads.workload import SNAPSHOTS_MAX
 from dodona_wire.rows.schema import Column
 
 OLD_SHARE: Final = 0.2
-"""Of snapshot reads, those at a timestamp that somebody read at before."""
+"""The share of snapshot reads at a timestamp of an earlier read."""
 
 
 class Timestamps(Scenario):
-    """No table at all."""
+    """Takes timestamps; it has no table."""
 
     name = "timestamps"
     summary = "timestamps from the oracle: unique, and rising in real time"
@@ -76,7 +76,7 @@ class RowCommits(RowsScenario):
 
 
 class CrossCellCommits(RowsScenario):
-    """A row of each of two tablets, in a transaction: neighbours lie in different cells."""
+    """A row of each of two tablets, in a transaction: neighbours are in different cells."""
 
     name = "cross_cell_commits"
     summary = "transactions that commit a row on each of two nodes"
@@ -164,7 +164,7 @@ class NonAtomic(Scenario):
 
 
 class HotRows(Scenario):
-    """A few counters that everybody reads and increments."""
+    """A few counters that all callers read and increment."""
 
     name = "hot_rows"
     summary = "increments of the same few rows by all: conflicts, and no lost update"
@@ -182,7 +182,7 @@ class HotRows(Scenario):
             even_pivots(self.row_count, parameters.tablets),
         )
         self._increments: dict[str, int] = {}
-        """Transactions that add one, and what they found."""
+        """Transactions that add one, and the row to which they add."""
 
     @property
     def operations(self) -> Mapping[str, tuple[float, Operation]]:
@@ -218,7 +218,7 @@ class HotRows(Scenario):
         return True
 
     def check_versions(self, history: History, dump: Sequence[Version]) -> list[Violation]:
-        """Each counter is what was added to it."""
+        """Check that each counter is the sum of its increments."""
         added = dict.fromkeys(range(self.row_count), 0)
         for t, _ in attribute(history.transactions, dump).committed:
             if t.name in self._increments:

@@ -1,7 +1,7 @@
-"""A workload whose operations have names and shares, over rows that are there beforehand.
+"""A workload whose operations have names and shares, over rows that exist before.
 
-Owns: the draw of what comes next, the filling of tables in parts that are committed one by one, and
-the last writes of a run. What an operation is, and what a run must look like, is each scenario's.
+Owns: the draw of the next operation, and the last writes of a run. Also owns the filling of tables,
+in parts that are committed one by one. Each scenario owns its operations, and the demands on a run.
 """
 
 from abc import abstractmethod
@@ -18,17 +18,17 @@ from dodona_wire.errors import DodonaError
 from dodona_wire.rows.schema import Column
 
 ROWS_PER_PART: Final = 500
-"""Filled in one transaction."""
+"""Rows of one transaction."""
 FILLER: Final = "".join(map(chr, Random(2013).choices(range(33, 127), k=1 << 15)))
 
 Operation = Callable[[Recorder], Protocol[None]]
 
 
 class Scenario(Workload):
-    """`operations` are those of a run, by their names."""
+    """A scenario. `operations` are those of a run, by their names."""
 
     summary: str
-    """A sentence for whoever has to choose."""
+    """A sentence for a reader who chooses a scenario."""
 
     def __init__(self, random: Random, parameters: Parameters) -> None:
         super().__init__(random)
@@ -38,27 +38,27 @@ class Scenario(Workload):
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, tuple[float, Operation]]:
-        """Shares, which come to 1, and what is done."""
+        """The share of each operation, in total 1, and its function."""
 
     def step(self, db: Recorder) -> Protocol[None]:
-        """One operation."""
+        """Do one operation."""
         known = self.operations
         (name,) = db.random.choices(list(known), [share for share, _ in known.values()])
         db.doing = name
         yield from known[name][1](db)
 
     def transact(self, db: Recorder) -> Protocol[None]:
-        """One operation."""
+        """Do one operation."""
         yield from self.step(db)
 
     def problem(self, rows: list[dict[str, Any]]) -> str | None:
-        """Nothing more than the checkers see."""
+        """Find no more problems than the checkers do."""
         del rows
         return None
 
     def fill(self, db: Recorder, count: int, part: Callable[[range], list[Row]]) -> Protocol[bool]:
-        """Insert rows 0 to count - 1, a transaction for each part; what is filled stays filled when
-        this is called again. → whether all are there."""
+        """Insert rows 0 to count - 1, a transaction for each part. A repeated call goes on after
+        the last filled part. Return whether all are there."""
         while self._filled < count:
             places = range(self._filled, min(count, self._filled + ROWS_PER_PART))
             attempt = yield from db.begin()
@@ -71,7 +71,7 @@ class Scenario(Workload):
 
 
 class RowsScenario(Scenario):
-    """One table of rows 0 to n-1 with a value each, which is different whenever it is written."""
+    """One table of rows 0 to n-1, each with a value that is different at each write."""
 
     def __init__(self, random: Random, parameters: Parameters) -> None:
         super().__init__(random, parameters)
@@ -103,31 +103,31 @@ class RowsScenario(Scenario):
         return (yield from attempt.commit())
 
     def write(self, db: Recorder) -> Protocol[None]:
-        """Overwrite a row, without a look at it."""
+        """Overwrite a row, without reading the row."""
         yield from db.write(self.table, [self.row(db, db.random.randrange(self.row_count))])
 
 
 def even_pivots(row_count: int, tablet_count: int) -> tuple[tuple[Any, ...], ...]:
-    """Of keys 0 to n-1: as many rows in each tablet."""
+    """Return pivots for keys 0 to n-1: each tablet gets as many rows."""
     tablet_count = min(tablet_count, row_count)
     return ((), *((row_count * place // tablet_count,) for place in range(1, tablet_count)))
 
 
 def first_keys(table: TableShape) -> list[int]:
-    """Of each tablet of a table with such keys."""
+    """Return the first key of each tablet, for a table with such keys."""
     return [pivot[0] if pivot else 0 for pivot in table.pivot_keys]
 
 
 def value(db: Recorder, length: int) -> str:
-    """One that nobody else writes, of this length or (where names are long) a little more."""
+    """Return a value that no other session writes, of this length or (for long names) more."""
     name = f"{db.unique_value()} "
     place = db.random.randrange(len(FILLER) - length)
     return name + FILLER[place : place + max(0, length - len(name))]
 
 
 def give_up_on_error(attempt: Attempt, body: Protocol[bool]) -> Protocol[bool]:
-    """Run the body of a transaction, and commit if it says so. → whether it is committed. Raises
-    what the body raised."""
+    """Run the body of a transaction, and commit if it says so. Return whether it is committed.
+    Raises what the body raised."""
     try:
         is_changed = yield from body
     except DodonaError as error:

@@ -1,11 +1,11 @@
 """SmallBank: six short transactions over the checking and savings accounts of customers.
 
 Owns: the transactions after Alomari and others ("The cost of serializability on platforms that use
-snapshot isolation", 2008), with SendPayment, which later benchmarks added, and the money: whatever
-the accounts hold at any snapshot is what all transactions that were committed by then paid in or
-out. Amounts are cents. Under snapshot isolation WriteCheck may decide by a savings account that
-somebody changes meanwhile, and so charge no penalty where it would have, one after the other. That
-is write skew, which is legal: a run counts it. No money comes or goes by it that nobody moved.
+snapshot isolation", 2008), with SendPayment, which later benchmarks added. Also owns the money: at
+any snapshot the accounts hold what the transactions committed by then paid in and out. Amounts are
+cents. Under snapshot isolation, WriteCheck may decide by a savings account that another transaction
+changes meanwhile. So it may charge no penalty where it would have in a serial order. That is write
+skew, which is legal, and a run counts it. Write skew creates and loses no money.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from dodona_wire.rows.schema import Column
 
 CENTS_MIN: Final = 10_000
 CENTS_MAX: Final = 50_000
-"""Of each account at first."""
+"""The money of each account at first."""
 AMOUNT_MAX: Final = 10_000
 PENALTY: Final = 1
 SHARES: Final = {
@@ -74,11 +74,11 @@ class SmallBank(Scenario):
             for kind in ("savings", "checking")
         )
         self._paid: dict[str, int] = {}
-        """By the name of a transaction, what it pays in; negative where it pays out."""
+        """By the name of a transaction: the money that it pays in, negative if it pays out."""
         self._audits: list[tuple[int, int]] = []
-        """Timestamps, and all the money there was."""
+        """Timestamps, and all the money at each."""
         self._checks: dict[str, tuple[int, int, int]] = {}
-        """Of each WriteCheck the customer, the amount, and what the checking account had."""
+        """For each WriteCheck: the customer, the amount, and the money of the checking account."""
 
     @property
     def tables(self) -> list[TableShape]:
@@ -111,7 +111,7 @@ class SmallBank(Scenario):
         return True
 
     def _open(self, db: Recorder, attempt: Attempt, first: int, end: int) -> Protocol[bool]:
-        """Accounts, whatever an attempt of which nobody knows has left of them."""
+        """Open accounts, unless an attempt with an unknown outcome has already opened them."""
         ids = range(first, end)
         before = 0
         for table in (self.savings, self.checking):
@@ -142,7 +142,7 @@ class SmallBank(Scenario):
         return True
 
     def audit(self, db: Recorder) -> Protocol[None]:
-        """All the money, at a snapshot."""
+        """Add up all the money, at a snapshot."""
         attempt = yield from db.begin_reading()
         yield from give_up_on_error(attempt, self._add_up(attempt))
 
@@ -154,7 +154,7 @@ class SmallBank(Scenario):
         return False
 
     def check_versions(self, history: History, dump: Sequence[Version]) -> list[Violation]:
-        """At each audit there was the money that had been paid in by then. Counts write skew."""
+        """Check that each audit found the money that had been paid in by then. Count write skew."""
         committed = sorted(attribute(history.transactions, dump).committed, key=lambda it: it[1])
         payments = [(at, self._paid.get(t.name, 0)) for t, at in committed]
         violations, place, total = [], 0, 0
@@ -169,7 +169,7 @@ class SmallBank(Scenario):
         return violations
 
     def _count_skews(self, committed: Committed, dump: Sequence[Version]) -> int:
-        """WriteChecks that decided otherwise than they would have at their commit."""
+        """Count the WriteChecks that decided otherwise than they would have at their commit."""
         states: dict[int, list[tuple[int, int]]] = {}
         customer_of = {self.savings.row_key({"id": it}): it for it in range(self.customer_count)}
         for version in sorted(dump, key=lambda it: it.timestamp):
@@ -186,20 +186,20 @@ class SmallBank(Scenario):
             skews += is_short != (-self._paid[t.name] > amount)
         return skews
 
-    # ---- the six
+    # ---- the six transactions
 
     def draw_key(self, random: Random) -> dict[str, Any]:
         return {"id": self._draw(random, 1)[0]}
 
     def _draw(self, random: Random, count: int) -> list[int]:
-        """Customers; all of them from the hotspot or all from anywhere."""
+        """Draw customers: all of them from the hotspot, or all from anywhere."""
         share, hot = self.parameters.hotspot_share, self.parameters.hotspot_accounts
         is_hot = random.random() < share
         among = min(hot, self.customer_count) if is_hot else self.customer_count
         return random.sample(range(among), min(count, among))
 
     def _find(self, db: Recorder, attempt: Attempt, count: int) -> Protocol[list[int]]:
-        """Customers by their names."""
+        """Find customers by their names."""
         ids = self._draw(db.random, count)
         rows = yield from attempt.lookup(self.customers, [{"name": name_of(it)} for it in ids])
         if [row and row["id"] for row in rows] != ids:
@@ -207,7 +207,7 @@ class SmallBank(Scenario):
         return ids
 
     def _read(self, attempt: Attempt, table: TableShape, ids: Sequence[int]) -> Protocol[list[int]]:
-        """Balances."""
+        """Read balances."""
         rows = yield from attempt.lookup(table, [{"id": number} for number in ids])
         if any(row is None for row in rows):
             self.flag(f"at {attempt.record.start} some of {ids} have no row in {table.path}")
@@ -245,7 +245,7 @@ class SmallBank(Scenario):
         yield from give_up_on_error(attempt, self._transact(db, attempt))
 
     def _transact(self, db: Recorder, attempt: Attempt) -> Protocol[bool]:
-        """Into savings or out of them; not below nothing."""
+        """Pay into savings or out of them, but not below nothing."""
         (number,) = yield from self._find(db, attempt, 1)
         (savings,) = yield from self._read(attempt, self.savings, [number])
         amount = db.random.randint(-AMOUNT_MAX, AMOUNT_MAX)
@@ -261,7 +261,7 @@ class SmallBank(Scenario):
         yield from give_up_on_error(attempt, self._move_all(db, attempt))
 
     def _move_all(self, db: Recorder, attempt: Attempt) -> Protocol[bool]:
-        """All of one customer's money into the checking account of another."""
+        """Move all of one customer's money into the checking account of another."""
         giver, taker = yield from self._find(db, attempt, 2)
         (savings,) = yield from self._read(attempt, self.savings, [giver])
         balances = yield from self._read(attempt, self.checking, [giver, taker])
@@ -276,7 +276,7 @@ class SmallBank(Scenario):
         yield from give_up_on_error(attempt, self._write(db, attempt))
 
     def _write(self, db: Recorder, attempt: Attempt) -> Protocol[bool]:
-        """Out of checking; with a penalty if both accounts together have not that much."""
+        """Pay out of checking, with a penalty if both accounts together have less."""
         (number,) = yield from self._find(db, attempt, 1)
         (savings,) = yield from self._read(attempt, self.savings, [number])
         (checking,) = yield from self._read(attempt, self.checking, [number])
@@ -292,7 +292,7 @@ class SmallBank(Scenario):
         yield from give_up_on_error(attempt, self._send(db, attempt))
 
     def _send(self, db: Recorder, attempt: Attempt) -> Protocol[bool]:
-        """From one checking account to another, if it has that much."""
+        """Pay from one checking account to another, if it has that much."""
         giver, taker = yield from self._find(db, attempt, 2)
         balances = yield from self._read(attempt, self.checking, [giver, taker])
         amount = db.random.randint(1, AMOUNT_MAX)
@@ -305,5 +305,5 @@ class SmallBank(Scenario):
 
 
 def name_of(number: int) -> str:
-    """A customer's."""
+    """Return the name of a customer."""
     return f"customer{number:08}"

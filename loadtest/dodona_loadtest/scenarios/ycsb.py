@@ -1,10 +1,10 @@
 """YCSB's six standard mixes over one table, with its keys, fields and choices.
 
-Owns: the mixes, the numbering of records and the records themselves. Where YCSB leaves it to the
-database: an update writes one field without a look at the row, a read is of what is committed last,
-a scan is at a snapshot, and F's read-modify-write is one transaction. YCSB scans so many rows from
-a key on. Here the scan ends at the key that lies so many places further on among those filled in,
-so that records that were inserted meanwhile come on top. The load phase fills in records in parts.
+Owns: the mixes, the numbering of records and the records themselves. YCSB leaves some choices to
+the database. Here an update writes one field without a read of the row. A read is of the last
+committed state, a scan is at a snapshot, and F's read-modify-write is one transaction. YCSB scans
+so many rows from a key on. Here the scan ends so many places further on among the keys filled in at
+first. Records that were inserted meanwhile come on top. The load phase fills in records in parts.
 """
 
 from bisect import bisect_left
@@ -22,12 +22,12 @@ from dodona_loadtest.scenarios.scenario import Operation, Scenario, give_up_on_e
 from dodona_wire.rows.schema import Column
 
 SPACE_FACTOR: Final = 2
-"""Room for inserted records among those that a scrambled choice may hit, in terms of the first."""
+"""Numbers that a scrambled choice may hit, as a multiple of the first ones: room for inserts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Shares of operations, which come to 1, and how records are chosen."""
+    """Shares of operations, in total 1, and how records are chosen."""
 
     about: str
     distribution: Distribution = "zipfian"
@@ -103,7 +103,7 @@ class Ycsb(Scenario):
         return {"ycsb_key": key_of(number)} | {name: value(db, length) for name in self._fields}
 
     def _change(self, db: Recorder, key: Row) -> Row:
-        """One field of a record."""
+        """Return a record's key with one new field."""
         return {**key, db.random.choice(self._fields): value(db, self.parameters.field_bytes)}
 
     def _update(self, db: Recorder) -> Protocol[None]:
@@ -141,7 +141,7 @@ class Ycsb(Scenario):
 
 
 class Numbers:
-    """Of records: those up to `newest` have all been inserted, or refused."""
+    """The numbers of records: those up to `newest` have all been inserted, or refused."""
 
     def __init__(self, count: int) -> None:
         self._next = count
@@ -149,16 +149,16 @@ class Numbers:
         self._finished: dict[int, None] = {}
 
     def newest(self) -> int:
-        """The number below which nobody inserts any more."""
+        """Return the number up to which no session inserts any more."""
         return self._newest
 
     def take(self) -> int:
-        """The number of a record that is going to be inserted."""
+        """Return the number of a record that will be inserted."""
         self._next += 1
         return self._next - 1
 
     def finish(self, number: int) -> None:
-        """Its insert is over, whatever came of it."""
+        """Note that an insert is over, with any outcome."""
         self._finished[number] = None
         while self._newest + 1 in self._finished:
             self._newest += 1
@@ -166,7 +166,7 @@ class Numbers:
 
 
 def key_of(number: int) -> str:
-    """A record's key."""
+    """Return a record's key."""
     return f"user{draws.hash_64(number)}"
 
 

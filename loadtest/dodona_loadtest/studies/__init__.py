@@ -1,4 +1,4 @@
-"""The studies, by group: what happens in each, to whom, and what is asked."""
+"""The studies, by group: the story of each, its contenders, and its figures."""
 
 from dodona_loadtest.harness.study import Study
 from dodona_loadtest.studies import (

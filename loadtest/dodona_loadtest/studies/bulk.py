@@ -35,7 +35,7 @@ ABOVE_PER_CORE: Final = "above those there, per core"
 
 
 def _stories(effort: Effort) -> tuple[tuple[str, str, SampleRows, SampleRows], ...]:
-    """The measures, the rows that are there, and those that come: as many again."""
+    """Return the measures, the existing rows, and the new rows: as many again."""
     count = effort.share(ROWS)
     return (
         (
@@ -55,11 +55,11 @@ def _figures(
     load: Callable[[SampleRows], Spent],
     finish: Callable[[], None],
 ) -> Figures:
-    """Both stories of one contender."""
+    """Run both stories of one contender."""
     figures = {}
     for name, per_core, there, new in _stories(effort):
         prepare(there)
-        rest()  # else the load would pay for what is left of these rows to be written
+        rest()  # else the load would pay for leftover writes of these rows
         before_s = cpu_seconds(server_pids())
         spent = load(new)
         cpu_s = spent.cpu_s + cpu_seconds(server_pids()) - before_s
@@ -112,7 +112,7 @@ def _library(
     load: Callable[[Any, str, SampleRows], Awaitable[Spent]],
     version: Callable[[], str],
 ) -> Story:
-    """What a library in the client's process lives through, with that way of writing."""
+    """Return the story of a library in the client's process, with that way of writing."""
 
     @contextmanager
     def story(folder: Path, effort: Effort) -> Iterator[Performance]:

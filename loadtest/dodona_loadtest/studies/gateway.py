@@ -27,13 +27,13 @@ INSERTS: Final = f"inserts of 1 row, {CALLERS} callers"
 LOOKUPS: Final = f"lookups of 1 key, {CALLERS} callers"
 BATCHES: Final = f"inserts of {BATCH_ROWS:,} rows, {BATCH_CALLERS} callers"
 Serve = Callable[[Path], AbstractContextManager[tuple[int, str]]]
-"""Starts a server in an empty folder: its port, and what it is."""
+"""Starts a server in an empty folder. Yields its port and its name."""
 Tell = Callable[[WorkerProcess[RestCaller], int, Effort], Figures]
-"""One round with the callers of the server at this port."""
+"""Runs one round with the callers of the server at this port."""
 
 
 def rest_story(serve: Serve, tell: Tell) -> Story:
-    """What a server of rows lives through, with its table filled before."""
+    """Return the story of a server of rows, whose table is filled before."""
 
     @contextmanager
     def story(folder: Path, effort: Effort) -> Iterator[Performance]:
@@ -59,7 +59,7 @@ def _tell(callers: WorkerProcess[RestCaller], port: int, effort: Effort) -> Figu
 
 
 def _figures(name: str, sample: Sample, rows: int) -> Figures:
-    """Rows a second, and how long a call takes."""
+    """Return rows a second, and how long a call takes."""
     return {
         name: sample.rate * rows,
         f"{name}: p50": sample.latency_us_p50 / 1e3,

@@ -1,4 +1,4 @@
-"""Study 3: what a write costs as the table grows. Each size has a cluster of its own."""
+"""Study 3: the cost of a write as the table grows. Each size has a cluster of its own."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SIZES: Final = (10_000, 100_000, 1_000_000, 10_000_000)
 COMMIT_CALLERS: Final = 64
 NON_ATOMIC_CALLERS: Final = 4
 NON_ATOMIC_ROWS: Final = 100
-"""In each call."""
+"""Rows of each call."""
 PATH: Final = "//bench/growing"
 
 COMMITS: Final = "row commits"
@@ -37,7 +37,7 @@ NON_ATOMIC: Final = "non-atomic writes"
 
 
 def _measure_names(kind: str, size: int) -> tuple[str, str]:
-    """Of the whole cost, and of the servers' part of it."""
+    """Return the names of the whole cost, and of the servers' part."""
     return f"{kind}, {size:,} rows", f"{kind}, {size:,} rows: servers"
 
 
@@ -90,7 +90,7 @@ def _rewrite(
     rows_per_call: int,
     callers: int,
 ) -> tuple[Sample, float]:
-    """What was measured, and the servers' processor time meanwhile."""
+    """Return the sample, and the servers' processor time meanwhile."""
     args = (PATH, rows, rows_per_call, callers)
     worker.call(DodonaWorker.rewrite, *args, _warm_up_s(effort))
     before_s = cpu_seconds(dodona.pids_of(cluster))
@@ -119,7 +119,7 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 
 def _bounds() -> tuple[Bound, ...]:
-    """The largest table's figures in terms of the smallest one's."""
+    """Return bounds on the largest table's figures in terms of the smallest one's."""
     pairs = [
         pair
         for kind in (COMMITS, NON_ATOMIC)

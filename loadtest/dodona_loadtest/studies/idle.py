@@ -1,4 +1,4 @@
-"""Study: what servers cost that nobody uses, as processor time of all their processes."""
+"""Study: the cost of servers without callers, as processor time of all their processes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ from dodona_loadtest.peers.dodona import open_cluster, pids_of, version
 TABLETS: Final = 1_000
 TABLE_TABLETS: Final = 100
 SETTLE_S: Final = 5.0
-"""What a start, or a write, leaves to be done is over by then."""
+"""Seconds after which the remaining work of a start, or of a write, is over."""
 MEASURE_RATIO: Final = 10
-"""So many times as long as other measurements: there is little to measure."""
+"""A measurement lasts this many times as long as others, because there is little to measure."""
 SCHEMA: Final[list[dict[str, Any]]] = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "note", "type": "string"},
@@ -42,7 +42,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
         empty: list[float] = []
 
         def perform(_: int) -> Figures:
-            if not empty:  # afterwards it has tables
+            if not empty:  # only before it has tables
                 empty.append(_percent(pids_of(cluster), effort))
                 _fill(cluster.master_url, effort.share(TABLETS))
             return {EMPTY: empty[0], FULL: _percent(pids_of(cluster), effort)}
@@ -51,7 +51,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 
 def _fill(url: str, tablet_count: int) -> None:
-    """Tables with a row in each of their tablets."""
+    """Make tables with a row in each of their tablets."""
     with dodona.connect(url) as db:
         for number, first in enumerate(range(0, tablet_count, TABLE_TABLETS)):
             keys = range(min(TABLE_TABLETS, tablet_count - first))
@@ -75,7 +75,7 @@ def _etcd(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 
 def _percent(pids: Sequence[int], effort: Effort) -> float:
-    """Of one core, by these processes and all that they started."""
+    """Return the percentage of one core that these processes and all their children used."""
     time.sleep(SETTLE_S)
     began, used = time.monotonic(), cpu_seconds(pids)
     time.sleep(MEASURE_RATIO * effort.measure_s)

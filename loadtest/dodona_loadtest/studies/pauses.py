@@ -1,4 +1,4 @@
-"""Studies 5 and 6: the longest that a lone caller waits beside long work in the same node."""
+"""Studies 5 and 6: the longest wait of a lone caller beside long work in the same node."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,10 +28,10 @@ PINGED: Final = SampleRows(10_000)
 BULK_ROWS: Final = 2_000_000
 FLUSHED_ROWS: Final = 1_000_000
 BATCHES: Final = 8
-"""Of rows over the same keys: their chunks are what a compaction makes one of."""
+"""Batches of rows over the same keys. A compaction merges their chunks."""
 BATCH_ROWS: Final = 250_000
 COMPACTION_S: Final = 5.0
-"""How long pings go on once the batches are there."""
+"""Seconds for which pings go on once the batches are there."""
 PAUSE_MS_MAX: Final = 50.0
 
 ALONE: Final = "alone"
@@ -43,7 +43,7 @@ STRETCHES: Final = (ALONE, BULK, FLUSH, COMPACTION)
 PING_PATH: Final = "//bench/pinged"
 
 Beside = Callable[[Callable[[], object]], Waits]
-"""Pings while the work given is under way. → what the pings waited."""
+"""Sends pings while the given work is under way. Returns how long the pings waited."""
 
 
 def _waits(stretch: str, waits: Waits, failures: Counter[str]) -> Figures:
@@ -91,8 +91,8 @@ def _beside_bulk_load(loader: WorkerProcess[DodonaWorker], effort: Effort, besid
 
 
 def _beside_flush(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside) -> Waits:
-    """Of rows that were written one by one, in transactions: of a table without atomicity most of
-    them would be in chunks by then."""
+    """Flush rows that were written one by one, in transactions. In a table without atomicity most
+    of them would be in chunks by then."""
     path, rows = "//bench/flushed", SampleRows(effort.share(FLUSHED_ROWS))
     loader.call(DodonaWorker.create, path, "full")
     loader.call(DodonaWorker.write_rows, path, rows)
@@ -104,7 +104,7 @@ def _beside_flush(loader: WorkerProcess[DodonaWorker], effort: Effort, beside: B
 def _beside_compaction(
     loader: WorkerProcess[DodonaWorker], effort: Effort, beside: Beside
 ) -> Waits:
-    """Nobody can order one: it follows upon batches over the same keys."""
+    """Write batches over the same keys: a compaction follows. No request can start one."""
     path, rows = "//bench/compacted", SampleRows(effort.share(BATCH_ROWS))
     loader.call(DodonaWorker.create, path)
 

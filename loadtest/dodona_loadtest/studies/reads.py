@@ -1,4 +1,4 @@
-"""Study 2: rows read from memory and from chunks, and what a row in memory takes of it."""
+"""Study 2: rows read from memory and from chunks, and the memory that a row takes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,8 +31,8 @@ from dodona_loadtest.peers.postgres_storage import PostgresWorker, serve_postgre
 
 SCANNED_ROWS: Final = 2_000_000
 RESIDENT_ROWS: Final = 200_000
-"""Few enough to stay in memory until they are told to leave it, of a table with atomicity: one
-without is flushed long before."""
+"""These rows are few enough to stay in memory until the flush, in a table with atomicity. A table
+without it is flushed long before."""
 KEYS_MANY: Final = 100
 
 SCAN_CHUNKS: Final = "scan, from chunks"
@@ -58,7 +58,7 @@ def _dodona(folder: Path, effort: Effort) -> Iterator[Performance]:
         for path in (SCANNED, FLUSHED):
             worker.call(DodonaWorker.create, path)
         worker.call(DodonaWorker.create, RESIDENT, "full")
-        # The first half is not counted: with it come what requests take once and for all.
+        # The first half is not counted, because it brings the memory that requests take only once.
         first, second = resident.slices(-(-resident.count // 2))
         worker.call(DodonaWorker.write_rows, RESIDENT, first)
         before_bytes = private_memory_bytes(node_pid(cluster))
@@ -103,7 +103,7 @@ def _postgres(folder: Path, effort: Effort) -> Iterator[Performance]:
         worker.call(PostgresWorker.create, "resident", resident)
 
         def look_up(names: tuple[str, str], keys: int) -> Figures:
-            """From its buffers: it has no other place for rows, so both names are of the same."""
+            """Look rows up in its buffers, their only place: both names get the same figure."""
             args = ("resident", resident, keys, effort.measure_s)
             sample = worker.call(PostgresWorker.look_up, *args)
             return {key: it for name in names for key, it in _latencies(name, sample).items()}
@@ -136,7 +136,7 @@ def _delta(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 
 def _latencies(name: str, sample: Sample) -> Figures:
-    """The p50, which goes by the name alone, and the p99."""
+    """Return the p50 under the name itself, and the p99."""
     return {name: sample.latency_us_p50, f"{name}: p99": sample.latency_us_p99}
 
 

@@ -1,4 +1,4 @@
-"""Study 4: how long nobody is served when servers end, and when they stop."""
+"""Study 4: how long callers wait when servers crash, and when they stop."""
 
 import shutil
 import signal
@@ -33,8 +33,8 @@ PADDING_BYTES: Final = 1_000 - ROW_BYTES
 """Rows of 1,000 bytes: written one by one, smaller ones would take minutes."""
 STEP_ROWS: Final = 50_000
 MORE_ROWS: Final = 100_000
-"""Written before the clean stop, so that it has something to do: whoever has just recovered may
-have written down all that was before."""
+"""Rows written before the clean stop, to give it work: a server that has just recovered may have
+written down everything from before."""
 PATH: Final = "//bench/logged"
 END_S_MAX: Final = 120.0
 POLL_S: Final = 0.002
@@ -67,7 +67,7 @@ def _restart_dodona(
 ) -> Figures:
     worker.call(DodonaWorker.create, PATH)
     wanted = effort.share(LOG_BYTES)
-    row_count = max(1, wanted // 900)  # bounded, however little of the rows the log keeps
+    row_count = max(1, wanted // 900)  # bounded, even if the log keeps few of the rows
     for rows in SampleRows(row_count).slices(max(1, effort.share(STEP_ROWS))):
         worker.call(DodonaWorker.write_rows, PATH, rows, PADDING_BYTES)
         if log_bytes(cluster) >= wanted:
@@ -95,8 +95,8 @@ def _restart_dodona(
 
 
 def _end(cluster: LocalCluster, name: str, number: signal.Signals) -> tuple[float, float]:
-    """→ the instants at which the process was told to end, and did. The cluster's supervisor
-    starts another at once."""
+    """End a process. Return the instants of the signal and of the end. The cluster's supervisor
+    starts another process immediately."""
     pid = cluster.processes[name].pid
     if pid is None:
         raise ContenderFailed(f"{name} is down")

@@ -1,4 +1,4 @@
-"""Study of what slow callers do to the others."""
+"""Study of the effect of slow callers on others."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from dodona_loadtest.studies.gateway import rest_story
 
 SLOW: Final = 500
 OPEN_MIN: Final = 400
-"""Some are just opening their next connection."""
+"""Some callers are just opening their next connection."""
 OPEN_WITHIN_S: Final = 2.0
 CALLERS: Final = 8
 ALONE: Final = f"lookup, {CALLERS} callers alone: p99"
@@ -39,7 +39,7 @@ def _tell(good: WorkerProcess[RestCaller], port: int, effort: Effort) -> Figures
 def _measure(
     good: WorkerProcess[RestCaller], effort: Effort, names: tuple[str, ...]
 ) -> dict[str, float]:
-    """p99 of lookups and of inserts in ms, and lookups a second."""
+    """Return the p99 of lookups and of inserts in ms, and lookups a second."""
     found = good.call(RestCaller.look_up, CALLERS, effort.measure_s)
     put = good.call(RestCaller.insert, CALLERS, 1, effort.measure_s)
     figures = (found.latency_us_p99 / 1e3, put.latency_us_p99 / 1e3, found.rate)

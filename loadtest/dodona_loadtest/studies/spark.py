@@ -51,7 +51,7 @@ UNSYNCED: Final = "written, not synced"
 READ: Final = "read back"
 READ_PER_CORE: Final = "read back, per core"
 MEMORY: Final = "private memory of the node, at most"
-"""Of the worst round."""
+"""The figure is that of the worst round."""
 
 
 _IN_BYTES: Final = {PLAIN: PLAIN_MB, ATOMIC: ATOMIC_MB}
@@ -59,8 +59,8 @@ _PER_CORE: Final = {PLAIN: PLAIN_PER_CORE, ATOMIC: ATOMIC_PER_CORE, READ: READ_P
 
 
 def _figures(frame: Frame, costs: Mapping[str, Spent]) -> Figures:
-    """Rows a second of each piece of work, of the clock and of processor time; and megabytes, of
-    those that write."""
+    """Return rows a second of each piece of work, of the clock and of processor time. For work that
+    writes, return megabytes too."""
     figures = {}
     for name, spent in costs.items():
         figures[name] = frame.row_count / spent.duration_s
@@ -72,8 +72,8 @@ def _figures(frame: Frame, costs: Mapping[str, Spent]) -> Figures:
 
 
 def _spent(work: Callable[[], object]) -> Spent:
-    """What it takes of this process, of Spark and of all servers: they descend from it. Raises
-    ContenderFailed where Spark or Dodona raise their own errors."""
+    """Return the time that the work takes. The processor time includes Spark and all servers, which
+    are descendants of this process. Raises ContenderFailed for errors of Spark or Dodona."""
     from pyspark.errors import PySparkException
 
     began_s, began_cpu_s = time.perf_counter(), cpu_seconds([os.getpid()])
@@ -85,7 +85,7 @@ def _spent(work: Callable[[], object]) -> Spent:
 
 
 def _warmed(version: str, perform: Callable[[int], Figures]) -> Performance:
-    """All rows go the same way once, unmeasured: Java compiles what runs often."""
+    """Run all rows once, unmeasured, because Java compiles code that runs often."""
     perform(-1)
     return Performance(version, perform)
 

@@ -26,7 +26,7 @@ from dodona_loadtest.peers.yson_codecs import (
 
 ROWS: Final = 200_000
 SLOW_SHARE: Final = 0.1
-"""Of the rows, for the codec that needs minutes for all of them."""
+"""The share of the rows for the codec that needs minutes for all of them."""
 FORMATS: Final[tuple[TextOrBinary, ...]] = ("binary", "text")
 
 NATIVE: Final = YtsaurusCodec("yt_yson_bindings", "yt_yson_bindings", "yt_yson_bindings")

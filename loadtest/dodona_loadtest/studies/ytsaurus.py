@@ -70,7 +70,7 @@ def _read(read: Read, rows: list[Row]) -> None:
 
 
 def _rate(call: Callable[[], Any], count: int, measure_s: float) -> float:
-    """Of rows in a second, once everything has been called once."""
+    """Return rows a second, after one unmeasured call."""
     call()
     began = time.perf_counter()
     done = 0
@@ -102,12 +102,12 @@ def _own(folder: Path, effort: Effort) -> Iterator[Performance]:
 
 
 def _texts(rows: Iterable[Row]) -> list[Row]:
-    """As the other clients give them: strings are text."""
+    """Return rows as the other clients return them: strings are text."""
     return [{**row, "s": row["s"].decode()} for row in rows]
 
 
 def _real(configure: Callable[[Any], dict[str, Any]]) -> Story:
-    """Through `ytsaurus-client`, configured like that."""
+    """Return the story through `ytsaurus-client` with this configuration."""
 
     @contextmanager
     def story(folder: Path, effort: Effort) -> Iterator[Performance]:

@@ -1,1 +1,1 @@
-"""Load tests by Locust: its users, what they are told to do, and what becomes of it."""
+"""Load tests by Locust: its users, their options, and the verdict."""

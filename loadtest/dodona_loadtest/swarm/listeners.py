@@ -1,7 +1,7 @@
-"""Locust's events: what a test takes, its beginning, and its end.
+"""Locust's events: the options of a test, its beginning, and its end.
 
 Owns: the trials that are under way, one an environment, and the exit status. Refusals are failures
-in Locust's own tables, and right: they alone fail no test.
+in Locust's own tables, which is right. They alone fail no test.
 """
 
 import logging
@@ -20,26 +20,26 @@ from dodona_loadtest.swarm.verdict import FAILED, NOTHING_TO_JUDGE
 from dodona_wire.errors import DodonaError
 
 STOP_S_MAX: Final = 70
-"""For what users do when the test ends: longer than any answer takes. Killed in the middle of it,
-nobody would know when it is over."""
+"""Seconds in which users may finish at the end of the test: longer than any answer takes. If they
+were killed in the middle of a call, its end would not be known."""
 
 _trials: dict[Environment, Trial] = {}
 _judged: dict[Environment, Event] = {}
 
 
 def trial_of(environment: Environment) -> Trial:
-    """The one that is under way."""
+    """Return the trial that is under way."""
     return _trials[environment]
 
 
 def register() -> None:
-    """Once a process, before the command line is read."""
+    """Register the listeners, once a process, before the command line is read."""
     events.init_command_line_parser.add_listener(_add_options)  # type: ignore[no-untyped-call]
     events.init.add_listener(_expect_a_verdict)  # type: ignore[no-untyped-call]
     events.test_start.add_listener(_begin)  # type: ignore[no-untyped-call]
     events.test_stop.add_listener(_judge)  # type: ignore[no-untyped-call]
     for chatty in ("httpx", "picows"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)  # Locust shows what is above it
+        logging.getLogger(chatty).setLevel(logging.WARNING)  # Locust shows all above it
 
 
 def _add_options(parser: LocustArgumentParser, **_: Any) -> None:
@@ -47,8 +47,8 @@ def _add_options(parser: LocustArgumentParser, **_: Any) -> None:
 
 
 def _expect_a_verdict(environment: Environment, **_: Any) -> None:
-    """Without one the exit status is not that of success. The time that the imports took must not
-    count as time of the test: the hub's clock stands still until its first turn."""
+    """Expect a verdict: without one the exit status is not that of success. The time of the imports
+    must not count as time of the test, because the hub's clock stands until its first turn."""
     environment.process_exit_code = NOTHING_TO_JUDGE
     environment.stop_timeout = environment.stop_timeout or STOP_S_MAX
     get_hub().loop.update_now()
@@ -78,11 +78,11 @@ def _begin(environment: Environment, **_: Any) -> None:
 
 
 def _judge(environment: Environment, **_: Any) -> None:
-    """Locust logs what a listener raises, and goes on: the status of a test that could not be
-    judged must not be that of one that had nothing to judge."""
+    """Judge the test. Locust logs what a listener raises, and continues. The status of a test that
+    could not be judged must not be that of a test with nothing to judge."""
     trial = _trials.pop(environment, None)
     if trial is None:
-        if environment in _judged:  # its history was full just as its time was over: told twice
+        if environment in _judged:  # the second call: the history was full just at the end
             _judged[environment].wait()
         return
     environment.process_exit_code = FAILED

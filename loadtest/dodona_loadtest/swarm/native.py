@@ -1,8 +1,8 @@
 """The Python client's event loop beside Locust's greenlets.
 
-Locust patches threads and sockets for gevent when it is imported; the client's event loop must have
-neither. So it runs in a thread that the kernel made, not gevent, over uvloop, which has sockets of
-its own; a greenlet waits until that thread calls back. What runs there must start no threads: they
+Locust patches threads and sockets for gevent when it is imported. The client's event loop must have
+neither. So it runs in a thread of the kernel, not of gevent, over uvloop, which has sockets of its
+own. A greenlet waits until that thread calls back. Code that runs there must start no threads: they
 would be greenlets of a hub that never has its turn.
 """
 
@@ -19,14 +19,15 @@ Answer = TypeVar("Answer")
 
 
 class Native:
-    """An event loop in a thread of the kernel's, as long as the process lives."""
+    """An event loop in a kernel thread. It lasts as long as the process."""
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()
         get_original("_thread", "start_new_thread")(self._loop.run_forever, ())
 
     def run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-        """What it comes to. Only this greenlet waits; if it is killed, the coroutine goes on."""
+        """Run a coroutine and return its result. Only this greenlet waits. If it is killed, the
+        coroutine continues."""
         hub, done = get_hub(), AsyncResult()
 
         async def run() -> None:
@@ -43,5 +44,5 @@ class Native:
 
 @cache
 def native() -> Native:
-    """The process's only one."""
+    """Return the only one of this process."""
     return Native()

@@ -1,6 +1,6 @@
-"""What a load test is told on its command line, besides what Locust itself takes.
+"""The options of a load test, besides those of Locust itself.
 
-Owns: names, defaults and words of these options, and the orders that come of them.
+Owns: names, defaults and words of these options, and the orders made from them.
 """
 
 import argparse
@@ -20,7 +20,7 @@ RECORDS_MAX: Final = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a test is to be."""
+    """The options of one test."""
 
     order: Order
     parameters: Parameters
@@ -31,13 +31,13 @@ class Asked:
 
     @property
     def needs_python_client(self) -> bool:
-        """Whether nothing else can do it."""
+        """Whether no other client can run it."""
         return self.make(Random(0)).needs_python_client
 
     @property
     def ignored(self) -> list[str]:
-        """What was set and makes no difference to this scenario. No error: `load --all` tells all
-        scenarios the same."""
+        """Options that were set and make no difference to this scenario. This is no error, because
+        `load --all` gives all scenarios the same options."""
         name = self.order.workload
         return [
             it.flag
@@ -47,7 +47,7 @@ class Asked:
         ]
 
     def make(self, random: Random) -> Workload:
-        """The scenario, or the simulator's workload of that name. Raises ValueError."""
+        """Return the scenario, or the simulator's workload of that name. Raises ValueError."""
         name = self.order.workload
         if name in SCENARIOS:
             return SCENARIOS[name](random, self.parameters)
@@ -55,7 +55,7 @@ class Asked:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """To Locust's."""
+    """Add the options to Locust's."""
     group = parser.add_argument_group("Dodona's options")
     group.add_argument(
         "--scenario", choices=[*SCENARIOS, *sorted(WORKLOADS)], default="row_commits"
@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def read_options(given: argparse.Namespace, host: str | None) -> Asked:
-    """Raises ValueError with what is wrong, OSError if the token can't be read."""
+    """Read the options. Raises ValueError for a wrong value, OSError if the token can't be read."""
     if not host:
         raise ValueError(
             "--host is missing: the gateway's URL, or for the Python client the master's"

@@ -1,9 +1,8 @@
-"""How many operations there were, how long they took, how many were refused, and whether that will
-do. Pure.
+"""Count operations, their latencies and their refusals, and judge them by limits. Pure.
 
-Owns: the figures of a test and the judgement on them by the limits that were asked for. What an
-operation read or left is the checkers' to judge. Of every operation four bytes are kept: as many
-as the history has records bound them.
+Owns: the figures of a test and their judgement by the limits in its options. The checkers judge
+what operations read or wrote. Four bytes are kept of every operation, so the number of records in
+the history bounds them.
 """
 
 import math
@@ -17,18 +16,18 @@ from dodona_wire.errors import TransactionConflict
 SHARES: Final = {"p50-ms-max": 0.5, "p99-ms-max": 0.99}
 LATENCY_US_MAX: Final = (1 << 32) - 1
 ASKED_MIN: Final = 20
-"""Of fewer that were all refused nothing follows: they may have been in each other's way."""
+"""Fewer operations that were all refused prove nothing: they may have hindered each other."""
 COLUMNS: Final = ("operation", "acknowledged", "a second", "p50 ms", "p99 ms", "refused")
 
 
 @dataclass(slots=True)
 class Operation:
-    """All of one name."""
+    """All operations of one name."""
 
     latencies_us: "array[int]" = field(default_factory=lambda: array("I"))
-    """Of those that were acknowledged."""
+    """Latencies of acknowledged operations."""
     refusals: dict[str, int] = field(default_factory=dict)
-    """By the kind of the error."""
+    """Refusals by the kind of the error."""
 
     @property
     def acknowledged(self) -> int:
@@ -40,12 +39,13 @@ class Operation:
 
     @property
     def is_never_acknowledged(self) -> bool:
-        """Though it was asked for often enough. That all of them were conflicts is no excuse:
-        somebody wins each of these."""
+        """Whether none was acknowledged, although there were enough. If all of them were conflicts,
+        that is no excuse: each conflict has a winner."""
         return not self.latencies_us and self.refused >= ASKED_MIN
 
     def latency_ms(self, share: float) -> float:
-        """What that share of the acknowledged did not exceed; not a number if there is none."""
+        """Return the latency that this share of the acknowledged operations did not exceed; not a
+        number if there is none."""
         ordered = sorted(self.latencies_us)
         if not ordered:
             return math.nan
@@ -53,10 +53,10 @@ class Operation:
 
 
 class Limit(NamedTuple):
-    """What a test may not exceed, or fall short of."""
+    """A value that a test may not exceed, or fall below."""
 
     name: str
-    """Its option's, without hyphens before it."""
+    """The name of its option, without hyphens before it."""
     meaning: str
     default: float | None
 
@@ -75,7 +75,7 @@ LIMITS: Final = (
 
 
 class Judgement(NamedTuple):
-    """One limit, and what there was."""
+    """One limit, and whether the test kept it."""
 
     text: str
     is_kept: bool
@@ -91,7 +91,7 @@ class Tally:
         self.operations: dict[str, Operation] = {}
 
     def note(self, name: str, latency_us: int, refusal: str | None) -> None:
-        """One is over. `refusal` is the kind of its error, None if it was acknowledged."""
+        """Count an operation. `refusal` is the kind of its error, None if it was acknowledged."""
         operation = self.operations.setdefault(name, Operation())
         if refusal is None:
             operation.latencies_us.append(min(max(0, latency_us), LATENCY_US_MAX))
@@ -103,14 +103,14 @@ class Tally:
         return sum(it.acknowledged for it in self.operations.values())
 
     def lines(self, seconds: float) -> list[str]:
-        """A table in Markdown, for a reader."""
+        """Return a table in Markdown, for a reader."""
         rows = [list(COLUMNS), ["---", *["---:"] * 4, "---"]]
         rows += [_cells(name, it, seconds) for name, it in sorted(self.operations.items())]
         return [f"| {' | '.join(row)} |" for row in rows]
 
     def judge(self, limits: dict[str, float | None], seconds: float) -> list[Judgement]:
-        """What was never acknowledged, whatever the limits; then each limit that is set, by its
-        name; latencies of each operation."""
+        """Judge the operations. First come those that were never acknowledged, with any limits.
+        Then comes each limit that is set, by its name, for latencies with each operation."""
         found = [
             Judgement(f"{name}: none of {it.refused:,} was acknowledged", False)
             for name, it in sorted(self.operations.items())

@@ -1,8 +1,9 @@
 """One load test from its first table to its verdict, as Locust's events drive it.
 
-Owns: the run that all users take part in, its figures, and its end: when it is told to, or when its
-history is full. Invariant: one process, one kind of user, one writer of the history at a time: the
-operator's session sets up and judges while no user does anything.
+Owns: the run that all users share, its figures, and its end: by an event, or when its history is
+full.
+Invariant: one process, one kind of user, one writer of the history at a time. The operator's
+session sets up and judges while no user does anything.
 """
 
 import time
@@ -22,7 +23,7 @@ from dodona_loadtest.workloads import Workload
 
 
 class Trial:
-    """Made at the start of a test. Raises ValueError, OSError, DodonaError, NotLive,
+    """One test, made at its start. Raises ValueError, OSError, DodonaError, NotLive,
     TablesInTheWay."""
 
     def __init__(self, environment: Environment) -> None:
@@ -45,7 +46,7 @@ class Trial:
         self._began = time.monotonic()
 
     def begin(self) -> None:
-        """Users are about to come."""
+        """Start the clock: users are about to come."""
         self._began = time.monotonic()
 
     async def _make(self) -> Run:
@@ -56,34 +57,34 @@ class Trial:
         return self.run.workload
 
     def new_session(self, rows: RowSession | None = None) -> Recorder:
-        """One user's."""
+        """Return the session of one user."""
         return self.run.new_session(rows)
 
     def step(self, db: Recorder) -> None:
-        """One step of a session of the Python client. Raises DodonaError."""
+        """Run one step of a session of the Python client. Raises DodonaError."""
         native().run(self.run.step(db))
 
     def note(self, name: str, latency_us: int, refusal: str | None) -> None:
-        """An operation is over."""
+        """Count an operation that is over."""
         if time.monotonic() - self._began >= self.asked.warm_up_s:
             self.tally.note(name, latency_us, refusal)
         if self.run.report.history.record_count >= self.asked.records_max and not self._is_full:
             self._is_full = True
             assert self._environment.runner is not None, "it runs"
-            spawn(self._environment.runner.quit)  # which ends this greenlet, too
+            spawn(self._environment.runner.quit)  # this ends the greenlet, too
 
     def flag(self, db: Recorder, surprise: Exception) -> None:
-        """Something broke that no error of Dodona's says."""
+        """Note an error that is none of Dodona's own."""
         text = f"{db.name} broke within {db.doing!r}: {surprise!r}"
         self.workload.violations.append(Violation("CRASH", text))
 
     @property
     def seconds(self) -> float:
-        """How long it has been going on, its warm-up left out."""
+        """How long the test has run, without its warm-up."""
         return max(0.0, time.monotonic() - self._began - self.asked.warm_up_s)
 
     def finish(self) -> Verdict:
-        """Once no user does anything any more."""
+        """Finish, once no user does anything any more."""
         seconds = self.seconds
         report = native().run(self._finish())
         report.seconds = seconds

@@ -1,7 +1,7 @@
 """Locust's users: each is a session, of the Python client or of a gateway's REST interface.
 
-Owns: how a step is timed and told, and the HTTP of REST calls. Locust's tables show operations for
-the Python client, and requests for REST.
+Owns: how a step is timed and reported, and the HTTP of REST calls. Locust's tables show operations
+for the Python client, and requests for REST.
 """
 
 import json
@@ -21,17 +21,17 @@ from dodona_loadtest.swarm.trial import Trial
 from dodona_wire.errors import DodonaError, InvalidRequest
 
 PATIENCE_S_MAX: Final = 2.0
-"""A refused caller waits as long as he is told, but no longer than this."""
+"""A refused caller waits for the requested time, but no longer than this."""
 
 register()
 
 
 class Refused(Exception):
-    """An operation was refused or stayed unsure: what Locust counts as a failure, by its kind."""
+    """An operation was refused or stayed unsure. Locust counts this as a failure, by its kind."""
 
 
 def _told(db: Recorder, error: DodonaError | None) -> tuple[str, str | None]:
-    """What the step was, and the kind of its refusal, if it was refused."""
+    """Return the name of the step, and the kind of its refusal, if it was refused."""
     if isinstance(error, InvalidRequest) and db.doing == "audit of another time":
         return "audit of the future, refused", None  # as it must be
     refusal = db.refusal if error is None else error.kind
@@ -39,7 +39,7 @@ def _told(db: Recorder, error: DodonaError | None) -> tuple[str, str | None]:
 
 
 class _Session(User):
-    """Step after step, with pauses as asked for."""
+    """A user that does step after step, with the pauses of the options."""
 
     abstract = True
     _trial: Trial
@@ -51,22 +51,22 @@ class _Session(User):
         self._random = Random(f"{self._trial.asked.order.seed} {self._db.name}")
 
     def stop(self, force: bool = False) -> bool:
-        """As Locust has it, but may be said twice: the history may be full just as the time is
-        over, and then both have everybody stop. → whether it has ended by now."""
+        """Stop as Locust's method does, also at a second call. The history may be full just when
+        the time is over, and then both stop everything. Return whether it has ended."""
         if self._state == LOCUST_STATE_STOPPING and not force:
             return False
         return bool(super().stop(force))
 
     def new_session(self) -> Recorder:
-        """This user's."""
+        """Return the session of this user."""
         raise NotImplementedError
 
     def take_step(self) -> None:
-        """Raises DodonaError."""
+        """Take a step. Raises DodonaError."""
         raise NotImplementedError
 
     def wait_time(self) -> float:
-        """Seconds until the next step."""
+        """Return the seconds until the next step."""
         mean_ms = self._trial.asked.order.think_ms_mean
         return self._random.expovariate(1.0) * mean_ms / 1e3 if mean_ms else 0.0
 
@@ -85,7 +85,7 @@ class _Session(User):
         self.tell(*_told(self._db, error), now_us() - began_us - self._db.aside_us)
 
     def tell(self, name: str, refusal: str | None, latency_us: int) -> None:
-        """An operation is over."""
+        """Report an operation that is over."""
         self._trial.note(name, latency_us, refusal)
 
 
@@ -127,7 +127,7 @@ class RestUser(_Session, FastHttpUser):
         _run(self._trial.workload.step(self._db))
 
     def wait_time(self) -> float:
-        """As long as it was told to wait, too: that is no part of the step that was refused."""
+        """Return the pause, with the wait that an answer asked for: no step includes it."""
         return super().wait_time() + self._wait_s
 
     def _send(self, call: RestCall) -> RestAnswer:
@@ -142,7 +142,7 @@ class RestUser(_Session, FastHttpUser):
         ) as response:
             answer = RestAnswer(response.status_code or 0, _document(response.content))
             if answer.body is None:
-                answer = RestAnswer(0, None)  # cut off, or not the gateway's
+                answer = RestAnswer(0, None)  # cut off, or not from the gateway
             if 200 <= answer.status < 300:
                 response.success()
             else:
@@ -160,13 +160,13 @@ def _document(content: bytes | None) -> Any:
 
 
 def _seconds(headers: Any) -> float:
-    """How long a refused caller is to wait."""
+    """Return how long a refused caller must wait."""
     told = headers.get("Retry-After", "0") if headers else "0"
     return min(PATIENCE_S_MAX, float(told)) if told.isdigit() else 0.0
 
 
 def _run(protocol: Protocol[Result]) -> Result:
-    """Of a session that sends by itself: its steps are pauses."""
+    """Run a protocol of a session that sends by itself: its steps are pauses."""
     try:
         step = next(protocol)
         while True:

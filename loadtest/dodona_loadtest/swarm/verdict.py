@@ -1,7 +1,7 @@
-"""What a load test comes to: one text and one exit status, from its figures and the checkers. Pure.
+"""The verdict on a load test: one text and one exit status, from figures and checkers. Pure.
 
-Owns: the order of the text, and which of it makes a test fail. Nothing acknowledged is no success,
-nor is one kind of operation that never was.
+Owns: the order of the text, and which parts make a test fail. A test without any acknowledged
+operation is no success. Neither is one with a kind of operation that was never acknowledged.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ WORDS: Final = {PASSED: "PASSED", FAILED: "FAILED", NOTHING_TO_JUDGE: "NOTHING T
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """On one test."""
+    """The verdict on one test."""
 
     title: str
-    """The scenario and who asked, in words."""
+    """The scenario and its callers, in words."""
     report: Report
     tally: Tally
     judgements: Sequence[Judgement]
     notes: Sequence[str] = ()
-    """What a reader has to know besides."""
+    """Other facts that a reader has to know."""
 
     @property
     def exit_code(self) -> int:
-        """0: passed; 1: a promise or a limit was broken; 2: nothing was acknowledged."""
+        """0: passed; 1: a promise or a limit was broken; 2: no operation was acknowledged."""
         if self.report.violations:
             return FAILED
         if not self.tally.acknowledged:
@@ -39,7 +39,7 @@ class Verdict:
         return PASSED if all(it.is_kept for it in self.judgements) else FAILED
 
     def lines(self) -> list[str]:
-        """For a reader."""
+        """Return lines for a reader."""
         violations = self.report.violations
         checked = f"{self.report.history.record_count:,} records and {self.report.version_count:,}"
         verdict = [str(it) for it in violations[:VIOLATIONS_SHOWN_MAX]]

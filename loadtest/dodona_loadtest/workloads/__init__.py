@@ -1,4 +1,4 @@
-"""What callers do in a run: each workload has tables, a setup, a step, a last write and a check."""
+"""What callers do in a run: a workload has tables, a setup, steps, a last write and a check."""
 
 from dodona_loadtest.workloads.bank import Bank
 from dodona_loadtest.workloads.blind import Blind

@@ -1,8 +1,8 @@
 """Bank: transfers between accounts in the tablets of several cells; the total never changes.
 
-Owns: accounts that are opened (overwrite: all lock groups), closed (delete: the main lock),
-credited and annotated (updates: a lock group each, side by side), and auditors who add up whole
-snapshots, new and old, and look at the newest state.
+Owns: the accounts. They are opened (overwrite: all lock groups) and closed (delete: the main lock).
+They are credited and annotated side by side (updates: a lock group each). Also owns the auditors,
+who add up whole snapshots, new and old, and look at the newest state.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class Bank(Workload):
         return {"id": account, "balance": balance, "writer": db.unique_value()}
 
     def _balance(self, row: Mapping[str, Any] | None) -> int:
-        """Closed accounts have none; an account without money in it was never closed nor opened."""
+        """Return the money of an account, 0 if it is closed. An open one has a balance."""
         if row is None:
             return 0
         if row["balance"] is None:
@@ -92,7 +92,7 @@ class Bank(Workload):
         return row["balance"] or 0
 
     def _draw_accounts(self, random: Random, count: int) -> list[int]:
-        """Two accounts of different tablets are hot in some runs."""
+        """Draw accounts. In some runs, two accounts in each of two tablets are hot."""
         if random.random() < self.hot_rate:
             return random.sample((1, 2, ACCOUNTS_PER_TABLET, ACCOUNTS_PER_TABLET + 1), count)
         return random.sample(range(self.account_count), count)
@@ -127,13 +127,13 @@ class Bank(Workload):
         balance: int,
         old: Mapping[str, Any] | None,
     ) -> Protocol[None]:
-        """An open account keeps its memo (update); a new one begins without, either way."""
+        """Write an account. An open one keeps its memo (update); a new one has none."""
         row = self._row(db, account, balance)
         is_update = old is not None or db.random.random() < 0.3
         yield from attempt.insert(self.table, row, is_update=is_update)
 
     def _annotate(self, db: Recorder, attempt: Attempt) -> Protocol[bool]:
-        """Writes another lock group of rows that transfers may be writing."""
+        """Write another lock group of rows that transfers may be writing."""
         accounts = self._draw_accounts(db.random, 2)
         rows = yield from attempt.lookup(self.table, [{"id": account} for account in accounts])
         is_changed = False

@@ -1,9 +1,9 @@
-"""Blind: bundles of rows, overwritten without a look and counted up after one, at the same time.
+"""Blind: bundles of rows that are overwritten without a read, and counted up after one.
 
 Owns: bundles of one row, of several rows of one tablet, and of one row of every tablet. All rows of
-a bundle always carry the same mark and count. Autocommit writes replace or erase whole bundles and
-annotate single rows; transactions read a bundle, wait a little, and write what they read plus one.
-What a blind write put there is so read, or overwritten by somebody who must have seen it.
+a bundle always have the same mark and count. Autocommit writes replace or erase whole bundles and
+annotate single rows. Transactions read a bundle, wait a little, and write the count plus one. So
+each blind write is read, or overwritten by a transaction that must have seen it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Blind(Workload):
 
     name = "blind"
     may_be_resharded = False
-    """An unsure deletion can be told from others only if all of its rows stay in one cell."""
+    """An unsure deletion differs from others only if all of its rows stay in one cell."""
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
@@ -78,7 +78,7 @@ class Blind(Workload):
         if dice < 0.5:
             yield from self._replace(db, self._draw_bundle(db.random, self.bundles))
         elif dice < 0.85:
-            # Rows of several cells are locked the longest: there it most often has to wait.
+            # Rows of several cells are locked the longest, so a write most often waits there.
             bundles = self.wide if db.random.random() < 0.8 else self.narrow
             row = db.random.choice(self._draw_bundle(db.random, bundles))
             memo = {"id": row, "memo": db.unique_value()}
@@ -101,7 +101,7 @@ class Blind(Workload):
         return (yield from attempt.commit())
 
     def _draw_bundle(self, random: Random, bundles: Sequence[Bundle]) -> Bundle:
-        """A few bundles of each kind are hot in some runs."""
+        """Draw a bundle. In some runs a few bundles of each kind are hot."""
         if random.random() < self.hot_rate:
             return random.choice([*bundles[:2], bundles[-1]])
         return random.choice(bundles)
@@ -110,7 +110,7 @@ class Blind(Workload):
         rows = self._rows(db, bundle, 0)
         is_update = db.random.random() < 0.5
         if not is_update and bundle not in self.wide:
-            # The same to the table. Rows of all columns, in one tablet, go the short way.
+            # It is the same to the table. Rows of all columns, in one tablet, take the short path.
             rows = [{**row, "memo": None} for row in rows]
         yield from db.write(self.table, rows, is_update=is_update)
 
@@ -120,7 +120,7 @@ class Blind(Workload):
             count = yield from self._look(attempt, bundle)
             if db.random.random() < 0.5:
                 yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
-            # An overwrite takes the main lock, so that annotations have to wait for it.
+            # An overwrite takes the main lock, so annotations have to wait for it.
             is_update = len(bundle) == 1 or db.random.random() < 0.3
             yield from self._mark(db, attempt, bundle, count + 1, is_update=is_update)
         except DodonaError as error:
@@ -129,7 +129,7 @@ class Blind(Workload):
         yield from attempt.commit()
 
     def _look(self, attempt: Attempt, bundle: Bundle) -> Protocol[int]:
-        """The bundle's count: 0 if it is not there."""
+        """Return the bundle's count: 0 if it does not exist."""
         rows = yield from attempt.lookup(self.table, self._keys(bundle))
         states = {row["id"]: (row["mark"], row["count"]) for row in rows if row is not None}
         problem = self._mixture(bundle, states)
@@ -139,7 +139,7 @@ class Blind(Workload):
         return 0 if first is None else first["count"] or 0
 
     def _mixture(self, bundle: Bundle, states: Mapping[int, State]) -> str | None:
-        """What is wrong if its rows are not all of one write. An erased row may have a memo."""
+        """Return the error if its rows are not all of one write. An erased row may have a memo."""
         found = [states.get(row, (None, None)) for row in bundle]
         if all(state == found[0] for state in found):
             return None

@@ -1,8 +1,9 @@
-"""Column groups: writers of different lock groups of a row get along, the main group with nobody.
+"""Column groups: writers of different lock groups of a row do not conflict, except with main.
 
-Owns: counters, one for each lock group of each row, each raised by whoever has read it. In the end
-each is the number of acknowledged raises, plus at most the unsure ones. Some rows are deleted and
-made anew; a counter elsewhere counts that, so that no transaction only deletes.
+Owns: counters, one for each lock group of each row. A transaction raises a counter that it has
+read. In the end each counter is the number of acknowledged raises, plus at most the unsure ones.
+Some rows are deleted and made again. A counter elsewhere counts that, so that no transaction only
+deletes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from dodona_wire.errors import DodonaError
 from dodona_wire.rows.schema import Column
 
 ROWS_PER_TABLET: Final = 2
-"""Of each two rows the first stays for ever."""
+"""Of each two rows, the first one is never deleted."""
 GROUPS: Final = ("a", "b", "c")
 MAIN: Final = "main"
 THOUGHT_MS_MAX: Final = 30
@@ -71,7 +72,7 @@ class ColumnGroups(Workload):
         yield from attempt.commit()
 
     def _raise_some(self, db: Recorder, attempt: Attempt) -> Protocol[None]:
-        """Of one row or two; one group or two, or all at once. Another group may be read-locked."""
+        """Raise one group, two or all of one row or two. Another group may be read-locked."""
         numbers = [self._draw(db.random)]
         if db.random.random() < 0.4:
             numbers.append((numbers[0] + db.random.randrange(1, self.row_count)) % self.row_count)
@@ -101,21 +102,21 @@ class ColumnGroups(Workload):
         return random.sample(GROUPS, 1 if dice < 0.8 else 2)
 
     def _remove(self, db: Recorder, attempt: Attempt) -> Protocol[None]:
-        """A row that may go, and the count of that in the row before it."""
+        """Delete a row that may go, and count that in the row before it."""
         number = ROWS_PER_TABLET * db.random.randrange(self.tablet_count)
         row = yield from self._look(attempt, number)
         yield from attempt.delete(self.table, {"id": number + 1})
         yield from self._raise(db, attempt, number, (MAIN,), row)
 
     def look(self, db: Recorder) -> Protocol[None]:
-        """At the newest state of a row, or twice at one snapshot of it."""
+        """Look at the newest state of a row, or twice at one snapshot."""
         if db.random.random() < 0.4:
             yield from super().look(db)
         else:
             yield from self._look_twice(db)
 
     def _look_twice(self, db: Recorder) -> Protocol[None]:
-        """At some groups first and at everything later. It is there both times, or not at all."""
+        """Look at some groups first and at all later. The row is there both times, or never."""
         key, group = self.draw_key(db.random), db.random.choice((*GROUPS, MAIN))
         names = [f"{group}_count", f"{group}_writer"]
         attempt = yield from db.begin()
@@ -172,7 +173,7 @@ class ColumnGroups(Workload):
         return [Violation("INVARIANT", text) for text in self._miscounts(history)]
 
     def _miscounts(self, history: History) -> Iterator[str]:
-        """By the last look at the whole table, when all was over."""
+        """Compare counters with the last look at the whole table, after all sessions."""
         last = max(
             (t for t in history.transactions if t.scans and t.status == "ok"),
             key=lambda t: t.start,
@@ -194,7 +195,7 @@ class ColumnGroups(Workload):
 def _raise_counts(
     transactions: list[Transaction], row: RowKey, column: str, last: Transaction
 ) -> tuple[int, int]:
-    """Those that the last look must have seen, and those that it may have."""
+    """Return how many raises the last look must have seen, and how many it may have seen."""
     sure = unsure = 0
     for t in transactions:
         if not any(write.row == row and column in dict(write.columns or ()) for write in t.writes):
@@ -207,7 +208,7 @@ def _raise_counts(
 
 
 def _count_side_by_side(transactions: list[Transaction]) -> int:
-    """Pairs of commits to disjoint groups of one row, of which neither could see the other."""
+    """Count pairs of commits to disjoint groups of a row, of which neither saw the other."""
     by_row: dict[RowKey, list[tuple[int, int, Write]]] = {}
     for t in transactions:
         for write in t.writes if t.commit is not None else ():

@@ -1,8 +1,8 @@
 """Counters: a table without atomicity, in which the last write of each row wins.
 
-Owns: rows over several tablets that carry their writer's mark twice, written several at a call,
-some answered from memory and some from the disk, and read back at once and as a whole. What the
-stamps must be is a checker's to say; here each row is to be whole.
+Owns: rows over several tablets, which have their writer's mark twice. A call writes several of
+them. Some calls are answered from memory and some from the disk. Rows are read back directly
+afterwards, and as a whole. A checker judges the timestamps. Here each row must be whole.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ class Counters(Workload):
         return all(write.status == "ok" for write in told)
 
     def touch(self, db: Recorder) -> Protocol[bool]:
-        """A refusal for the clock is an answer too: a master's clock that was ahead for a while
-        leaves its timestamps ahead for ever."""
+        """Write to every tablet. A refusal for the clock is an answer too: if a master's clock was
+        ahead for a while, its timestamps stay ahead forever."""
         told = yield from self._write(db, range(self.row_count), is_durable=True)
         return all(write.status == "ok" or write.clocks is not None for write in told)
 
@@ -76,7 +76,7 @@ class Counters(Workload):
         yield from lookup_stamped(db, self.table, [self.draw_key(db.random)])
 
     def audit(self, db: Recorder) -> Protocol[None]:
-        """There is no state of the whole, but each row of it is one."""
+        """Look at all rows. There is no state of the whole table, but each row has one."""
         keys = [{"id": number} for number in range(self.row_count)]
         problem = self.problem((yield from scan_stamped(db, self.table, keys)))
         if problem:
@@ -92,7 +92,7 @@ class Counters(Workload):
         return None
 
     def check(self, history: History) -> list[Violation]:
-        """Nothing more: only what a run contains."""
+        """Check nothing more: only count what a run contains."""
         for write in history.stamped_writes:
             kind = "clock refused" if write.clocks is not None else f"rows {write.status}"
             self.count(kind)

@@ -1,7 +1,7 @@
 """Cycle: a ring of rows, each naming the next. Transactions rotate pointers; it stays one ring.
 
 Owns: the ring and its check. One wrong or missing write, or one read of a mixed state, breaks the
-ring for good or shows it broken: it is the most sensitive of all workloads.
+ring permanently or shows it broken. So this is the most sensitive of all workloads.
 """
 
 from random import Random
@@ -65,7 +65,7 @@ class Cycle(Workload):
         return (yield from attempt.commit())
 
     def transact(self, db: Recorder) -> Protocol[None]:
-        """a → b → c → d becomes a → c → b → d."""
+        """Make a → b → c → d into a → c → b → d."""
         attempt = yield from db.begin()
         try:
             a = db.random.randrange(self.node_count)

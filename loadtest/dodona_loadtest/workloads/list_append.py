@@ -1,7 +1,7 @@
-"""List append: rows hold lists, transactions put unique elements behind others and look at lists.
+"""List append: rows hold lists; transactions append unique elements to lists and look at lists.
 
-Owns: a few hot lists in the tablets of several cells, and the history in the words of a checker
-that knows no timestamps: the lists themselves tell who came before whom.
+Owns: a few hot lists in the tablets of several cells. Also owns the history in the form of a
+checker that uses no timestamps: the lists themselves show the order of the transactions.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ Elements = tuple[str, ...]
 
 
 class ListAppend(Workload):
-    """Lists 0 to n-1. A list that nobody has appended to has no row."""
+    """Lists 0 to n-1. A list without appends has no row."""
 
     name = "list_append"
 
@@ -105,8 +105,8 @@ class ListAppend(Workload):
         return check_appends(transactions)
 
     def transactions(self, history: History) -> list[AppendTransaction]:
-        """The history in the checker's words. Looks at chosen old timestamps are left out: they
-        are not of the time in which they were taken."""
+        """Return the history in the checker's form. Looks at chosen old timestamps are left out,
+        because they show an earlier time than that of the look."""
         self._names = {self.table.row_key({"id": n}): str(n) for n in range(self.list_count)}
         found = [self._translate(t) for t in history.transactions if t.is_fresh]
         for number, latest in enumerate(history.latest_reads):
@@ -134,7 +134,7 @@ class ListAppend(Workload):
         )
 
     def _operations(self, t: Transaction) -> Iterator[Append | Observe]:
-        """What was looked at, and then what was appended: reads do not see own writes."""
+        """Return its looks, and then its appends: reads do not see its own writes."""
         for scan in t.scans:
             seen = {read.row: read for read in scan.reads}
             for row in self._names:

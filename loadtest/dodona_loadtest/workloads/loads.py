@@ -1,10 +1,15 @@
 """Loads: bulk loads and ordinary transactions on the same rows, and loads without atomicity.
 
-Owns: bundles of rows that always carry one mark, as in `blind`, which loads write, update, delete,
-and make the only ones of a range; a ledger with a row of each load that brings one; the comparison
-of both with the records of loads, in one snapshot; and rows without atomicity, of which none may
-come behind the end of its load. Owners vanish at any step, others go on with what they left, tasks
-bring what is not published, and bring it late.
+Owns: these parts:
+
+- Bundles of rows that always have one mark, as in `blind`. Loads write, update and delete them, and
+  make them the only ones of a range.
+- A ledger with a row of each load that brings one.
+- The comparison of both with the records of loads, in one snapshot.
+- Rows without atomicity, of which none may come after the end of its load.
+
+Owners vanish at any step, and others continue their loads. Tasks stage rows that are not published,
+and stage rows late.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +43,7 @@ SPREAD_OFFSETS: Final = (4, 5)
 SHARDS: Final = 3
 """Tablets of the ledger."""
 STEPS_MAX: Final = 20
-"""Of a publication, until its owner vanishes."""
+"""Steps of a publication, until its owner vanishes."""
 LATEST_SCANS_MAX: Final = 5
 APPLICATIONS: Final = ("a", "b")
 ENDS: Final = ("finished", "aborted")
@@ -50,7 +55,7 @@ Piece = tuple[TableShape, list[dict[str, Any]]]
 
 
 class BulkLoads(Workload):
-    """Rows 0 to n-1, in bundles; one that was deleted has no rows."""
+    """Rows 0 to n-1, in bundles. A deleted bundle has no rows."""
 
     name = "loads"
     needs_python_client = True
@@ -94,7 +99,7 @@ class BulkLoads(Workload):
         self.plain = PlainLoads(self.lease_ms)
         self._versions = dict.fromkeys(APPLICATIONS, 0)
         self._records: dict[int, LoadRecord] = {}
-        """As they were at last."""
+        """The last known records."""
 
     @property
     def tables(self) -> list[TableShape]:
@@ -110,7 +115,7 @@ class BulkLoads(Workload):
     # Before and after
 
     def set_up(self, db: Recorder) -> Protocol[bool]:
-        """The ledger's first row says which loads are of this run: all later ones."""
+        """Write the first rows. By the ledger's first row, all later loads are of this run."""
         attempt = yield from db.begin()
         for bundle in self.bundles:
             yield from self._mark(db, attempt, bundle)
@@ -119,7 +124,7 @@ class BulkLoads(Workload):
         return (yield from attempt.commit())
 
     def touch(self, db: Recorder) -> Protocol[bool]:
-        """What was left behind is recovered, too: later looks change nothing."""
+        """Write to every tablet. Recover abandoned loads, so that later looks change nothing."""
         yield from db.session.loads.recover("the last")
         records = yield from db.session.loads.list_loads()
         if any(record.state not in ENDS for record in records):
@@ -137,7 +142,7 @@ class BulkLoads(Workload):
         return all(it.status == "ok" or it.clocks is not None for it in written)
 
     def conclude(self, db: Recorder) -> Protocol[None]:
-        """Every load has an end by now, and what others brought about has its record."""
+        """Check that every load has an end by now, and that each recovery has its record."""
         loads = db.session.loads
         recoveries = {it.load: it for it in (yield from loads.list_recoveries())}
         records = yield from loads.list_loads()
@@ -157,9 +162,9 @@ class BulkLoads(Workload):
         yield from self.audit(db)
 
     def resolve(self, history: History) -> None:
-        """What became of loads whose owners do not know: their records say so, and if it is not
-        true, something is in the tables that nobody wrote, or is not there. Such a load may be
-        published at any time after its owner went on: it is in no order with what that did."""
+        """Note the outcomes of loads whose owners do not know them. The records say them. If a
+        record is wrong, the tables have rows without a writer, or rows are missing. Such a load may
+        be published at any time after its owner continued. So it has no order with later work."""
         for t in history.transactions:
             if not t.load or t.commit_us is None or t.status in ("ok", "fail"):
                 continue
@@ -184,7 +189,7 @@ class BulkLoads(Workload):
             yield from self._load(db)
 
     def _use_rows(self, db: Recorder) -> Protocol[None]:
-        """An ordinary transaction: look at some bundles, mark one, and maybe delete or lock
+        """Run an ordinary transaction: look at some bundles, mark one, and maybe delete or lock
         another."""
         attempt = yield from db.begin()
         first, second = self._draw_bundle(db.random), self._draw_bundle(db.random)
@@ -234,7 +239,7 @@ class BulkLoads(Workload):
         brought = yield from self._bring(db, load)
         dice = db.random.random()
         if dice < 0.08:
-            return  # its owner vanishes; nothing of it is ever seen
+            return  # its owner vanishes, and none of its rows is ever seen
         if dice < 0.2:
             yield Pause(db.random.randrange(1, 2 * load.plan.lease_ms))
         elif dice < 0.3:
@@ -280,15 +285,15 @@ class BulkLoads(Workload):
         )
 
     def _bring(self, db: Recorder, load: LoadAttempt) -> Protocol[list[Brought]]:
-        """The tasks' rows: each task may have had other attempts, whose rows do not count. → what
-        is to be published."""
+        """Stage the tasks' rows. Each task may have had other attempts, whose rows do not count.
+        Return the batches to publish."""
         pieces = self._pieces(db, load)
         brought: list[Brought] = []
         for partition, (table, rows) in enumerate(pieces):
             losing_count = db.random.choice((0, 0, 1, 2))
             for attempt in range(losing_count):
                 yield from load.stage(table, self._others(db, table, rows), partition, attempt)
-            # A task may come with its rows little by little.
+            # A task may stage its rows in parts.
             middle = len(rows) // 2 if db.random.random() < 0.3 else 0
             for part in (rows[:middle], rows[middle:]):
                 if part:
@@ -301,14 +306,14 @@ class BulkLoads(Workload):
     def _others(
         self, db: Recorder, table: TableShape, rows: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """What a task brings that is run again: other values, and maybe another row."""
+        """Return the rows of another attempt of a task: other values, and maybe another row."""
         others = [row | {"mark": db.unique_value()} if "mark" in row else row for row in rows]
         if table is self.table and db.random.random() < 0.5:
             others = [others[0] | self.draw_key(db.random)]
         return others
 
     def _pieces(self, db: Recorder, load: LoadAttempt) -> list[Piece]:
-        """What is loaded, divided among tasks."""
+        """Return the rows to load, divided among tasks."""
         pieces: list[Piece] = []
         plan, random = load.plan, db.random
         if self.table in plan.tables:
@@ -316,7 +321,7 @@ class BulkLoads(Workload):
             bundles = [self._draw_bundle(random) for _ in range(random.randrange(1, 4))]
             rows = [row for it in dict.fromkeys(bundles) for row in self._rows(db, load, it)]
             if lower is not None and upper is not None and random.random() < 0.5:
-                rows = []  # it only takes away
+                rows = []  # it only deletes
             if plan.mode == "delete":
                 rows = [{"id": row["id"]} for row in rows]
             random.shuffle(rows)
@@ -338,7 +343,7 @@ class BulkLoads(Workload):
         return [{"id": row, "mark": mark, "load": load.ticket.load} for row in bundle]
 
     def _publish(self, db: Recorder, load: LoadAttempt, brought: list[Brought]) -> Protocol[None]:
-        """As a driver does: after an answer that says nothing it asks again, or gives up."""
+        """Publish as a driver does: after an answer without an outcome it asks again, or stops."""
         for _ in range(3):
             try:
                 yield from load.publish(brought)
@@ -358,7 +363,7 @@ class BulkLoads(Workload):
     def _vanish_publishing(
         self, db: Recorder, load: LoadAttempt, brought: list[Brought]
     ) -> Protocol[None]:
-        """The owner dies with some step on its way; another one goes on, or nobody does."""
+        """Let the owner vanish at some step of the publication. Another continues, or none."""
         left = db.random.randrange(STEPS_MAX)
 
         def goes_on(step: Step) -> bool:
@@ -377,7 +382,7 @@ class BulkLoads(Workload):
             yield from load.abort()
 
     def _bring_late(self, db: Recorder, load: LoadAttempt) -> Protocol[None]:
-        """A task that outlived its job. Where all cells have closed the load it is refused."""
+        """Stage rows of a task that outlived its job. A load closed by all cells refuses them."""
         is_closed = load.is_closed
         pieces = self._pieces(db, load)
         if not pieces:
@@ -391,10 +396,10 @@ class BulkLoads(Workload):
         if is_closed and done.batches:
             self.flag(f"load {load.ticket.load} was closed everywhere, and took {done.batches}")
 
-    # What is true
+    # Judgement
 
     def _judge(self, attempt: Attempt) -> Protocol[None]:
-        """Rows, ledger and records in one snapshot."""
+        """Judge rows, ledger and records in one snapshot."""
         try:
             rows = yield from attempt.scan(self.table)
             entries = yield from attempt.scan(self.ledger)
@@ -421,7 +426,7 @@ class BulkLoads(Workload):
         return next(filter(None, [self._mixture(it, found) for it in self.bundles]), None)
 
     def _mixture(self, bundle: Bundle, rows: Mapping[int, Row]) -> str | None:
-        """What is wrong if its rows are not all of one write."""
+        """Return the error if its rows are not all of one write."""
         found = [rows.get(row, {}) for row in bundle]
         states = [(row.get("mark"), row.get("load")) for row in found]
         if all(state == states[0] for state in states):
@@ -431,7 +436,7 @@ class BulkLoads(Workload):
     def disagreement(
         self, rows: Sequence[Row], entries: Sequence[Row], records: Sequence[Row]
     ) -> str | None:
-        """What is wrong between the tables and the records of loads, of one snapshot."""
+        """Return the contradiction between the tables and the records of loads, in one snapshot."""
         since = next((row["version"] for row in entries if row["load"] == 0), None)
         if since is None:
             return "the ledger's first row is not there"
@@ -449,7 +454,7 @@ class BulkLoads(Workload):
         return None
 
     def check(self, history: History) -> list[Any]:
-        """Versions of an application rise as they are published."""
+        """Check that versions of an application rise in the order of their publications."""
         last: dict[str, int] = {}
         done = [t for t in history.transactions if t.load and t.status == "ok"]
         for t in sorted(done, key=lambda t: t.commit or 0):

@@ -1,7 +1,7 @@
-"""Loads without atomicity: rows that are there at once, and none behind the end of its load.
+"""Loads without atomicity: their rows are visible immediately, and none comes after the end.
 
-Owns: their table, in which each load has rows of its own, and the fence: once every cell has said
-that a load is over, it has the rows that it has.
+Owns: their table, in which each load has rows of its own, and the fence. Once every cell has
+answered that a load is over, the rows of the load do not change.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class PlainLoads:
             "none",
         )
         self._closed: dict[int, list[int] | None] = {}
-        """Of loads that are over in all cells, the rows that they have."""
+        """The rows of each load that is over in all cells."""
 
     def transact(self, db: Recorder, judge: Workload) -> Protocol[None]:
         load = yield from begin_stamped_load(db, self.table, self._lease_ms)
@@ -58,7 +58,7 @@ class PlainLoads:
         yield from self._look(db, judge)
 
     def _look(self, db: Recorder, judge: Workload) -> Protocol[None]:
-        """Once a load is over, its rows are those that it has."""
+        """Check that the rows of a load do not change after its end."""
         closed = list(self._closed)
         rows = yield from db.session.select(self.table.path, timestamp=SYNC_LAST_COMMITTED)
         numbers: dict[int, list[int]] = {load: [] for load in closed}

@@ -1,11 +1,11 @@
-"""Retention: rows that go once they are old, whichever way they came, beside rows that stay.
+"""Retention: rows that expire, however they were written, beside rows that stay.
 
-Owns: a table whose rows expire, even the newest version of each, and what was written to it: in
-some tablets by transactions, in some by bulk loads, in some by both; and in all of them there are
-commits that only lock. Each row is written once. One that was acknowledged is there until it is as
-old as the table's settings say; once nothing happens any more, all go, and the simulator looks for
-that. The checkers of histories want every version, so that these rows are in no history: beside
-them lies a table that keeps all, for transactions like any other.
+Owns: a table whose rows expire, even the newest version of each, and the record of its writes. Some
+tablets get rows by transactions, some by bulk loads, some by both. All of them have commits that
+only lock. Each row is written once. An acknowledged row is there until it is as old as the table's
+settings say. After all sessions have ended, all rows go, and the simulator checks that. The
+checkers of histories want every version, so these rows are in no history. Beside them is a table
+that keeps all versions, for ordinary transactions.
 """
 
 from collections.abc import Mapping
@@ -26,17 +26,17 @@ from dodona_wire.types import TIMESTAMP_COUNTER_BITS, LockType, Timestamp
 ROWS_PER_TABLET: Final = 4
 WRITTEN: Final = (0, 1)
 LOADED: Final = (1, 2, 3)
-"""Tablets of the table whose rows expire. What 2 and 3 have comes by loads alone."""
+"""Tablets of the table whose rows expire. Tablets 2 and 3 get rows by loads alone."""
 LANES: Final = range(4)
 LOCKED_KEYS: Final = 3
-"""So many keys of each tablet are locked, and never written."""
+"""The number of keys of each tablet that are locked, and never written."""
 LEASE_MS: Final = 1_000
 
 Key = tuple[int, int]
 
 
 class Retention(Workload):
-    """Rows 0 to n-1 stay, and have a mark; those of the other table pass."""
+    """Rows 0 to n-1 stay, and have a mark; those of the other table expire."""
 
     name = "retention"
     needs_python_client = True
@@ -64,10 +64,10 @@ class Retention(Workload):
         )
         self._next = LOCKED_KEYS
         self._marks: dict[Key, str] = {}
-        """Of all rows that were written here, or may have been."""
+        """Marks of all rows that were written here, or may have been."""
         self._refused: set[Key] = set()
         self._committed: dict[Key, int] = {}
-        """When, as far as that was acknowledged; until they are old."""
+        """Commit timestamps of acknowledged rows, until the rows are old."""
 
     @property
     def expiring(self) -> list[TableShape]:
@@ -82,7 +82,7 @@ class Retention(Workload):
         return (yield from self._mark_all(db, range(self.row_count)))
 
     def touch(self, db: Recorder) -> Protocol[bool]:
-        """Loads that nobody goes on with are recovered, too."""
+        """Write to every tablet. Abandoned loads are recovered, too."""
         yield from db.session.loads.recover("the last")
         if not (yield from self._mark_all(db, range(0, self.row_count, ROWS_PER_TABLET))):
             return False
@@ -122,7 +122,7 @@ class Retention(Workload):
         yield from attempt.commit()
 
     def _lock(self, db: Recorder, lane: int) -> Protocol[None]:
-        """A commit that writes nothing."""
+        """Commit without a write."""
         session = db.session
         buffer = yield from session.begin()
         key = {"lane": lane, "n": db.random.randrange(LOCKED_KEYS)}
@@ -147,7 +147,7 @@ class Retention(Workload):
         self.count("passing rows written", len(rows))
 
     def _load(self, db: Recorder, lane: int) -> Protocol[None]:
-        """Whatever it was refused with, nobody knows what became of it."""
+        """Load rows. After a refusal their outcome is not known."""
         loads, path, rows = db.session.loads, self.passing.path, self._draw_rows(db, lane)
         ticket = yield from loads.begin([path], lease_ms=LEASE_MS, owner=db.name)
         self._note(rows)
@@ -165,7 +165,7 @@ class Retention(Workload):
         self.count("passing rows loaded", len(rows))
 
     def _draw_rows(self, db: Recorder, lane: int) -> list[dict[str, Any]]:
-        """Of keys that nobody else has."""
+        """Return rows with keys that no other session has."""
         first = self._next
         self._next += db.random.randrange(1, 5)
         return [
@@ -177,22 +177,22 @@ class Retention(Workload):
         self._marks |= {_key(row): row["mark"] for row in rows}
 
     def _forget(self, rows: list[dict[str, Any]]) -> None:
-        """They were refused."""
+        """Note that these rows were refused."""
         self._refused |= {_key(row) for row in rows}
 
     def _acknowledge(self, rows: list[dict[str, Any]], timestamp: int | None) -> None:
         assert timestamp is not None
         self._committed |= dict.fromkeys(map(_key, rows), timestamp)
 
-    # What is true
+    # Judgement
 
     def _judge(self, attempt: Attempt) -> Protocol[None]:
         yield from super()._judge(attempt)
         yield from self._judge_passing(attempt)
 
     def _judge_passing(self, attempt: Attempt) -> Protocol[None]:
-        """What was committed at or below a snapshot is there, as long as it is young enough. A
-        timestamp that is taken afterwards tells how old a row can have been at most."""
+        """Check that rows committed at or below a snapshot are there, as long as they are young
+        enough. A timestamp taken afterwards shows how old a row can have been at most."""
         path, at = self.passing.path, Timestamp(attempt.record.start)
         known = [(key, it) for key, it in self._committed.items() if it <= at]
         rows = yield from attempt.session.select(path, timestamp=at)
@@ -208,7 +208,7 @@ class Retention(Workload):
         self._committed = {key: it for key, it in self._committed.items() if it >= oldest}
 
     def _judge_found(self, at: int, found: Mapping[Key, str]) -> None:
-        """Another process may have other rows: what is there is judged by what was written here."""
+        """Judge rows by the writes of this process. Another process may have other rows."""
         for key, mark in found.items():
             if key in self._refused:
                 self.flag(f"at {at} row {key} is there, but its transaction was refused")

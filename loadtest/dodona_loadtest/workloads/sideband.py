@@ -1,9 +1,9 @@
-"""Sideband: sessions tell each other of their commits outside of the database.
+"""Sideband: sessions inform each other of their commits outside of the database.
 
-Owns: messages, and what follows from having heard one: whoever begins after it sees the row that
-it is about, and whatever he then commits has a later timestamp. Some rows are written by
-transactions that raise what they read, so that a row that was told of can be known without any
-timestamp; others by blind writes of one row.
+Owns: messages, and what follows from them. A transaction that begins after a message sees the row
+of the message. Its commit has a later timestamp, too. Some rows are written by transactions that
+raise a number that they read. So a row of a message can be known without any timestamp. Other rows
+are written by blind writes of one row.
 """
 
 from collections import deque
@@ -18,12 +18,12 @@ from dodona_wire.errors import DodonaError
 from dodona_wire.rows.schema import Column
 
 ROWS_PER_TABLET: Final = 4
-"""The even ones are raised by transactions, the odd ones are written blind."""
+"""Transactions raise the even rows, and blind writes write the odd ones."""
 MESSAGES_MAX: Final = 20
 
 
 class Message(NamedTuple):
-    """A commit that was acknowledged: `wave` is one more than any that its sender had heard of."""
+    """An acknowledged commit. `wave` is one more than any that its sender had heard of."""
 
     sender: str
     row: int
@@ -45,7 +45,7 @@ class Sideband(Workload):
         self.blind_rate = random.choice((0.2, 0.5))
         self._messages: deque[Message] = deque(maxlen=MESSAGES_MAX)
         self._commits: dict[str, int] = {}
-        """Of all marks that were acknowledged."""
+        """Commit timestamps of all acknowledged marks."""
         pivots = [(ROWS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
         self.table = TableShape(
             "//sideband/rows",
@@ -78,7 +78,7 @@ class Sideband(Workload):
             yield from self._transact_after(db, message)
 
     def _hear(self, db: Recorder) -> Message | None:
-        """Something that another session has told, mostly the last."""
+        """Return a message of another session, mostly the last one."""
         others = [message for message in self._messages if message.sender != db.name]
         if not others:
             return None
@@ -131,7 +131,7 @@ class Sideband(Workload):
             self.flag(f"{attempt.record.name} heard of {heard}, {problem}")
 
     def blindness(self, row: Row | None, heard: Message) -> str | None:
-        """Why somebody who heard that message can't see this in its row, or None."""
+        """Return why a session that heard that message can't see this in its row, or None."""
         if row is None:
             return "but sees no row"
         if row["mark"] == heard.mark:

@@ -1,12 +1,12 @@
-"""Slow transactions: they read, think for seconds, and then write or lock what they read.
+"""Slow transactions: they read, think for seconds, and then write or lock the rows they read.
 
 Owns: counters in many tablets, of which a cell has several, and gates: rows without data that are
-only ever locked. A transaction lasts as long as a table takes to be unmounted and mounted again, so
-that its rows are served by another mount when it commits. A counter is raised by whoever has read
-it: in the end it is the number of acknowledged raises, plus at most the unsure ones. Rows are
-locked without data in two ways, and each lock has to be respected for as long as a transaction
-lives that began before it. Some are run again until they commit, as the client does it for its
-callers: once each, whatever became of the attempts before.
+only ever locked. A transaction lasts as long as an unmount and a mount of a table. So another mount
+serves its rows when it commits. A transaction raises a counter that it has read. In the end the
+counter is the number of acknowledged raises, plus at most the unsure ones. Rows are locked without
+data in two ways. Each lock must be respected as long as a transaction lives that began before it.
+Some transactions run again until they commit, as the client does it for its callers. Each of them
+commits once, with any outcome of its earlier attempts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from dodona_wire.rows.schema import Column
 
 COUNTERS_PER_TABLET: Final = 2
 ROWS_PER_TABLET: Final = 3
-"""The last one of each tablet is a gate."""
+"""The last row of each tablet is a gate."""
 THOUGHT_MS_MEAN: Final = 1_200
 THOUGHT_MS_MAX: Final = 6_000
 RERUN_RATE: Final = 0.4
 RERUNS_MAX: Final = 6
 RERUN_MS_MAX: Final = 20_000
 LONG_US: Final = 1_000_000
-"""What counts as slow."""
+"""Microseconds after which a transaction counts as slow."""
 
 
 class SlowTransactions(Workload):
@@ -78,7 +78,7 @@ class SlowTransactions(Workload):
         return (yield from attempt.commit())
 
     def transact(self, db: Recorder) -> Protocol[None]:
-        """Of two tablets or three, often of one cell."""
+        """Use rows of two tablets or three, often of one cell."""
         count = 2 if db.random.random() < 0.7 else 3
         tablets = db.random.sample(range(self.tablet_count), count)
         numbers = [
@@ -120,8 +120,7 @@ class SlowTransactions(Workload):
     def _act(
         self, db: Recorder, attempt: Attempt, numbers: Sequence[int], rows: Sequence[Row | None]
     ) -> Protocol[None]:
-        """The first counter is raised, mostly; the others are raised or locked; gates are locked
-        beside them."""
+        """Raise the first counter, mostly; raise or lock the others; lock gates beside them."""
         is_reader = db.random.random() < 0.15
         for place, (number, row) in enumerate(zip(numbers, rows, strict=True)):
             if db.random.random() < self.gate_rate:
@@ -133,7 +132,7 @@ class SlowTransactions(Workload):
                 yield from self._raise(db, attempt, number, row)
 
     def _lock(self, db: Recorder, attempt: Attempt, number: int) -> Protocol[None]:
-        """Without data: exclusively, or for reading."""
+        """Lock a row without data: exclusively, or for reading."""
         groups = db.random.choice((["count"], ["note"], ["count", "note"], None))
         is_exclusive = db.random.random() < self.exclusive_rate
         yield from attempt.lock(self.table, {"id": number}, groups, is_exclusive=is_exclusive)
@@ -158,7 +157,7 @@ class SlowTransactions(Workload):
         return None if there == self.counters else f"the rows are {there}, not {self.counters}"
 
     def check(self, history: History) -> list[Violation]:
-        """Each counter, by the last look at the whole table, when all was over."""
+        """Compare each counter with the last look at the whole table, after all sessions."""
         self.count("slow commits", sum(map(_is_slow, history.transactions)))
         self.count("turned away", sum(map(_was_turned_away, history.transactions)))
         last = max(
@@ -203,5 +202,5 @@ def _is_slow(t: Transaction) -> bool:
 
 
 def _was_turned_away(t: Transaction) -> bool:
-    """By a fence, or since it was too old."""
+    """Return whether a fence or its age turned the transaction away."""
     return t.error.startswith("snapshot_too_old")

@@ -1,9 +1,9 @@
-"""Sums: changes of aggregate columns, which nobody has to read to make.
+"""Sums: changes of aggregate columns, which need no read.
 
-Owns: rows whose balances always add up to nothing, and a count of the changes made: in the end that
-of the acknowledged ones, plus at most the unsure ones. In some runs changes take shared locks and
-go side by side. Now and then somebody who has read a row puts plain values in the place of all
-changes before.
+Owns: rows whose balances always add up to 0, and a count of the changes. In the end the count is
+that of acknowledged changes, plus at most the unsure ones. In some runs changes take shared locks
+and do not conflict. Sometimes a transaction that has read a row replaces all earlier changes by
+plain values.
 """
 
 from random import Random
@@ -77,7 +77,7 @@ class Sums(Workload):
         )
 
     def _settle(self, db: Recorder, attempt: Attempt, number: int) -> Protocol[None]:
-        """Plain values for what the changes came to. It is a change as well."""
+        """Write plain values in place of the earlier changes. This counts as a change as well."""
         (row,) = yield from attempt.lookup(self.table, [{"id": number}])
         if row is None:
             self.flag(f"at {attempt.record.start} row {number} is not there")
@@ -95,7 +95,7 @@ class Sums(Workload):
         return None if total == 0 else f"the balances add up to {total}"
 
     def check(self, history: History) -> list[Violation]:
-        """By the last look at the whole table, when all was over."""
+        """Compare the count with the last look at the whole table, after all sessions."""
         looks = [t for t in history.transactions if t.scans and t.status == "ok"]
         if not looks:
             return []

@@ -1,7 +1,7 @@
-"""The shape of a workload.
+"""The interface of a workload.
 
 Owns: what a run may ask of a workload, the mix of what sessions do, and the looks at snapshots.
-Each protocol raises DodonaError where a server refuses or can't be reached; the run goes on then.
+Each protocol raises DodonaError if a server refuses or can't be reached. Then the run continues.
 """
 
 from abc import ABC, abstractmethod
@@ -18,21 +18,21 @@ from dodona_wire.errors import DodonaError
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX
 
 SNAPSHOTS_MAX: Final = 100
-"""Timestamps remembered, to be looked at again."""
+"""Timestamps that are remembered, for another look."""
 
 
 class Workload(ABC):
-    """One run's callers. `violations` gathers what its own check found."""
+    """The callers of one run. `violations` has what its own check found."""
 
     name: str
     table: TableShape
     may_be_resharded: bool = True
-    """Whether the first table's rows may come to lie in other cells meanwhile."""
+    """Whether the first table's rows may move to other cells meanwhile."""
     cells_min: int = 1
-    """Nodes without which its tables would say nothing of what it is for."""
+    """The least number of nodes with which its tables test what it is for."""
 
     needs_python_client: bool = False
-    """Whether it does what others have no operations for."""
+    """Whether it needs operations that other clients lack."""
 
     def __init__(self, random: Random) -> None:
         """`random` draws the sizes."""
@@ -40,7 +40,7 @@ class Workload(ABC):
         self.violations: list[Violation] = []
         self.snapshot_count = 0
         self.counts: dict[str, int] = {}
-        """What a run must contain, to say anything about what this workload is for."""
+        """Events that a run must contain, to test what this workload is for."""
         self._snapshots: list[int] = []
 
     @property
@@ -50,22 +50,22 @@ class Workload(ABC):
 
     @property
     def expiring(self) -> list[TableShape]:
-        """Tables that let rows go, which only the workload itself judges."""
+        """Tables that remove old rows. Only the workload itself judges them."""
         return []
 
     @property
     def all_tables(self) -> list[TableShape]:
-        """What is to be created and mounted."""
+        """The tables to create and mount."""
         return [*self.tables, *self.expiring]
 
     @abstractmethod
     def set_up(self, db: Recorder) -> Protocol[bool]:
-        """Write the first rows, in one transaction. → whether it was committed."""
+        """Write the first rows, in one transaction. Return whether it was committed."""
 
     def step(self, db: Recorder) -> Protocol[None]:
-        """One thing that a session does: mostly a transaction."""
+        """Do one thing of a session: mostly a transaction."""
         if db.random.random() < self.burst_rate:
-            # The counter runs ahead of the clock, and the ceiling is renewed on its account.
+            # The counter runs ahead of the clock, so the ceiling has to be renewed.
             db.doing = "timestamps"
             yield from db.take_timestamps(
                 int(TIMESTAMPS_PER_REQUEST_MAX ** db.random.random() ** 0.2)
@@ -87,7 +87,7 @@ class Workload(ABC):
 
     @abstractmethod
     def transact(self, db: Recorder) -> Protocol[None]:
-        """One transaction."""
+        """Run one transaction."""
 
     def look(self, db: Recorder) -> Protocol[None]:
         """Look at the newest state of some row."""
@@ -95,15 +95,15 @@ class Workload(ABC):
 
     @abstractmethod
     def draw_key(self, random: Random) -> dict[str, Any]:
-        """The key of some row of the first table."""
+        """Return the key of some row of the first table."""
 
     def audit(self, db: Recorder) -> Protocol[None]:
         """Look at the present as a whole and judge it."""
         yield from self._judge((yield from db.begin()))
 
     def _audit_elsewhen(self, db: Recorder) -> Protocol[None]:
-        """A snapshot does not change: looking at it again shows the same. One of the future is
-        refused: whatever is read there might still change."""
+        """Look at another snapshot. One of the past does not change, so another look shows the
+        same. One of the future is refused, because its rows might still change."""
         if not self._snapshots:
             return
         timestamp = db.random.choice(self._snapshots)
@@ -126,27 +126,26 @@ class Workload(ABC):
 
     @abstractmethod
     def problem(self, rows: list[dict[str, Any]]) -> str | None:
-        """What is wrong with a whole snapshot of the first table, if anything."""
+        """Return the error in a whole snapshot of the first table, if there is one."""
 
     @abstractmethod
     def touch(self, db: Recorder) -> Protocol[bool]:
-        """A transaction that writes to every tablet. → whether it was committed."""
+        """Run a transaction that writes to every tablet. Return whether it was committed."""
 
     def conclude(self, db: Recorder) -> Protocol[None]:
-        """The last look of all, when nothing is broken any more and nobody does anything. Raises
-        DodonaError as long as it is too early."""
+        """Take the last look, after all faults and sessions. Raises DodonaError while too early."""
         yield from self.audit(db)
 
     def resolve(self, _history: History) -> None:
-        """Before a run is judged: note what the last look told of those who were told nothing."""
+        """Before a run is judged, note the outcomes that the last look showed for unsure ones."""
         return
 
     def check(self, _history: History) -> list[Violation]:
-        """What is wrong with a whole run, judged by more than snapshots."""
+        """Return the violations in a whole run, judged by more than snapshots."""
         return []
 
     def check_versions(self, _history: History, _dump: Sequence[Version]) -> list[Violation]:
-        """The same, by what the tables held in the end."""
+        """Return the violations that the final contents of the tables show."""
         return []
 
     def count(self, what: str, times: int = 1) -> None:

@@ -1,9 +1,9 @@
-"""Write skew: of the two of a pair, one is always to be on duty.
+"""Write skew: of the two of a pair, one is always on duty.
 
-Owns: pairs whose rows lie in different tablets. Who leaves reads both rows and writes one of them.
-With strong locks on the row that was only read the constraint holds always; without them, or with
-weak ones that end with the commit, snapshot isolation lets it break, and a run counts how often
-that happened: then nobody has taken more locks than were asked for.
+Owns: pairs whose rows are in different tablets. A doctor who leaves reads both rows and writes one
+of them. With a strong lock on the row that was only read, the rule always holds. Without it, or
+with a weak lock, which ends with the commit, snapshot isolation allows a violation. A run counts
+how often that happens. Then the database took no more locks than requested.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class WriteSkew(Workload):
         yield from attempt.commit()
 
     def _change_duty(self, db: Recorder, attempt: Attempt, pair: int) -> Protocol[None]:
-        """One leaves if both are there; else whoever is away comes back."""
+        """Let one doctor leave if both are on duty; else let one that is away come back."""
         pairs = [pair, pair + self.pair_count]
         rows = yield from attempt.lookup(self.table, [{"id": doctor} for doctor in pairs])
         if db.random.random() < 0.7:
@@ -81,7 +81,8 @@ class WriteSkew(Workload):
         if self.has_strong_locks and not any(on_duty):
             self.flag(f"at {attempt.record.start} nobody of pair {pair} is on duty")
         if db.random.random() < CONFIRM_RATE:
-            # Without a lock: only that of another, who has left meanwhile, can be in the way.
+            # Without a lock: only a lock of another doctor, who has left meanwhile, can be a
+            # conflict.
             yield from self._put(db, attempt, pairs[0], on_duty[0])
             return
         mine = db.random.randrange(2) if all(on_duty) else on_duty.index(False)
@@ -109,7 +110,7 @@ class WriteSkew(Workload):
         return None
 
     def check(self, history: History) -> list[Violation]:
-        """Nothing more: only how many skews somebody saw, by who left both of a pair away."""
+        """Check nothing more: only count the seen skews, by the writers that left both away."""
         pair_of = {
             self.table.row_key({"id": doctor}): doctor % self.pair_count
             for doctor in range(2 * self.pair_count)

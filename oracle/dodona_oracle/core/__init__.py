@@ -1,1 +1,1 @@
-"""The oracle's cores: sans-IO state machines that return effects."""
+"""The oracle's cores: state machines without I/O that return effects."""

@@ -1,24 +1,25 @@
-"""The timestamp allocator: unique, rising, close to the clock, always below a durable bound.
+"""The timestamp allocator: it gives out unique, rising timestamps that are close to the clock.
 
-Owns: which timestamps are given out, and the ceiling below which they stay. Invariants:
+Owns: which timestamps are given out, and the ceiling above them.
 
-- `next_unused` never falls, and every timestamp given out lay below it only afterwards: so each is
-  unique, and larger than any given out before.
-- `next_unused <= appended`, and a range is *told* to anybody only once `durable` covers it (the
-  caller's business: see `Grant.is_durable`). After a crash the allocator goes on from the last
-  durable ceiling, above all that was told, at once.
-- A range is told at once only within a *lease*, which begins when an append is made and counts once
-  it is durable. Whoever takes the store over waits for longer than that, so that two masters
-  never tell timestamps at the same time. Without a lease, after a pause or with a disk that
-  hangs, the answer waits for an append: one that has lost its store can't make any.
-- The clock only ever pulls `next_unused` forward, and only while it is believed (`clock_guard`):
-  after too long a jump nothing is given out. A clock that steps back is waited out by nobody: the
-  counter goes on from where it was.
+Invariants:
+- `next_unused` never falls, and the allocator takes timestamps only from there on. So each
+  timestamp is unique, and larger than all earlier ones.
+- `next_unused <= appended`. The caller sends a range to a client only after `durable` covers the
+  range (see `Grant.is_durable`). After a crash the allocator continues from the last durable
+  ceiling, without a wait. All timestamps that clients have received lie below it.
+- A range may be sent without a wait only within a *lease*. A lease begins when the allocator asks
+  for an append, and it counts once that append is durable. A master that takes over the store waits
+  for longer than a lease. So two masters never send timestamps at the same time. Without a lease
+  the answer waits for an append: this is so after a pause, or if the disk hangs. A master that has
+  lost its store cannot append.
+- The clock only moves `next_unused` forward, and only while `clock_guard` believes the clock. After
+  too long a jump the allocator gives out nothing. If the clock steps back, the allocator does not
+  wait. Its counter continues from where it was.
 
-The ceiling lies a window ahead of the clock. While the counter itself runs ahead of the clock
-(after a restart, or when the clock stepped back) it lies only a little ahead of the counter, so
-that no number of restarts in a row drives timestamps away from physical time. Pure: time is an
-argument.
+The ceiling lies a window ahead of the clock. After a restart, or after the clock stepped back, the
+counter runs ahead of the clock. Then the ceiling lies only a little ahead of the counter. So even
+many restarts in a row do not move timestamps away from physical time. Pure: time is an argument.
 """
 
 from collections import deque
@@ -44,38 +45,40 @@ USED_UP: Final = (
 )
 
 NEVER_US: Final = -1
-"""Before every instant."""
+"""An instant before all others."""
 
 ROUNDING_US: Final = 1000
-"""Two clocks and a timer never agree to the microsecond."""
+"""The tolerance between clocks and timers. Two of them never agree to the microsecond."""
 
 
 class AllocatorSettings(msgspec.Struct, frozen=True):
-    """How far ahead of need the ceiling is kept."""
+    """How far ahead of need the allocator keeps the ceiling."""
 
     window_us: int = 400_000
-    """The ceiling's distance from the clock when it is renewed. Less than the second within which
-    timestamps promise to follow physical time, since a restart jumps to the ceiling."""
+    """The distance of a new ceiling from the clock. It is less than the second within which
+    timestamps promise to follow physical time, because a restart jumps to the ceiling."""
     renew_us: int = 200_000
-    """Renewed when less than this is left: ample time for a slow disk."""
+    """The ceiling is renewed when less than this is left. It is ample time for a slow disk."""
     margin_count: int = 10 * TIMESTAMPS_PER_REQUEST_MAX
-    """The same distance in timestamps, for a counter that runs ahead of the clock."""
+    """The distance of the ceiling in timestamps, for a counter that runs ahead of the clock."""
     demand_us: int = 5_000_000
-    """Renewed by the clock, without a request, while the last request is younger than this."""
+    """The allocator renews the ceiling by the clock, without a request, while the last request is
+    younger than this."""
     lease_us: int = 1_000_000
-    """How long after an append it is certain that nobody else has the store."""
+    """How long after an append it is certain that no other master has the store."""
     clock_jump_us_max: int = 24 * HOUR_US
     """How far the clock may jump ahead while a master runs. More is taken for a mistake."""
     clock_start_us_max: int = 366 * DAY_US
-    """How far it may be ahead of the last ceiling at a start."""
+    """How far the clock may be ahead of the last ceiling at a start."""
     takeover_us: int = 1_200_000
-    """How long a master waits before its first timestamp if its predecessor may still be running:
-    the lease, and what two clocks may differ by meanwhile."""
+    """How long a master waits before its first timestamp if its predecessor may still run. It is
+    the lease plus the possible difference of two clocks in that time."""
 
 
 class Grant(NamedTuple):
-    """`first` to `first + count - 1` are the caller's. `append` must be appended before they are
-    told to anybody; without it, `is_durable` says whether they may be told at once."""
+    """A range for the caller: `first` to `first + count - 1`. If `append` is set, the caller must
+    append it before it sends the range. Otherwise `is_durable` says whether the caller may send the
+    range now."""
 
     first: Timestamp
     append: Timestamp | None
@@ -83,7 +86,8 @@ class Grant(NamedTuple):
 
 
 class Allocator:
-    """`take` ranges; append the ceilings it asks for; `acknowledge` them once they are durable."""
+    """Gives out ranges with `take`. The caller appends the ceilings that it returns, and calls
+    `acknowledge` once they are durable."""
 
     def __init__(
         self,
@@ -97,7 +101,7 @@ class Allocator:
         assert 0 < self._settings.renew_us < self._settings.window_us
         assert self._settings.margin_count >= TIMESTAMPS_PER_REQUEST_MAX
         assert self._settings.window_us < self._settings.lease_us < self._settings.takeover_us
-        # All below the ceiling may have been given out by an earlier process, nothing above it.
+        # An earlier process may have given out any timestamp below the ceiling, and none above it.
         self._next_unused: int = max(ceiling, 1)
         self._appended: int = ceiling
         self._durable: int = ceiling
@@ -111,34 +115,35 @@ class Allocator:
         )
         self._guard = ClockGuard(last_us, jump_us_max, start_us_max)
         self.last_demand_us: int | None = None
-        """When a request came last, if that was lately: the ceiling is kept ahead of the clock."""
+        """When the last request came, or None if that was long ago. While it is set, the ceiling
+        stays ahead of the clock."""
         self._renew_at_us = 0
         self._ahead = self._ahead_max = 0
 
     @property
     def ahead(self) -> ClockDifference:
-        """How far what was given out lay ahead of the clock."""
+        """How far timestamps lay ahead of the clock when they were given out."""
         last, largest = Timestamp(self._ahead), Timestamp(self._ahead_max)
         return ClockDifference(unix_us_from_timestamp(last), unix_us_from_timestamp(largest))
 
     @property
     def next_unused(self) -> int:
-        """All timestamps given out lie below this."""
+        """All timestamps that were given out lie below this one."""
         return self._next_unused
 
     @property
     def durable(self) -> int:
-        """The largest ceiling known to be durable."""
+        """The largest ceiling that is known to be durable."""
         return self._durable
 
     @property
     def appended(self) -> int:
-        """The largest ceiling that was asked to be made durable."""
+        """The largest ceiling that was passed on to be appended."""
         return self._appended
 
     def take(self, count: int, now: Now) -> Grant | None:
-        """A fresh range; None while the clock is not believed, and when the timestamps are used up
-        for good: `why_none` says which."""
+        """Return a fresh range. Return None while the clock is not believed, or when all timestamps
+        are used up. `why_none` says which."""
         assert 0 < count <= TIMESTAMPS_PER_REQUEST_MAX
         if not self._guard.is_believed(now):
             return None
@@ -162,18 +167,18 @@ class Allocator:
         return Grant(Timestamp(first), append, is_leased and end <= self._durable)
 
     def why_none(self, now: Now) -> str | None:
-        """Why a request of the largest size would be refused now, or None if it would not."""
+        """Return why a request of the largest size would be refused now, or None."""
         if not self._guard.is_believed(now):
             return self._guard.complaint(now)
         first = max(self._next_unused, _clock(now))
         return USED_UP if first + TIMESTAMPS_PER_REQUEST_MAX > MAX_TIMESTAMP else None
 
     def _newest_lease_us(self) -> int:
-        """The end of the lease as soon as all is durable that was appended."""
+        """Return the end of the lease that is valid once all appended ceilings are durable."""
         return self._on_the_way[-1][1] if self._on_the_way else self._leased_until_us
 
     def renew(self, now: Now) -> Timestamp | None:
-        """A new ceiling to append ahead of need, if little is left and no append is under way."""
+        """Return a new ceiling to append ahead of need: little is left, and no append waits."""
         settings = self._settings
         if self._appended > self._durable or self.last_demand_us is None:
             return None
@@ -181,7 +186,7 @@ class Allocator:
         if now.instant_us < self._renew_at_us and not is_near_counter:
             return None
         if now.instant_us - self.last_demand_us > settings.demand_us:
-            self.last_demand_us = None  # nobody asks any more: let the window lapse
+            self.last_demand_us = None  # no client asks any more: let the window lapse
             return None
         spare = self._appended - self._physical(now) - _ticks(settings.renew_us)
         is_lease_long = self._leased_until_us - now.instant_us > settings.lease_us // 2
@@ -191,12 +196,12 @@ class Allocator:
         return self._raise_ceiling(now)
 
     def prepare(self, now: Now) -> Timestamp:
-        """The ceiling to append at a start, so that the first caller need not wait for it."""
+        """Return the ceiling to append at a start, so that the first caller need not wait."""
         self.last_demand_us = now.instant_us
         return self._raise_ceiling(now)
 
     def acknowledge(self, ceiling: Timestamp) -> None:
-        """This ceiling is durable."""
+        """Note that this ceiling is durable."""
         assert self._durable < ceiling, "ceilings become durable in order"
         assert self._on_the_way, "a ceiling that was never appended"
         appended, leased_until_us = self._on_the_way.popleft()
@@ -205,13 +210,13 @@ class Allocator:
         self._leased_until_us = leased_until_us
 
     def next_deadline(self) -> int | None:
-        """When to call `renew`, as an instant in microseconds; None while nobody asks."""
+        """Return when to call `renew`, as an instant in microseconds; None without requests."""
         if self.last_demand_us is None or self._appended > self._durable:
             return None
         return self._renew_at_us
 
     def _physical(self, now: Now) -> int:
-        """The clock as a timestamp, as long as it is believed; then the counter alone counts."""
+        """Return the clock as a timestamp, or 0 while the clock is not believed."""
         return _clock(now) if self._guard.is_believed(now) else 0
 
     def _raise_ceiling(self, now: Now) -> Timestamp:
@@ -220,7 +225,7 @@ class Allocator:
         ahead_of_counter = self._next_unused + settings.margin_count
         if self._fault_at(FaultPoint.RAISE_CEILING_LITTLE):
             ahead_of_clock = ahead_of_counter = self._next_unused
-        # Never lowered: a clock that stepped back has no say.
+        # The ceiling never falls, even if the clock stepped back.
         self._appended = max(self._appended + 1, ahead_of_clock, ahead_of_counter)
         self._renew_at_us = now.instant_us + settings.window_us - settings.renew_us
         self._on_the_way.append((self._appended, now.instant_us + settings.lease_us))
@@ -228,7 +233,7 @@ class Allocator:
 
 
 def _clock(now: Now) -> int:
-    """The clock as a timestamp, kept within what a timestamp can hold whatever the clock says."""
+    """Return the clock as a timestamp, limited to the range of timestamps."""
     return timestamp_from_unix_us(min(max(now.unix_us, 0), LAST_UNIX_US))
 
 

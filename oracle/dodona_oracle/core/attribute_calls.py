@@ -1,7 +1,7 @@
-"""What is read of the tree, and setting attributes. Pure.
+"""The calls that read the tree, and the calls that set attributes. Pure.
 
-Owns: the answers to listing, getting and asking whether something is there; and what setting and
-removing attributes come to. Errors are raised as `DodonaError`. Imports no I/O and no clock.
+Owns: the answers to `list`, `get` and `exists`, and the changes that setting and removing
+attributes make. Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
 
 from typing import Any, Final
@@ -20,28 +20,30 @@ from dodona_wire.errors import InvalidRequest, LimitExceeded, NodeNotFound
 from dodona_wire.types import Now, TreeTransactionId
 
 SHOWN_MAX: Final = 10_000
-"""Nodes that one answer shows as nested maps."""
+"""The largest number of nodes that one answer shows as nested maps."""
 
 
 class AttributeCalls:
-    """Of a path, for one transaction or for none."""
+    """The calls that read nodes and change attributes, for one transaction or for none."""
 
     def __init__(self, tree: Tree, calls: TreeCalls) -> None:
         self._tree = tree
         self._calls = calls
 
     def names(self, path: str, transaction: TreeTransactionId) -> tuple[str, ...]:
-        """The names in a directory, or of all attributes. Raises NodeNotFound, InvalidRequest."""
+        """List a directory, or all attributes. Raises NodeNotFound, InvalidRequest."""
         parsed, view, node = self._find(path, transaction)
         if parsed.attribute == "":
             return attributes.all_names(self._facts(parsed, view, node))
         if parsed.attribute is not None or node.kind == "table":
             what = "an attribute" if parsed.attribute else "a table"
-            raise InvalidRequest(f"{path} is {what}, not a directory: it has no list", path=path)
+            raise InvalidRequest(
+                f"{path} is {what}, not a directory. Only a directory has a list.", path=path
+            )
         return tuple(view.children(node.node))
 
     def exists(self, path: str, transaction: TreeTransactionId) -> bool:
-        """Whether there is such a node or attribute. Raises InvalidRequest,
+        """Return whether there is such a node or attribute. Raises InvalidRequest,
         TransactionNotFound."""
         parsed = parse_path(path)
         view = self._tree.view(transaction)
@@ -51,7 +53,7 @@ class AttributeCalls:
         return attributes.has_attribute(self._facts(parsed, view, node), parsed.attribute)
 
     def value(self, path: str, transaction: TreeTransactionId) -> Any:
-        """Of an attribute, of all, or what is in a directory. Raises NodeNotFound,
+        """Return one attribute, all attributes, or the content of a directory. Raises NodeNotFound,
         InvalidRequest, LimitExceeded."""
         parsed, view, node = self._find(path, transaction)
         if parsed.attribute is None:
@@ -65,12 +67,12 @@ class AttributeCalls:
         return attributes.value_of(facts, parsed.attribute)
 
     def set(self, path: str, packed: bytes, transaction: TreeTransactionId, now: Now) -> None:
-        """One attribute, or all that users may set: then those of the user's own that are not
-        given are removed. Raises NodeNotFound, InvalidRequest, InvalidTabletState, NodeLocked,
-        LimitExceeded."""
+        """Set one attribute, or all that users may set. In the second case the user's own
+        attributes that are not given are removed. Raises NodeNotFound, InvalidRequest,
+        InvalidTabletState, NodeLocked, LimitExceeded."""
         parsed, view, node = self._find(path, transaction)
         if parsed.attribute is None:
-            text = "only attributes are set: //name/@attribute, or //name/@ for all"
+            text = "Only attributes can be set. Name one (//name/@attribute), or all (//name/@)."
             raise InvalidRequest(text, path=path)
         removed: tuple[str, ...] = ()
         own = attributes.own_attributes(node)
@@ -94,14 +96,16 @@ class AttributeCalls:
     def remove(
         self, path: str, transaction: TreeTransactionId, now: Now, *, is_forced: bool
     ) -> None:
-        """An attribute of the user's own. Raises NodeNotFound, InvalidRequest, NodeLocked."""
+        """Remove an own attribute. Raises NodeNotFound, InvalidRequest, NodeLocked."""
         parsed, view, node = self._find(path, transaction)
         if not parsed.attribute:
-            text = "attributes are removed one by one, or by setting all: //name/@"
+            text = "Name one attribute (//name/@attribute), or set all with //name/@."
             raise InvalidRequest(text, path=path)
         if parsed.attribute not in attributes.own_attributes(node):
             if attributes.has_attribute(self._facts(parsed, view, node), parsed.attribute):
-                raise InvalidRequest(f"{path} is a system attribute: it stays", path=path)
+                raise InvalidRequest(
+                    f"{path} is a system attribute. It can't be removed.", path=path
+                )
             if is_forced:
                 return
             raise _no_attribute(path)
@@ -123,14 +127,14 @@ class AttributeCalls:
 
 
 def _no_attribute(path: str) -> NodeNotFound:
-    return NodeNotFound(f"there is no attribute {path}", path=path)
+    return NodeNotFound(f"There is no attribute {path}.", path=path)
 
 
 def _shown(view: View, top: StoredNode, path: str) -> dict[str, Any] | None:
     shown: dict[int, dict[str, Any]] = {}
     for count, (node, _) in enumerate(view.walk(top), 1):
         if count > SHOWN_MAX:
-            text = f"more than {SHOWN_MAX} nodes are below {path}: list directories one by one"
+            text = f"More than {SHOWN_MAX} nodes are below {path}. List the directories one by one."
             raise LimitExceeded(text, path=path)
         inside: dict[str, Any] | None = None
         if node.kind == "directory":

@@ -1,8 +1,8 @@
-"""Attributes of nodes: what users keep there, and what the catalog itself says of a node. Pure.
+"""Attributes of nodes: the user's own, and the system attributes of the catalog. Pure.
 
-Owns: the names and the values of system attributes, which of them may be set, and what a value may
-be. Values are such as JSON knows, so that they are the same however they travel: instants are text,
-and bytes in pivot keys are shown as characters of the same codes.
+Owns: the names and the values of system attributes, the list of those that users may set, and the
+rules for values. A value is of a type that JSON has, so it is the same over each protocol. Times
+are text. Bytes in pivot keys are shown as characters with the same codes.
 """
 
 import math
@@ -22,13 +22,13 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, TableSettings, Timestamp
 
 ATTRIBUTES_MAX: Final = 256
-"""Of one node."""
+"""The largest number of a user's own attributes of one node."""
 VALUE_BYTES_MAX: Final = 64 << 10
 VALUE_DEPTH_MAX: Final = 32
 
 
 class Facts(NamedTuple):
-    """All that the attributes of a node are made from."""
+    """All that is needed to compute the attributes of a node."""
 
     node: StoredNode
     path: str
@@ -36,37 +36,37 @@ class Facts(NamedTuple):
     child_count: int
     locks: Sequence[StoredLock]
     retained_timestamps: Sequence[Timestamp] = ()
-    """Of the table's tablets."""
+    """Those of the table's tablets."""
 
 
 # Values
 
 
 def unpack(packed: bytes, path: str) -> Any:
-    """A value as it travels. Raises InvalidRequest."""
+    """Decode the value of a request. Raises InvalidRequest."""
     try:
         return msgspec.msgpack.decode(packed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InvalidRequest(f"the value is not MessagePack: {error}", path=path) from error
+        raise InvalidRequest(f"The value is not MessagePack: {error}.", path=path) from error
 
 
 def unpack_map(packed: bytes, path: str) -> dict[str, Any]:
-    """Several attributes as they travel. Raises InvalidRequest, LimitExceeded."""
+    """Decode a map of attributes of a request. Raises InvalidRequest, LimitExceeded."""
     values = unpack(packed, path)
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise InvalidRequest("attributes are a map from names to values", path=path)
+        raise InvalidRequest("The attributes must be a map from names to values.", path=path)
     for name in values:
         check_name(name, path)
     return values
 
 
 def pack(name: str, value: Any, path: str) -> bytes:
-    """A value as it is kept. Raises InvalidRequest, LimitExceeded."""
+    """Encode a value for the store. Raises InvalidRequest, LimitExceeded."""
     _check_value(name, value, path, 0)
     packed = msgspec.msgpack.encode(value)
     if len(packed) > VALUE_BYTES_MAX:
         raise LimitExceeded(
-            f"the value of an attribute has at most {VALUE_BYTES_MAX} bytes",
+            f"The value of an attribute has at most {VALUE_BYTES_MAX} bytes.",
             path=path,
             name=name,
             size_bytes=len(packed),
@@ -76,7 +76,7 @@ def pack(name: str, value: Any, path: str) -> bytes:
 
 def _check_value(name: str, value: Any, path: str, depth: int) -> None:
     if depth > VALUE_DEPTH_MAX:
-        text = f"the value of an attribute is nested at most {VALUE_DEPTH_MAX} deep"
+        text = f"The value of an attribute can be nested at most {VALUE_DEPTH_MAX} deep."
         raise LimitExceeded(text, path=path, name=name)
     if isinstance(value, dict):
         is_known = all(isinstance(key, str) for key in value)
@@ -89,8 +89,8 @@ def _check_value(name: str, value: Any, path: str, depth: int) -> None:
         parts = []
     if not is_known:
         raise InvalidRequest(
-            "the value of an attribute is null, a boolean, a finite number, text, a list, or a map "
-            f"of text to such values, not {type(value).__name__}",
+            "The value of an attribute must be null, a boolean, a finite number, text, a list, or "
+            f"a map from text to such values, not {type(value).__name__}.",
             path=path,
             name=name,
         )
@@ -102,24 +102,24 @@ def _check_value(name: str, value: Any, path: str, depth: int) -> None:
 
 
 class Wanted(NamedTuple):
-    """Attributes to be set: a user's own, packed, and settings of a table."""
+    """Attributes to set: the user's own (packed), and settings of a table."""
 
     own: dict[str, bytes]
     settings: dict[str, Any]
 
 
 def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
-    """Raises InvalidRequest for what can't be set, LimitExceeded."""
+    """Divide values by kind. Raises InvalidRequest for a name that cannot be set, LimitExceeded."""
     wanted = Wanted({}, {})
     for name, value in values.items():
         is_setting = kind == "table" and name in SETTINGS
         if not is_setting and name in system_names(kind):
             raise InvalidRequest(
-                f"attribute {name!r} can't be set: the catalog itself says it", path=path, name=name
+                f"{name!r} is a system attribute. It can't be set.", path=path, name=name
             )
         if kind == "table":
             _check_spelling(name, path)
-        packed = pack(name, value, path)  # settings too: errors show values, but none without end
+        packed = pack(name, value, path)  # also settings: errors show values, which must be short
         if is_setting:
             wanted.settings[name] = value
         else:
@@ -131,22 +131,22 @@ def _check_spelling(name: str, path: str) -> None:
     setting = meant(name)
     if setting is not None:
         raise InvalidRequest(
-            f"there is no setting {name!r}: did you mean {setting!r}? Begin the name with "
-            f"{OWN_PREFIX!r} if it is an attribute of your own",
+            f"There is no setting {name!r}. Did you mean {setting!r}? Begin the name with "
+            f"{OWN_PREFIX!r} if the attribute is your own.",
             path=path,
             name=name,
         )
 
 
 def check_count(attributes: Mapping[str, bytes], path: str) -> None:
-    """Raises LimitExceeded."""
+    """Raise LimitExceeded if a node would have too many attributes."""
     if len(attributes) > ATTRIBUTES_MAX:
-        text = f"a node has at most {ATTRIBUTES_MAX} attributes of its user's"
+        text = f"A node has at most {ATTRIBUTES_MAX} attributes of your own."
         raise LimitExceeded(text, path=path, attribute_count=len(attributes))
 
 
 def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTable:
-    """The table with some of `SETTINGS` set. Raises InvalidRequest, InvalidTabletState."""
+    """Return the table with changed `SETTINGS`. Raises InvalidRequest, InvalidTabletState."""
     others = {name: value for name, value in settings.items() if name != "atomicity"}
     if "atomicity" in settings:
         table = mounting.set_atomicity(table, settings["atomicity"])
@@ -154,7 +154,7 @@ def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTabl
 
 
 def pending_settings(node: StoredNode) -> dict[str, Any]:
-    """The settings of a table that a transaction set, as they are among its attributes."""
+    """Return the table settings that a transaction changed, which are among its attributes."""
     return {
         name: msgspec.msgpack.decode(packed)
         for name, packed in node.attributes.items()
@@ -163,7 +163,7 @@ def pending_settings(node: StoredNode) -> dict[str, Any]:
 
 
 def own_attributes(node: StoredNode) -> dict[str, bytes]:
-    """Those that are the user's, packed, without settings."""
+    """Return the user's own attributes, packed, without settings."""
     if node.kind != "table":
         return node.attributes
     return {name: packed for name, packed in node.attributes.items() if name not in SETTINGS}
@@ -173,22 +173,22 @@ def own_attributes(node: StoredNode) -> dict[str, bytes]:
 
 
 def system_names(kind: NodeKind) -> tuple[str, ...]:
-    """The names of the system attributes of such a node."""
+    """Return the names of the system attributes of this kind of node."""
     return _names[kind]
 
 
 def all_names(facts: Facts) -> tuple[str, ...]:
-    """The names of all attributes of a node, sorted."""
+    """Return the names of all attributes of a node, sorted."""
     return tuple(sorted({*system_names(facts.node.kind), *own_attributes(facts.node)}))
 
 
 def has_attribute(facts: Facts, name: str) -> bool:
-    """Whether the node has this attribute."""
+    """Return whether the node has this attribute."""
     return name in system_names(facts.node.kind) or name in own_attributes(facts.node)
 
 
 def value_of(facts: Facts, name: str) -> Any:
-    """The value of one attribute, which the node has."""
+    """Return the value of one attribute, which the node has."""
     if name not in system_names(facts.node.kind):
         return msgspec.msgpack.decode(facts.node.attributes[name])
     if name in _node_values:
@@ -238,8 +238,10 @@ def _pivot_values(table: StoredTable, key: Key) -> list[Any]:
         try:
             return [_shown(value) for value in decode_key(key, key_types[:count])]
         except DataCorrupted:
-            continue  # it has more columns than that
-    raise DataCorrupted("a stored pivot key is no key of its table", table=table.path, key=key)
+            continue  # the key has more columns than that
+    raise DataCorrupted(
+        "A stored pivot key does not fit the schema of its table.", table=table.path, key=key
+    )
 
 
 def _shown(value: Any) -> Any:
@@ -301,7 +303,7 @@ _names: Final[dict[NodeKind, tuple[str, ...]]] = {
 
 
 def instant_text(unix_us: int) -> str:
-    """A wall-clock instant as ISO 8601 says it, in UTC."""
+    """Return a wall-clock time as ISO 8601 text in UTC."""
     seconds, fraction_us = divmod(unix_us, 1_000_000)
     days, second_of_day = divmod(seconds, 86_400)
     year, month, day = _date_of(days)
@@ -312,8 +314,8 @@ def instant_text(unix_us: int) -> str:
 
 
 def _date_of(days: int) -> tuple[int, int, int]:
-    """Year, month and day so many days after 1970-01-01. Years are counted from March on, so that
-    a leap day is the last of its year, and begin in the year 0."""
+    """Return year, month and day of a day, which is counted from 1970-01-01. Years are counted from
+    March on, so a leap day is the last day of its year. The first year is 0."""
     days += 719_468
     era, day_of_era = divmod(days, 146_097)
     leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096

@@ -1,8 +1,9 @@
-"""The catalog: the tree of directories and tables, their tablets, and which cell serves each.
+"""The catalog: the tree of directories and tables, their tablets, and the cells that serve them.
 
 Owns: which part answers which request. `tree_calls` and `attribute_calls` have the tree and its
-master transactions, `tables` the life of tables, `cells` who is there. Whatever one request changes
-is one record, so that any prefix of the records is a correct catalog.
+master transactions. `tables` has the tables and their tablets, `cells` the liveness of cells and
+proxies. All changes of one request are one record, so any prefix of the records is a correct
+catalog.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
@@ -71,8 +72,8 @@ from dodona_wire.messages.tree import (
 from dodona_wire.types import NO_TREE_TRANSACTION, Now, Revision, TabletId
 
 GROWING: Final = (CreateTable, CreateDirectory, CopyNode, ReshardTable, AlterTable)
-"""What is refused while the disk has no space for what is new. What is removed, mounted or
-unmounted goes on: that is how room is made, and how rows are read."""
+"""The requests that are refused while the disk has no space for new data. Requests that remove,
+mount or unmount still work: they make room, or let clients read rows."""
 
 
 class CatalogStatistics(msgspec.Struct, frozen=True):
@@ -87,15 +88,15 @@ class CatalogStatistics(msgspec.Struct, frozen=True):
 
 
 class Attendance(msgspec.Struct, frozen=True):
-    """Who is there now."""
+    """How many cells and proxies there are now."""
 
     cells: dict[str, int]
-    """Those that have joined, by whether they were heard of lately: `alive` or `silent`."""
+    """How many cells have joined: `alive` if the master heard of them lately, else `silent`."""
     proxy_count: int
 
 
 class Catalog:
-    """Answers catalog requests; `append` takes the record of each change, in order."""
+    """Answers catalog requests. `append` gets the record of each change, in order."""
 
     def __init__(
         self,
@@ -143,33 +144,33 @@ class Catalog:
         }
 
     def handle(self, request: CatalogRequest, now: Now) -> CatalogReply:
-        """Carry out one request. Raises DodonaError; nothing has changed then."""
+        """Carry out one request. Raises DodonaError, and then nothing has changed."""
         self.tick(now)
         reply = self._methods[type(request)](request, now)
         self._journal.flush()
         return reply
 
     def tick(self, now: Now) -> None:
-        """Abort the master transactions that were not pinged in time."""
+        """Abort the master transactions whose clients did not ping in time."""
         assert self._journal.is_empty, "a request was refused halfway"
         self._tree.expire(now)
         self._journal.flush()
 
     def next_deadline(self) -> int | None:
-        """When to call `tick` at the latest, as an instant in microseconds."""
+        """Return when to call `tick` at the latest, as an instant in microseconds."""
         return self._tree.transactions.next_deadline()
 
     @property
     def news(self) -> tuple[int, int]:
-        """Differs from what it was before if there is something new to say to cells."""
+        """A value that changes when there is news for cells."""
         return self._journal.last_revision, self._presence.move_count
 
     def open_transactions(self, now: Now) -> list[OpenTransaction]:
-        """The master transactions that are alive, oldest first."""
+        """Return the open master transactions, oldest first."""
         return self._tree.transactions.open_at(now)
 
     def statistics(self) -> CatalogStatistics:
-        """A record of now."""
+        """Return what the catalog holds now."""
         return CatalogStatistics(
             table_count=self._tables.table_count,
             tablet_count=self._tables.tablet_count,
@@ -180,7 +181,7 @@ class Catalog:
         )
 
     def attendance(self, now: Now) -> Attendance:
-        """By what was heard of lately."""
+        """Return which cells and proxies the master has heard of lately."""
         joined = self._membership.cells
         alive_count = sum(1 for cell in joined if self._presence.is_alive(cell, now))
         cells = {"alive": alive_count, "silent": len(joined) - alive_count}
@@ -218,7 +219,8 @@ class Catalog:
         return TableList(tuple(sorted(path for path in paths if path.startswith(request.prefix))))
 
     def _change_mounting(self, request: TableLifeRequest, now: Now) -> Table:
-        """Outside transactions, and not while one of them has a lock on the table."""
+        """Change the mounting of a table, outside transactions. Raises NodeLocked while a
+        transaction has a lock on the table."""
         view = self._tree.view(NO_TREE_TRANSACTION)
         table = self._calls.find_table(view, parse_node_path(request.path))
         self._tree.check_free(table.table, table.path)
@@ -309,7 +311,7 @@ class Catalog:
         return self._assignment(request, has_joined=has_joined)
 
     def answer_again(self, request: Heartbeat) -> Assignment:
-        """To a heartbeat that was taken, and whose answer was short: what there is to say now."""
+        """Return a current answer to a heartbeat that was taken and got a short answer."""
         return self._assignment(request, has_joined=True)
 
     def _assignment(self, request: Heartbeat, *, has_joined: bool) -> Assignment:
@@ -327,7 +329,7 @@ class Catalog:
         )
 
     def _named(self, request: Heartbeat) -> tuple[TabletId, ...]:
-        """The tablets of which the cell is to hear if they are gone."""
+        """Return the tablets for which the cell must learn whether they are gone."""
         if self._fault_at(FaultPoint.DROP_EARLY):
             return (*request.stored, *(each.tablet for each in request.mounted))
         return request.stored
@@ -337,8 +339,8 @@ class Catalog:
         return Done()
 
     def _get_cluster(self, request: GetCluster, now: Now) -> Cluster:
-        """All cells that have ever joined, were heard of, or hold a tablet: one that is not listed
-        can't know of any transaction."""
+        """Return the proxies, and all cells that have ever joined, sent a heartbeat, or hold a
+        tablet. A cell that is not listed cannot know any transaction."""
         known = {*self._presence.cells(), *self._tables.cells(), *self._membership.cells}
         cells = sorted(known)
         return Cluster(

@@ -1,7 +1,7 @@
-"""What a table may be and may become: the checks before anything enters the catalog. Pure.
+"""The rules for tables: checks before a definition or a change enters the catalog. Pure.
 
-Owns: the rules of schemas and their changes, pivot keys and settings. Each raises a typed
-error that says what and where.
+Owns: the rules for schemas and their changes, for pivot keys and for settings. Each check raises a
+typed error that names the fault and its place.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ SETTING_MAX: Final = (1 << 63) - 1
 
 
 def check_definition(request: CreateTable) -> None:
-    """Raises InvalidRequest, SchemaViolation or LimitExceeded."""
+    """Check a new table. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
     schema = TableSchema.parse(request.columns)
     check_pivots_between(schema.columns, request.pivot_keys, KEY_MIN, KEY_MAX, 0)
 
@@ -34,15 +34,19 @@ def check_pivots_between(
     upper: Key,
     other_count: int,
 ) -> None:
-    """Whether tablets that begin at these keys may take the place of those from `lower` to `upper`,
-    beside `other_count` others. Raises SchemaViolation or LimitExceeded."""
+    """Check that tablets with these pivot keys may replace those from `lower` to `upper`. The table
+    has `other_count` other tablets. Raises SchemaViolation, LimitExceeded."""
     if not pivot_keys or pivot_keys[0] != lower:
         if lower == KEY_MIN:
-            raise SchemaViolation("First pivot key must be empty: it opens the first tablet")
-        raise SchemaViolation("First pivot key must be that of the first tablet replaced")
+            raise SchemaViolation(
+                "First pivot key must be empty: the range of the first tablet begins there."
+            )
+        raise SchemaViolation(
+            "First pivot key must equal the pivot key of the first replaced tablet."
+        )
     _check_pivot_keys(pivot_keys, TableSchema(columns).key_types, other_count)
     if not pivot_keys[-1] < upper:
-        text = "the last pivot key must lie below the tablet after those replaced"
+        text = "Last pivot key must be less than the pivot key of the next tablet."
         raise SchemaViolation(text, index=len(pivot_keys) - 1)
 
 
@@ -50,17 +54,17 @@ def _check_pivot_keys(
     pivot_keys: tuple[Key, ...], key_types: tuple[str, ...], other_count: int = 0
 ) -> None:
     if len(pivot_keys) + other_count > TABLETS_PER_TABLE_MAX:
-        text = f"a table has at most {TABLETS_PER_TABLE_MAX} tablets"
+        text = f"A table has at most {TABLETS_PER_TABLE_MAX} tablets."
         raise LimitExceeded(text, tablet_count=len(pivot_keys) + other_count)
     for index in range(1, len(pivot_keys)):
         if not pivot_keys[index - 1] < pivot_keys[index]:
-            raise SchemaViolation("Pivot keys must be strictly increasing", index=index)
+            raise SchemaViolation("Pivot keys must be strictly increasing.", index=index)
         _check_pivot_key(pivot_keys[index], key_types, index)
 
 
 def _check_pivot_key(key: Key, key_types: tuple[str, ...], index: int) -> None:
     if len(key) > PIVOT_KEY_BYTES_MAX:
-        text = f"a pivot key has at most {PIVOT_KEY_BYTES_MAX} bytes"
+        text = f"A pivot key has at most {PIVOT_KEY_BYTES_MAX} bytes."
         raise LimitExceeded(text, index=index, size_bytes=len(key))
     reason = ""
     for count in range(1, len(key_types) + 1):
@@ -71,7 +75,7 @@ def _check_pivot_key(key: Key, key_types: tuple[str, ...], index: int) -> None:
         else:
             return
     raise SchemaViolation(
-        f"a pivot key must be values of the first key columns: {reason}", index=index
+        f"A pivot key must have values of the first key columns: {reason}.", index=index
     )
 
 
@@ -79,8 +83,8 @@ def _check_pivot_key(key: Key, key_types: tuple[str, ...], index: int) -> None:
 
 
 def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
-    """Whether a table of these columns may have those instead, its rows being what they are.
-    Raises SchemaViolation with the reason."""
+    """Check that a table with the old columns and its rows may change to the new columns. Raises
+    SchemaViolation with the reason."""
     before, after = TableSchema(old), TableSchema.parse(new)
     known = {column.name: column for column in old}
     _check_key_columns(before, after)
@@ -90,43 +94,44 @@ def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
             _check_column(was, column)
         elif column.required:
             raise SchemaViolation(
-                "a new column can't be required: the rows that are there do not have it",
+                "A new column can't be required, since existing rows have no value in it.",
                 column=column.name,
             )
     kept = {column.name for column in after.columns}
     for column in before.columns:
         if column.name not in kept:
-            text = "a column can't be removed or renamed: rows have values in it"
+            text = "A column can't be removed or renamed, since rows have values in it."
             raise SchemaViolation(text, column=column.name)
 
 
 def _check_key_columns(before: TableSchema, after: TableSchema) -> None:
-    """New key columns follow the old ones: the rows keep their order, with null at the end."""
+    """Check that new key columns follow the old ones: rows keep their order, with null there."""
     kept = after.key_names[: len(before.key_names)]
     if kept != before.key_names:
         raise SchemaViolation(
-            "the key columns must stay, in their order; new ones come after them",
+            "The key columns must stay, in their order. Add new key columns after them.",
             key_columns=before.key_names,
         )
     for name in after.key_names[len(kept) :]:
         if name in before.value_names:
-            raise SchemaViolation("a value column can't become a key column", column=name)
+            raise SchemaViolation("A value column can't become a key column.", column=name)
 
 
 def _check_column(was: Column, column: Column) -> None:
     is_text_to_bytes = (was.type, column.type) == ("utf8", "string")
     if was.type != column.type and not is_text_to_bytes:
         raise SchemaViolation(
-            f"a column's type can't change from {was.type} to {column.type}", column=column.name
+            f"The type of a column can't change from {was.type} to {column.type}.",
+            column=column.name,
         )
     if column.required and not was.required:
         raise SchemaViolation(
-            "a column can't become required: rows may have null in it", column=column.name
+            "A column can't become required, since rows may have null in it.", column=column.name
         )
     if column.aggregate != was.aggregate and was.aggregate is not None:
         raise SchemaViolation(
-            f"a column that aggregates by {was.aggregate} must go on doing so: "
-            "rows may have changes in it that are not summed up yet",
+            f"The aggregate {was.aggregate} of a column can't change, since some stored changes "
+            "may not be combined yet.",
             column=column.name,
         )
 
@@ -135,19 +140,19 @@ def _check_column(was: Column, column: Column) -> None:
 
 
 def changed_settings(settings: TableSettings, changes: Mapping[str, Any]) -> TableSettings:
-    """The settings with some of them set, by name; None sets one back. Raises InvalidRequest."""
+    """Return the settings with changes by name. None sets one back. Raises InvalidRequest."""
     values = msgspec.structs.asdict(settings)
     defaults = msgspec.structs.asdict(TableSettings())
     for name, value in changes.items():
         if name not in defaults:
-            raise InvalidRequest(f"there is no setting {name!r}", settings=sorted(defaults))
+            raise InvalidRequest(f"There is no setting {name!r}.", settings=sorted(defaults))
         values[name] = defaults[name] if value is None else value
         if type(values[name]) is not type(defaults[name]):
             kind = type(defaults[name]).__name__
-            raise InvalidRequest(f"{name} takes a value of type {kind}, not {shown(value)}")
+            raise InvalidRequest(f"{name} takes a value of type {kind}, not {shown(value)}.")
         if isinstance(values[name], int) and not 0 <= values[name] <= SETTING_MAX:
-            raise InvalidRequest(f"{name} is 0 to {SETTING_MAX}, not {shown(value)}")
+            raise InvalidRequest(f"{name} must be 0 to {SETTING_MAX}, not {shown(value)}.")
     try:
         return msgspec.convert(values, TableSettings)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"not a setting of a table: {error}") from error
+        raise InvalidRequest(f"The setting of the table is not valid: {error}.") from error

@@ -1,9 +1,10 @@
 """Heartbeats whose answer waits for news.
 
-Owns: which answers are held back, and for how long. A cell that has nothing new to say is answered
-as soon as the master has something new to say to it, or at the end of the time that the heartbeat
-gives. So a cell hears of a mount at once, and an idle one sends few heartbeats. At most one is held
-for each cell: the next one of that cell, from a process that has news, answers it.
+Owns: which answers are held back, and for how long. Some heartbeats report nothing new. The master
+answers such a heartbeat when it has news for the cell, or when the time that the heartbeat gives is
+over. So a cell learns of a mount without delay, and an idle cell sends few heartbeats. The master
+holds at most one heartbeat of each cell. If the cell's process has news, it sends the next
+heartbeat, and that one answers the held one.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.types import CellId, Now
 
 HOLD_MS_MAX: Final = 1_000
-"""Whatever a heartbeat says. A cell that is silent for longer may be dead."""
+"""The limit of `hold_ms`. A cell that is silent for longer may have crashed."""
 
 
 class _Held(NamedTuple):
@@ -26,7 +27,7 @@ class _Held(NamedTuple):
 
 
 class Heartbeats:
-    """See the module. One instance a master."""
+    """The heartbeats that one master holds back."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -36,7 +37,7 @@ class Heartbeats:
         self._is_closed = False
 
     def hold(self, route: Route, heartbeat: Heartbeat, reply: Reply, now: Now) -> bool:
-        """After a heartbeat was taken. → whether its answer is held back."""
+        """Hold back the answer to a heartbeat that was taken. Return whether it is held back."""
         earlier = self._held.pop(heartbeat.cell, None)
         if earlier is not None:
             self._answered.append(earlier)
@@ -48,7 +49,7 @@ class Heartbeats:
         return True
 
     def answers(self, now: Now) -> list[Effect]:
-        """Those that are due: there is something new, or their time is over."""
+        """Return the answers that are due, because there is news or their time is over."""
         news = self._catalog.news
         is_new, self._news = news != self._news, news
         held = self._held.items()
@@ -56,11 +57,11 @@ class Heartbeats:
         return self._take_answers()
 
     def next_deadline(self) -> int | None:
-        """When to ask for `answers` at the latest, as an instant in microseconds."""
+        """Return when to call `answers` at the latest, as an instant in microseconds."""
         return min([it.until_us for it in self._held.values()], default=None)
 
     def close(self) -> list[Effect]:
-        """All of them; from now on none is held."""
+        """Return all held answers. From now on no answer is held back."""
         self._is_closed = True
         self._let_go(self._held)
         return self._take_answers()

@@ -1,7 +1,7 @@
-"""What one request changes, gathered into one record. Pure.
+"""The changes of one request, gathered into one record. Pure.
 
-Owns: the counters that ids and revisions come from. Invariants: neither is ever given out twice;
-and all changes of a request are durable together or not at all, so that no crash shows half of one.
+Owns: the counters for ids and revisions. Invariants: no id and no revision is ever given out twice.
+All changes of a request are durable together or not at all, so a crash never shows half of them.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,18 @@ from dodona_wire.types import Revision
 
 
 class Journal:
-    """Changes wait here until `flush` hands them on as one record."""
+    """Changes wait here until `flush` passes them on as one record."""
 
     def __init__(self, state: MasterState, append: Callable[[Record], None]) -> None:
         self._append = append
         self._last_id = state.last_id
         self._last_revision = state.last_revision
-        # By bucket and key: of several changes of one value, only the last is written.
+        # By bucket and key: only the last of several changes of a value is written.
         self._changes: dict[tuple[str, bytes], Change] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no change waits."""
         return not self._changes
 
     @property
@@ -42,7 +42,7 @@ class Journal:
 
     @property
     def last_revision(self) -> Revision:
-        """The last that was given."""
+        """The last revision that was given."""
         return Revision(self._last_revision)
 
     @property
@@ -51,24 +51,24 @@ class Journal:
         return Revision(self._last_revision + 1)
 
     def add(self, change: Change) -> None:
-        """From now on it is so, and durably so with the next flush."""
+        """Add a change. The next `flush` makes it durable."""
         self._changes[change.bucket, change.key] = change
 
     def take_ids(self, count: int = 1) -> int:
-        """The first of so many fresh ids in a row."""
+        """Return the first of `count` fresh ids in a row."""
         first = self._last_id + 1
         self._last_id += count
         self.add(Put(COUNTERS, LAST_ID, encode_number(self._last_id)))
         return first
 
     def take_revision(self) -> Revision:
-        """A fresh revision."""
+        """Return a fresh revision."""
         self._last_revision += 1
         self.add(Put(COUNTERS, LAST_REVISION, encode_number(self._last_revision)))
         return Revision(self._last_revision)
 
     def flush(self) -> None:
-        """Hand on what has gathered, if anything."""
+        """Pass on the gathered changes, if there are any."""
         changes = tuple(self._changes.values())
         self._changes.clear()
         if changes:

@@ -1,8 +1,8 @@
 """The master: allocator and catalog behind one inbox.
 
 Owns: which answers may leave before the log is durable. Timestamps below the durable ceiling leave
-at once; everything else waits for the appends before it, so that nobody ever learns of a table, a
-mount or a timestamp that a crash could take back. Imports no I/O and no clock.
+without a wait. Every other answer waits for the appends before it. So no client learns of a table,
+a mount or a timestamp that a crash could undo. Imports no I/O and no clock.
 """
 
 from collections.abc import Iterable
@@ -36,10 +36,12 @@ from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
 
 _count_wrong = Failure(
-    "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
+    "invalid_request", f"The count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}."
 )
 _too_early = Failure(
-    "unavailable", "the master has just taken over: it waits until its predecessor must have ended"
+    "unavailable",
+    "the master has just started on another machine: it waits until the lease of the previous "
+    "master ends, so retry later",
 )
 
 
@@ -50,14 +52,14 @@ class MasterStatistics(msgspec.Struct, frozen=True):
     timestamp_count: int
     timestamp_request_count: int
     request_sizes: Histogram
-    """How many timestamps were given at a time."""
+    """How many timestamps each request got."""
     ceiling_count: int
     next_unused: int
     newest_us: int
-    """The same as Unix time."""
+    """`next_unused` as Unix time."""
     ceiling_durable: int
     ceiling_us: int
-    """The same as Unix time."""
+    """`ceiling_durable` as Unix time."""
     clock: ClockDifference
     """How far timestamps lay ahead of this machine's clock when they were given out."""
     catalog_request_count: int
@@ -66,7 +68,8 @@ class MasterStatistics(msgspec.Struct, frozen=True):
 
 
 class MasterCore:
-    """Takes `GenerateTimestamps` and every catalog request. Start one with `recover`."""
+    """The core of a master. It takes `GenerateTimestamps` and every catalog request. Start one with
+    `recover`."""
 
     def __init__(
         self,
@@ -76,8 +79,9 @@ class MasterCore:
         machine: str = "",
         fault_at: FaultAt = no_faults,
     ) -> None:
-        """`machine` is where this process runs: a store that comes from another one may still be
-        in use there. Empty: nobody else can have it."""
+        """`machine` names the machine of this process. If the store names another machine, a
+        process there may still use the store. If `machine` is empty, no other process can have the
+        store."""
         self._effects: list[Effect] = []
         settings = settings or AllocatorSettings()
         self._fault_at = fault_at
@@ -104,11 +108,11 @@ class MasterCore:
         machine: str = "",
         fault_at: FaultAt = no_faults,
     ) -> Self:
-        """A master that goes on from what a store holds. Raises DataCorrupted."""
+        """Return a master that continues from what a store holds. Raises DataCorrupted."""
         return cls(state_from_items(items), now, settings, machine, fault_at)
 
     def handle(self, route: Route, body: GenerateTimestamps | CatalogRequest, now: Now) -> None:
-        """One request; a Failure answers whatever is wrong with it."""
+        """Handle one request. A wrong request is answered with a Failure."""
         self._request_count += 1
         if type(body) is GenerateTimestamps:
             self._generate(route, body, now)
@@ -119,41 +123,41 @@ class MasterCore:
                 self._effects.append(ReplyTo(route, reply))
             self._effects += self._heartbeats.answers(now)
         else:
-            error = InvalidRequest(f"a master does not take {type(body).__name__}")
+            error = InvalidRequest(f"A master does not answer {type(body).__name__}.")
             self._effects.append(ReplyTo(route, _failure(error)))
 
     def handle_durable(self, record: Record, now: Now) -> None:
-        """The log says that this record, and all before it, are durable."""
+        """Note that this record, and all records before it, are durable."""
         if isinstance(record, Put) and (record.bucket, record.key) == (ORACLE, CEILING):
             self._allocator.acknowledge(Timestamp(decode_number(record.value)))
 
     def note_disk(self, shortage: str | None, _: Now) -> None:
-        """Why the disk has no space for what is new, if so: changes of the catalog are refused
-        until it has. Timestamps, reads and heartbeats go on."""
+        """Note why the disk has no space for new data, or None if it has. Until it has, changes of
+        the catalog are refused. Timestamps, reads and heartbeats go on."""
         self._disk_shortage = shortage
 
     def tick(self, now: Now) -> None:
-        """Renew the ceiling ahead of need; end master transactions that nobody pings."""
+        """Renew the ceiling ahead of need, and end master transactions that no client pings."""
         self._raise_ceiling(self._allocator.renew(now))
         self._catalog.tick(now)
         self._effects += self._heartbeats.answers(now)
 
     def hold_no_heartbeats(self, _: Now) -> None:
-        """Before a stop: answer those that are held, and the next ones at once."""
+        """Prepare a stop: answer the held heartbeats, and hold none from now on."""
         self._effects += self._heartbeats.close()
 
     def next_deadline(self) -> int | None:
-        """When to call `tick` at the latest, as an instant in microseconds."""
+        """Return when to call `tick` at the latest, as an instant in microseconds."""
         parts = (self._allocator, self._catalog, self._heartbeats)
         return min([at for it in parts if (at := it.next_deadline()) is not None], default=None)
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done, in order; each is given out once."""
+        """Return the effects to carry out, in order. Each is returned once."""
         effects, self._effects = self._effects, []
         return effects
 
     def statistics(self) -> MasterStatistics:
-        """A record of now."""
+        """Return the current statistics."""
         sizes = self._request_sizes.read()
         return MasterStatistics(
             request_count=self._request_count,
@@ -172,17 +176,17 @@ class MasterCore:
         )
 
     def why_not_ready(self, now: Now) -> str | None:
-        """Why it would give out no timestamp now, or None if it would."""
+        """Return why the master would give out no timestamp now, or None if it would."""
         if not self._is_alone and now.instant_us < self._alone_at_us:
             return _too_early.message
         return self._allocator.why_none(now)
 
     def attendance(self, now: Now) -> Attendance:
-        """Who is there."""
+        """Return which cells and proxies there are."""
         return self._catalog.attendance(now)
 
     def open_transactions(self, now: Now) -> list[OpenTransaction]:
-        """The master transactions that are alive, oldest first."""
+        """Return the open master transactions, oldest first."""
         return self._catalog.open_transactions(now)
 
     def _generate(self, route: Route, body: GenerateTimestamps, now: Now) -> None:
@@ -214,7 +218,8 @@ class MasterCore:
             self._raise_ceiling(self._allocator.renew(now))
 
     def _outlive_predecessor(self, now: Now) -> bool:
-        """Whether its lease is over. It is written down only then: a restart must wait again."""
+        """Return whether the predecessor's lease is over. Only then the store gets this machine's
+        name: a restart before that must wait again."""
         self._is_alone = now.instant_us >= self._alone_at_us
         if self._is_alone:
             self._append(put_machine(self._machine))
@@ -230,7 +235,7 @@ class MasterCore:
 
     def _catalog_reply(self, request: CatalogRequest, now: Now) -> CatalogReply:
         if self._fault_at(FaultPoint.MASTER_UNAVAILABLE):
-            return Failure("unavailable", "the master has no time for the catalog")
+            return Failure("unavailable", "The master can't answer catalog calls now. Retry.")
         try:
             if self._disk_shortage is not None and isinstance(request, GROWING):
                 raise DiskFull(self._disk_shortage)

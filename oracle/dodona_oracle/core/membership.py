@@ -1,8 +1,9 @@
-"""Which cells belong to this cluster, and which cluster this is. Pure.
+"""The name of this cluster, and the cells that belong to it. Pure.
 
-Owns: the cluster's name, given to it at its first start, and the cells that have joined. A cell has
-joined when its log says so; from then on a process without that log is not that cell: it must
-not serve its tablets as if they were empty, nor say of a transaction that it never heard of it.
+Owns: the cluster's name, which it gets at its first start, and the cells that have joined. A cell
+has joined when its log says so. From then on a process without that log is not that cell. Such a
+process must not serve the cell's tablets as if they were empty. It must also not say that it never
+heard of a transaction.
 """
 
 from dodona_oracle.core.journal import Journal
@@ -20,33 +21,34 @@ class Membership:
         self._cells = dict.fromkeys(state.cells)
         self.cluster = state.cluster
         if self.cluster == NO_CLUSTER:
-            # Two clusters begin at different microseconds, or else by clocks that are far off.
+            # Two clusters get different names, unless they begin at the same microsecond of their
+            # clocks.
             self.cluster = ClusterId(max(1, now.unix_us))
             journal.add(put_cluster(self.cluster))
 
     @property
     def cells(self) -> tuple[CellId, ...]:
-        """Those that have joined, in no particular order."""
+        """The cells that have joined, in no particular order."""
         return tuple(self._cells)
 
     def admit(self, heartbeat: Heartbeat) -> bool:
-        """Whether the cell has joined. If not, it may. Raises DataCorrupted, InvalidRequest."""
+        """Return whether the cell has joined. Raises DataCorrupted, InvalidRequest."""
         cell = heartbeat.cell
         if heartbeat.cluster == self.cluster:
             self._join(cell)
             return True
         if heartbeat.cluster != NO_CLUSTER:
             raise InvalidRequest(
-                f"cell {cell} belongs to another cluster: its node was pointed at the wrong master,"
-                " or this master has lost its data folder",
+                f"Cell {cell} belongs to another cluster. Either the node has the address of the "
+                "wrong master, or this master has lost its data folder.",
                 cell=cell,
                 cluster=self.cluster,
                 cluster_of_cell=heartbeat.cluster,
             )
         if cell in self._cells:
             raise DataCorrupted(
-                f"cell {cell} comes with an empty log, but it has data in this cluster: start its "
-                "node with the data folder that it had, or with the id of a new cell",
+                f"Cell {cell} has an empty log, but this cluster has data in it. Start the node "
+                "with its earlier data folder, or with the id of a new cell.",
                 cell=cell,
             )
         return False

@@ -1,16 +1,17 @@
-"""The life of a table: how its tablets are mounted, frozen, divided anew, altered and copied.
+"""The mounting of a table: how its tablets are mounted, frozen, resharded, altered and copied.
 
 Owns: the states of tablets and every change of them, as pure functions from a table to a table.
-Each checks all it must before it makes anything, and returns the very same object where there is
-nothing to do. Commands follow `TRANSITIONS`, the words of cells `REPORTS`. Who stores the table,
-chooses cells and hands out ids is the catalog. Source: the YTsaurus document, on tablet states.
+Each function checks everything before it makes a change. If there is nothing to do, it returns the
+very same object. Commands follow `TRANSITIONS`, reports of cells follow `REPORTS`. The catalog
+stores the table, chooses the cells and gives out ids. Source: the YTsaurus document, on tablet
+states.
 
 Invariants:
 - A tablet's rows are in the log of its cell: once it has a cell, it stays there for good.
-- `sources` are the tablets whose rows it has yet to take over. They are forgotten when its cell
-  says that it has them; until then nobody has written to the tablet.
-- A source is unmounted when it becomes one. Only if all its targets are in its own cell, as copies
-  are, may it be mounted again: the cell takes over the rows first.
+- `sources` are the tablets from which the tablet must still take over rows. They are forgotten when
+  its cell reports that it has the rows. Until then no client has written to the tablet.
+- A tablet is unmounted when it becomes a source. It may be mounted again only if all its targets
+  are in its own cell, as copies are. Then the cell takes over the rows first.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,7 +30,7 @@ from dodona_wire.types import KEY_MAX, Atomicity, CellId, Key, Revision, TabletI
 
 Command = Literal["mount", "mount_frozen", "unmount", "freeze", "unfreeze"]
 Place = Callable[[int], Sequence[CellId]]
-"""Cells for so many tablets that have none yet. May be asked for none, and raises Unavailable."""
+"""Returns cells for so many tablets that have none yet. The number may be 0. Raises Unavailable."""
 
 UNMOUNTED: Final = "unmounted"
 MOUNTING: Final = "mounting"
@@ -55,7 +56,7 @@ STATES: Final = (
 _SAME: Final = "same"
 _NO: Final = "no"
 _COMMANDS: Final[dict[Command, tuple[str, ...]]] = {
-    # in the order of STATES: where each leads, what is a repeat, and what can't be
+    # in the order of STATES: the next state, or whether it is a repeat or a refusal
     "mount": (MOUNTING, _SAME, _NO, _SAME, _NO, _NO, _SAME, _NO),
     "mount_frozen": (FROZEN_MOUNTING, _NO, _SAME, _NO, _SAME, _SAME, _NO, _NO),
     "unmount": (_SAME, _NO, _NO, UNMOUNTING, _NO, UNMOUNTING, _NO, _SAME),
@@ -67,7 +68,7 @@ TRANSITIONS: Final[dict[tuple[Command, str], str | None]] = {
     for command, new_states in _COMMANDS.items()
     for state, new_state in zip(STATES, new_states, strict=True)
 }
-"""(command, state) → the state after it: the same one for a repeat, None where it is refused."""
+"""(command, state) → the next state: the same one for a repeat, None for a refusal."""
 
 _MODES: Final = {
     MOUNTING: MOUNTED,
@@ -77,7 +78,7 @@ _MODES: Final = {
     FROZEN: FROZEN,
     UNFREEZING: MOUNTED,
 }
-"""State → what the cell is to serve the tablet for. No entry: it is not to serve it."""
+"""State → the mode in which the cell serves the tablet. No entry: it does not serve it."""
 
 REPORTS: Final[dict[tuple[str, str], str]] = {
     (MOUNTING, MOUNTED): MOUNTED,
@@ -86,7 +87,7 @@ REPORTS: Final[dict[tuple[str, str], str]] = {
     (UNFREEZING, MOUNTED): MOUNTED,
     (UNMOUNTING, UNMOUNTED): UNMOUNTED,
 }
-"""(state, what its cell says that it serves it for) → the state after it; otherwise it stays."""
+"""(state, the mode that its cell reports) → the next state; without an entry the state stays."""
 
 _ENDS: Final = frozenset((UNMOUNTED, MOUNTED, FROZEN))
 
@@ -103,9 +104,9 @@ def mount(
     revision: Revision,
     place: Place,
 ) -> StoredTable:
-    """Give what is unmounted to cells: where it was before, or where `place` says.
+    """Mount the unmounted tablets of a range, in the cell they had, or in one that `place` chooses.
 
-    Raises InvalidRequest, InvalidTabletState, and Unavailable of `place`.
+    Raises InvalidRequest, InvalidTabletState, and Unavailable from `place`.
     """
     moved = _command(table, "mount_frozen" if is_frozen else "mount", first, last)
     if moved is table:
@@ -125,23 +126,23 @@ def mount(
 
 
 def unmount(table: StoredTable, first: int | None, last: int | None) -> StoredTable:
-    """Raises InvalidRequest, InvalidTabletState."""
+    """Unmount a range of tablets. Raises InvalidRequest, InvalidTabletState."""
     return _command(table, "unmount", first, last)
 
 
 def freeze(table: StoredTable, first: int | None, last: int | None) -> StoredTable:
-    """Raises InvalidRequest, InvalidTabletState."""
+    """Freeze a range of tablets. Raises InvalidRequest, InvalidTabletState."""
     return _command(table, "freeze", first, last)
 
 
 def unfreeze(table: StoredTable, first: int | None, last: int | None) -> StoredTable:
-    """Raises InvalidRequest, InvalidTabletState."""
+    """Unfreeze a range of tablets. Raises InvalidRequest, InvalidTabletState."""
     return _command(table, "unfreeze", first, last)
 
 
 def remount(table: StoredTable, first: int | None, last: int | None) -> StoredTable:
-    """Let tablets go by the settings as they are now, if any of these is served. Raises
-    InvalidRequest."""
+    """Make the current settings valid for the tablets, if a cell serves any tablet of the range.
+    Raises InvalidRequest."""
     start, end = _range(table, first, last)
     if not any(tablet.state in _MODES for tablet in table.tablets[start:end]):
         return table
@@ -161,7 +162,7 @@ def _command(
         if state is None:
             raise InvalidTabletState(
                 f"Cannot {command.partition('_')[0]} tablet {tablet.tablet} "
-                f'in "{tablet.state}" state',
+                f'in "{tablet.state}" state.',
                 table=table.path,
                 tablet=tablet.tablet,
                 state=tablet.state,
@@ -172,13 +173,14 @@ def _command(
 
 
 def _range(table: StoredTable, first: int | None, last: int | None) -> tuple[int, int]:
-    """Tablets `first` to `last`, both included, as a slice. Raises InvalidRequest."""
+    """Return tablets `first` to `last`, both included, as a slice. Raises InvalidRequest."""
     count = len(table.tablets)
     start = 0 if first is None else first
     end = count if last is None else last + 1
     if not 0 <= start < end <= count:
         raise InvalidRequest(
-            f"tablets {start} to {end - 1} are no range of a table with tablets 0 to {count - 1}",
+            f"Tablets {start} to {end - 1} are not a valid range: the table has tablets 0 to "
+            f"{count - 1}.",
             table=table.path,
             first_tablet=start,
             last_tablet=end - 1,
@@ -187,7 +189,7 @@ def _range(table: StoredTable, first: int | None, last: int | None) -> tuple[int
 
 
 def _with_tablets(table: StoredTable, tablets: Iterable[StoredTablet]) -> StoredTable:
-    """The table with these tablets; the same object if they are the same."""
+    """Return the table with these tablets. If they are the same, return the same object."""
     changed = tuple(tablets)
     return table if changed == table.tablets else replace(table, tablets=changed)
 
@@ -200,19 +202,19 @@ def _pairs(one: StoredTable, other: StoredTable) -> Iterable[tuple[StoredTablet,
 
 
 def is_moving(tablet: StoredTablet) -> bool:
-    """Whether its cell's next word may change it."""
+    """Return whether the next report of its cell may change the tablet."""
     return tablet.state not in _ENDS or is_awaiting_rows(tablet)
 
 
 def is_awaiting_rows(tablet: StoredTablet) -> bool:
-    """Whether it is an unmounted copy whose cell has yet to take over its rows."""
+    """Return whether this is an unmounted copy whose cell must still take over the rows."""
     return tablet.state == UNMOUNTED and bool(tablet.sources) and tablet.cell is not None
 
 
 def take_heartbeat(
     table: StoredTable, cell: CellId, mounted: Mapping[TabletId, MountedTablet]
 ) -> StoredTable:
-    """Let the cell's own word end what is under way there."""
+    """Complete the changes of this cell's tablets that its report confirms."""
     return _with_tablets(
         table,
         [
@@ -235,7 +237,7 @@ def _reported(tablet: StoredTablet, report: MountedTablet | None) -> StoredTable
 
 
 def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
-    """What the cell is to have of this table."""
+    """Return the tablets of this table that the cell must have."""
     uppers = [tablet.pivot_key for tablet in table.tablets[1:]] + [KEY_MAX]
     return [
         TabletAssignment(
@@ -256,12 +258,13 @@ def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
 
 
 def in_order(assigned: Iterable[TabletAssignment]) -> tuple[TabletAssignment, ...]:
-    """Of all tables: first what has yet to take over rows, before their source may change."""
+    """Return the assignments of all tables in order: tablets that must still take over rows come
+    first, before their sources may change."""
     return tuple(sorted(assigned, key=lambda it: not it.sources))
 
 
 def needed(table: StoredTable) -> Iterator[TabletId]:
-    """The tablets that have the table's rows: its own, and those to be taken over from. Some come
+    """Yield the tablets that have the table's rows: its own tablets and their sources. Some come
     more than once."""
     for tablet in table.tablets:
         yield tablet.tablet
@@ -273,8 +276,8 @@ def needed(table: StoredTable) -> Iterator[TabletId]:
 
 
 def tablet_state(table: StoredTable) -> str:
-    """The state of all tablets together: `transient` while any is on its way and they differ,
-    `mixed` if they differ otherwise."""
+    """Return the common state of all tablets. If they differ, it is `transient` while any of them
+    changes, and `mixed` otherwise."""
     states = {tablet.state for tablet in table.tablets}
     if len(states) == 1:
         return states.pop()
@@ -282,11 +285,11 @@ def tablet_state(table: StoredTable) -> str:
 
 
 def check_all_unmounted(table: StoredTable, what: str) -> None:
-    """Raises InvalidTabletState unless every tablet is unmounted; `what` completes "Cannot …"."""
+    """Raise InvalidTabletState unless all tablets are unmounted. `what` completes "Cannot …"."""
     served = [tablet for tablet in table.tablets if tablet.state != UNMOUNTED]
     if served:
         raise InvalidTabletState(
-            f"Cannot {what} since not all tablets are unmounted",
+            f"Cannot {what} since not all tablets are unmounted. Unmount the table.",
             table=table.path,
             tablet=served[0].tablet,
             state=served[0].state,
@@ -295,9 +298,9 @@ def check_all_unmounted(table: StoredTable, what: str) -> None:
 
 
 def set_atomicity(table: StoredTable, atomicity: Atomicity) -> StoredTable:
-    """Raises InvalidTabletState, InvalidRequest."""
+    """Set the atomicity. Raises InvalidTabletState, InvalidRequest."""
     if atomicity not in ("full", "none"):
-        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
+        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}.')
     if atomicity == table.atomicity:
         return table
     check_all_unmounted(table, "change table atomicity mode")
@@ -305,7 +308,7 @@ def set_atomicity(table: StoredTable, atomicity: Atomicity) -> StoredTable:
 
 
 def set_settings(table: StoredTable, changes: Mapping[str, Any]) -> StoredTable:
-    """Set some, by name; None sets one back to its default. Raises InvalidRequest,
+    """Change settings by name. None sets one back to its default. Raises InvalidRequest,
     InvalidTabletState."""
     settings = changed_settings(table.settings, changes)
     if settings == table.settings:
@@ -316,7 +319,7 @@ def set_settings(table: StoredTable, changes: Mapping[str, Any]) -> StoredTable:
 
 
 def alter(table: StoredTable, columns: tuple[Column, ...]) -> StoredTable:
-    """Change the schema; tablets learn it at their next mount. Raises InvalidTabletState,
+    """Change the schema. Tablets get it at their next mount. Raises InvalidTabletState,
     SchemaViolation."""
     check_all_unmounted(table, "alter table")
     check_alteration(table.columns, columns)
@@ -330,15 +333,15 @@ def reshard(
     last: int | None,
     first_id: int,
 ) -> StoredTable:
-    """Replace these tablets by as many as there are pivot keys, with ids from `first_id` on. They
-    are placed at their next mount, so that a table is spread anew. Raises InvalidRequest,
-    InvalidTabletState, SchemaViolation, LimitExceeded, Unavailable."""
+    """Replace these tablets by one tablet for each pivot key, with ids from `first_id` on. They get
+    cells at their next mount, so the table spreads anew. Raises InvalidRequest, InvalidTabletState,
+    SchemaViolation, LimitExceeded, Unavailable."""
     start, end = _range(table, first, last)
     old = table.tablets[start:end]
     for tablet in old:
         if tablet.state != UNMOUNTED:
             raise InvalidTabletState(
-                f"Cannot reshard table since tablet {tablet.tablet} is not unmounted",
+                f"Cannot reshard table since tablet {tablet.tablet} is not unmounted. Unmount it.",
                 table=table.path,
                 tablet=tablet.tablet,
                 state=tablet.state,
@@ -359,8 +362,8 @@ def reshard(
 def _sources_of(
     old: Sequence[StoredTablet], pivot_keys: Sequence[Key], upper: Key
 ) -> Iterable[tuple[TabletSource, ...]]:
-    """For each new tablet those whose rows may be in its range. The ranges of all sources are in
-    key order and apart, so that each new one finds its own among thousands."""
+    """Yield for each new tablet the sources that may have rows in its range. The ranges of all
+    sources are disjoint and in key order. So each new tablet finds its own among thousands."""
     old_uppers = [*(tablet.pivot_key for tablet in old[1:]), upper]
     sources = [
         source
@@ -374,8 +377,8 @@ def _sources_of(
 
 
 def _own_sources(tablet: StoredTablet, lower: Key, upper: Key) -> tuple[TabletSource, ...]:
-    """Where the rows of a tablet of this range are: in itself, or where it would take them from.
-    (Beyond its range others may have taken rows from there already, and changed them since.)"""
+    """Return where the rows of a tablet with this range are: in itself, or in its sources. (Outside
+    this range, other tablets may already have taken over rows from a source and changed them.)"""
     if not tablet.sources and tablet.cell is not None:
         return (TabletSource(tablet.tablet, tablet.cell, lower, upper),)
     return tuple(
@@ -390,10 +393,11 @@ def _clipped(source: TabletSource, lower: Key, upper: Key) -> TabletSource:
 
 
 def copied(table: StoredTable, path: str, first_id: int, *, is_seen: bool = True) -> StoredTable:
-    """A table of its own with the same rows, unmounted: `first_id` is its id, and its tablets have
-    the next ones. Each is in the cell of its source, which takes over the rows at once. What nobody
-    has seen yet takes over its rows together with its copy: its sources stay as they are until
-    then. Raises InvalidTabletState, Unavailable."""
+    """Return an unmounted table of its own with the same rows. Its id is `first_id`, and its
+    tablets have the next ids. Each tablet is in the cell of its source, which takes over the rows
+    immediately. A table that is not committed yet (`is_seen` is false) may itself wait for rows.
+    Then its copy takes them over from the same sources, which stay as they are until then. Raises
+    InvalidTabletState, Unavailable."""
     check_all_unmounted(table, "copy table")
     if is_seen:
         _check_rows_are_there(table, table.tablets)
@@ -411,8 +415,9 @@ def copied(table: StoredTable, path: str, first_id: int, *, is_seen: bool = True
 
 
 def _check_rows_are_there(table: StoredTable, tablets: Iterable[StoredTablet]) -> None:
-    """What a copy takes its rows from may change later: it can't be passed on as a source."""
+    """Raise Unavailable while a tablet waits for its own rows. They are still in a source, which
+    may change later, so the tablet cannot be a source itself."""
     for tablet in tablets:
         if is_awaiting_rows(tablet):
-            text = "the table's own rows are still being copied: wait, then repeat the call"
+            text = "The rows of the table are still being copied. Wait, then repeat the call."
             raise Unavailable(text, table=table.path, tablet=tablet.tablet, cell=tablet.cell)

@@ -1,14 +1,16 @@
-"""The nodes of the tree in layers: what everybody sees, and what each open transaction changed of
-it. Pure.
+"""The nodes of the tree in layers: the committed tree, and the changes of each open transaction.
+Pure.
 
-Owns: how layers are read through, and how one is laid over another. The bottom layer has whole
-nodes; a transaction's layer has, for each node that it changed, where the node is now and which
-attributes it set or removed. A transaction reads its own layer, its parents' and the bottom, in
-this order. A snapshot ends that search: the node is as it was then.
+Owns: how to read through layers, and how to put one layer on top of another. The bottom layer has
+whole nodes: the committed tree that all clients see. A transaction's layer has an entry for each
+node that the transaction changed. It says where the node is now, and which attributes were set or
+removed. A transaction reads its own layer, then those of its parents, then the bottom. A snapshot
+ends that search: the node is as it was when the snapshot was taken.
 
 Invariants:
-- A directory's children are in the same layer as the change that put or removed them there.
-- Who changed a node holds a lock on it, so that where it is does not change below that layer.
+- The name of a child is in the same layer as the change that added or removed the child.
+- A transaction that changed a node holds a lock on it. So the place of the node does not change in
+  the layers below.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,22 +26,22 @@ ROOT_NODE: Final = StoredNode(ROOT, ROOT, "", "directory", 0, 0)
 
 
 class Layer:
-    """One transaction's changes, or the nodes that everybody sees."""
+    """The changes of one transaction, or the committed nodes."""
 
     __slots__ = ("children", "nodes", "snapshots")
 
     def __init__(self) -> None:
         self.nodes: dict[int, StoredNode] = {}
-        # Directory → name → node; None where the name is gone, in a transaction's layer.
+        # Directory → name → node. None in a transaction's layer: the name is gone.
         self.children: dict[int, dict[str, int | None]] = {}
         self.snapshots: dict[int, StoredSnapshot] = {}
 
     def enter(self, node: StoredNode) -> None:
-        """The node is where it says."""
+        """Add the node to its directory."""
         self.children.setdefault(node.parent, {})[node.name] = node.node
 
     def leave(self, node: StoredNode, *, is_bottom: bool) -> None:
-        """The node is not there any more."""
+        """Remove the node from its directory."""
         if not is_bottom:
             self.children.setdefault(node.parent, {})[node.name] = None
             return
@@ -51,14 +53,14 @@ class Layer:
 
 
 class Below(NamedTuple):
-    """A node in a directory's subtree, and its path from there."""
+    """A node in a directory's subtree, and its path from that directory."""
 
     node: StoredNode
     path: str
 
 
 class View:
-    """The tree as one transaction sees it: `layers` from its own to the bottom."""
+    """The tree as one transaction sees it. `layers` go from its own layer to the bottom."""
 
     def __init__(self, layers: Sequence[Layer], tables: dict[int, StoredTable]) -> None:
         self._layers = layers
@@ -66,7 +68,7 @@ class View:
         self._has_snapshots = any(layer.snapshots for layer in layers)
 
     def node(self, node_id: int) -> StoredNode | None:
-        """The node as it is here, or None if it is not."""
+        """Return the node as this view has it, or None if it has none."""
         found: list[StoredNode] = []
         for layer in self._layers:
             snapshot = layer.snapshots.get(node_id)
@@ -84,8 +86,8 @@ class View:
         return merged
 
     def table(self, node_id: int) -> StoredTable | None:
-        """The table of a node, as it was stored: settings that a transaction changed are in the
-        attributes of the node."""
+        """Return the table of a node as it was stored. Settings that a transaction changed are in
+        the node's attributes."""
         for layer in self._layers:
             snapshot = layer.snapshots.get(node_id)
             node = layer.nodes.get(node_id) if snapshot is None else snapshot.node
@@ -94,7 +96,7 @@ class View:
         return self._tables.get(node_id)
 
     def child(self, directory: int, name: str) -> int | None:
-        """The id of the node that has this name there."""
+        """Return the id of the child with this name, or None."""
         for layer in self._layers:
             snapshot = layer.snapshots.get(directory)
             if snapshot is not None:
@@ -105,7 +107,7 @@ class View:
         return None
 
     def children(self, directory: int) -> dict[str, int]:
-        """The ids of all that is in a directory, by name, sorted."""
+        """Return the ids of all children of a directory, by name, sorted."""
         merged: dict[str, int | None] = {}
         for layer in self._layers:
             snapshot = layer.snapshots.get(directory)
@@ -116,7 +118,7 @@ class View:
         return {name: node for name, node in sorted(merged.items()) if node is not None}
 
     def find(self, names: Sequence[str]) -> StoredNode | None:
-        """The node at the path of these names."""
+        """Return the node at the path of these names, or None."""
         node: int | None = ROOT
         path = "/"
         for name in names:
@@ -125,15 +127,15 @@ class View:
         return None if node is None else self.node(node)
 
     def child_at(self, directory: int | None, name: str, path: str) -> int | None:
-        """As `child`, where `path` is the child's: what was there when it was locked is there
-        still, for whoever has the snapshot, even if the directory is not."""
+        """Return the id of a child, as `child` does; `path` is the child's path. If the transaction
+        has a snapshot of a node at this path, return that node, even if its directory is gone."""
         locked = self._node_in_snapshot(path)
         if locked is not None or directory is None:
             return locked
         return self.child(directory, name)
 
     def _node_in_snapshot(self, path: str) -> int | None:
-        """The node that was at this path when it was locked, whatever came of it since."""
+        """Return the node that was at this path when a snapshot lock was taken, or None."""
         if self._has_snapshots:
             for layer in self._layers:
                 for node_id, snapshot in layer.snapshots.items():
@@ -142,7 +144,7 @@ class View:
         return None
 
     def walk(self, top: StoredNode) -> Iterator[Below]:
-        """The node and all below it, each before what is in it."""
+        """Yield the node and all nodes below it, each before its children."""
         waiting = [Below(top, "")]
         while waiting:
             found = waiting.pop()
@@ -150,14 +152,14 @@ class View:
             for name, node_id in reversed(self.children(found.node.node).items()):
                 node = self.node(node_id)
                 if node is None:
-                    continue  # a snapshot may name what is gone since
-                if (node.parent, node.name) != (found.node.node, name):  # or was elsewhere then
+                    continue  # a snapshot may name a node that is gone since
+                if (node.parent, node.name) != (found.node.node, name):  # or it was elsewhere then
                     node = replace(node, parent=found.node.node, name=name)
                 waiting.append(Below(node, f"{found.path}/{name}"))
 
 
 def merge(lower: StoredNode, upper: StoredNode) -> StoredNode:
-    """The node with the changes of the layer above it."""
+    """Return the node with the changes of the layer above."""
     attributes = {
         name: value
         for name, value in (lower.attributes | upper.attributes).items()
@@ -174,13 +176,13 @@ def merge(lower: StoredNode, upper: StoredNode) -> StoredNode:
 
 
 def unchanged(node: StoredNode) -> StoredNode:
-    """What a transaction knows of a node that it has not changed yet."""
+    """Return the entry for a node that a transaction has not changed yet."""
     return replace(node, attributes={}, attributes_removed=(), table=None)
 
 
 def restore_children(layer: Layer, outer: View | None) -> None:
-    """Find the children of a layer whose nodes were read from the store; `outer` is what is below
-    it, None for the bottom."""
+    """Compute the children of a layer whose nodes were read from the store. `outer` is the view
+    below the layer, None for the bottom."""
     moved: list[StoredNode] = []
     for node in layer.nodes.values():
         was = None if outer is None else outer.node(node.node)
@@ -194,7 +196,7 @@ def restore_children(layer: Layer, outer: View | None) -> None:
 
 
 def tables_below(view: View, tops: Iterable[StoredNode]) -> Iterator[Below]:
-    """Every table in these subtrees, with its path from the subtree's top."""
+    """Yield every table in these subtrees, with its path from the top of the subtree."""
     for top in tops:
         for found in view.walk(top):
             if found.node.kind == "table":

@@ -1,7 +1,8 @@
-"""Stores from before there was a tree: tables with paths, and no nodes. Pure.
+"""Convert stores of releases without a tree: they have tables with paths, and no nodes. Pure.
 
-Owns: the nodes that such tables get, with the directories above them. A path that can't be one in
-a tree is changed: where a table had the path of others' directory, or a name that is too long.
+Owns: the nodes that such tables get, with the directories above them. A path that is not possible
+in a tree is changed. This happens if a table has the path of a directory of other tables, or if a
+name is too long.
 """
 
 from collections.abc import Iterator
@@ -18,13 +19,13 @@ from dodona_wire.messages.tree import NodeKind
 from dodona_wire.types import NO_TREE_TRANSACTION, Now
 
 _NAME_LENGTH: Final = NAME_LENGTH_MAX - 16
-"""So that there is room for a number behind a name."""
+"""Leaves room for a number after the name."""
 
 
 def nodes_for(
     state: MasterState, journal: Journal, tables: Tables, now: Now
 ) -> Iterator[StoredNode]:
-    """The nodes of all tables that have none, each behind the directory that it is in."""
+    """Yield new nodes for all tables that have none, each after the directory that contains it."""
     known = {node.node for owner, node in state.nodes if owner == NO_TREE_TRANSACTION}
     homeless = [table for table in state.tables if table.table not in known]
     assert not homeless or not known, "either all tables have a node, or none has"
@@ -41,7 +42,7 @@ def nodes_for(
 
 
 class _Builder:
-    """Directories come first, so that a table never takes a name that one needs."""
+    """Makes nodes. Directories come first, so a table never takes a name that a directory needs."""
 
     def __init__(self, journal: Journal, now: Now) -> None:
         self._journal = journal
@@ -58,7 +59,7 @@ class _Builder:
                 self._add(self._journal.take_ids(), parent, name, path, is_table=False)
 
     def add_table(self, table: StoredTable) -> str:
-        """→ the path that it has from now on."""
+        """Add the node of a table. Return the path that the table has from now on."""
         *above, name = _names_of(table)
         directory = "/"
         for each in above:

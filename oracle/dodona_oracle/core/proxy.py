@@ -1,8 +1,8 @@
-"""The proxy: timestamps for many, asked of the master for all of them at once. Stateless.
+"""The proxy: it asks the master for the timestamps of many callers in one request. Stateless.
 
-Owns: the one request in flight, its deadline, and the bound on who may wait. A range that comes
-back after its callers were failed is dropped: it is older than whoever asks now, so nobody may have
-it. Imports no I/O and no clock.
+Owns: the one request in flight, its deadline, and the limit of waiting callers. A range may come
+back after its callers got an error. The proxy drops such a range: it is older than the next
+request, so no caller may have it. Imports no I/O and no clock.
 """
 
 from typing import Any, Final
@@ -19,36 +19,38 @@ from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
 _count_wrong: Final = Failure(
-    "invalid_request", f"the count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}"
+    "invalid_request", f"The count of timestamps is 1 to {TIMESTAMPS_PER_REQUEST_MAX}."
 )
-_overloaded: Final = Failure("overloaded", "too many callers wait for timestamps at this proxy")
+_overloaded: Final = Failure(
+    "overloaded", "Too many callers wait for timestamps at this proxy. Wait, then repeat the call."
+)
 
 
 class ProxyLimits(msgspec.Struct, frozen=True):
-    """How long and how many may wait."""
+    """How long callers may wait, and how many of them."""
 
     answer_us_max: int = 3_000_000
-    """A request to the master that is unanswered for so long fails all its callers."""
+    """If the master does not answer a request for so long, all its callers fail."""
     waiting_count_max: int = 200_000
-    """Callers that may wait; the next is refused as overloaded."""
+    """The number of callers that may wait. The next caller is refused as overloaded."""
 
 
 class ProxyStatistics(msgspec.Struct, frozen=True):
-    """What the proxy did since its start, and who waits now."""
+    """What the proxy did since its start, and how many callers wait now."""
 
     request_count: int
     timestamp_count: int
     batch_count: int
     batch_sizes: Histogram
-    """How many timestamps were asked for at a time."""
+    """How many timestamps each batch asked for."""
     batch_durations_us: Histogram
-    """Of those that were answered."""
+    """How long the batches took that were answered."""
     failed_batch_count: int
     waiting_count: int
 
 
 class ProxyCore:
-    """Takes `GenerateTimestamps`; asks by `AskMaster`; its answer is one of two inputs."""
+    """Takes `GenerateTimestamps` and asks with `AskMaster`. The answer is one of two inputs."""
 
     def __init__(self, limits: ProxyLimits | None = None, fault_at: FaultAt = no_faults) -> None:
         self._limits = limits or ProxyLimits()
@@ -58,7 +60,7 @@ class ProxyCore:
         self._batcher: Batcher[Route] = Batcher()
         self._token = 0
         self._silent: dict[str, Any] = {}
-        """Which server keeps the callers from an answer, while they are failed."""
+        """Which server does not answer. It is set only while callers get their errors."""
         self._deadline_us: int | None = None
         self._request_count = self._timestamp_count = 0
         self._failed_batch_count = 0
@@ -67,10 +69,10 @@ class ProxyCore:
         self._batch_durations_us = Tally(DURATIONS_US)
 
     def handle(self, route: Route, body: GenerateTimestamps, now: Now) -> None:
-        """One request. It goes to the master at once, unless another is away."""
+        """Handle one request. It goes to the master now, unless another request is in flight."""
         self._request_count += 1
         if type(body) is not GenerateTimestamps:
-            text = f"a proxy does not take {type(body).__name__}"
+            text = f"A proxy does not answer {type(body).__name__}. Send it to the master."
             self._effects.append(ReplyTo(route, Failure("invalid_request", text)))
         elif not 0 < body.count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyTo(route, _count_wrong))
@@ -83,11 +85,11 @@ class ProxyCore:
             self._ask(now)
 
     def handle_range(self, token: int, first: Timestamp, now: Now) -> None:
-        """The master gave what was asked for with this token, from `first` on."""
+        """Pass on the range that the master gave for this token, from `first` on."""
         if token != self._token or self._deadline_us is None:
             return
         if self._fault_at(FaultPoint.LOSE_RANGE):
-            self._fail_unavailable("the answer was lost", now)
+            self._fail_unavailable("The answer was lost.", now)
             return
         try:
             shares = self._batcher.split(first)
@@ -104,26 +106,27 @@ class ProxyCore:
     def handle_failure(
         self, token: int, message: str, now: Now, attributes: dict[str, Any] | None = None
     ) -> None:
-        """The master did not, or could not be reached; the attributes say which server is silent.
-        What this proxy's callers sent did leave them, whatever became of its own request."""
+        """Fail the callers: the master refused, or did not answer. The attributes say which server
+        is silent. `is_sent` is left out: it is about the request of this proxy, and those of its
+        callers were sent."""
         if token == self._token and self._deadline_us is not None:
             given = (attributes or {}).items()
             self._silent = {name: value for name, value in given if name != "is_sent"}
-            self._fail_unavailable(f"the master gave no timestamps: {message}", now)
+            self._fail_unavailable(f"The master gave no timestamps: {message}", now)
             self._silent = {}
 
     def tick(self, now: Now) -> None:
-        """Give up on a request that is away for too long."""
+        """Fail the request in flight if its deadline has passed."""
         if self._deadline_us is not None and now.instant_us >= self._deadline_us:
             wait_ms = self._limits.answer_us_max // 1000
-            self._fail_unavailable(f"the master did not answer within {wait_ms} ms", now)
+            self._fail_unavailable(f"The master did not answer within {wait_ms} ms.", now)
 
     def next_deadline(self) -> int | None:
-        """When to call `tick` at the latest, as an instant in microseconds."""
+        """Return when to call `tick` at the latest, as an instant in microseconds."""
         return self._deadline_us
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done, in order; each is given out once."""
+        """Return the effects to carry out, in order. Each is returned once."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -133,7 +136,7 @@ class ProxyCore:
         return self._batcher.waiting_count
 
     def statistics(self) -> ProxyStatistics:
-        """A record of now."""
+        """Return the current statistics."""
         sizes = self._batch_sizes.read()
         return ProxyStatistics(
             request_count=self._request_count,

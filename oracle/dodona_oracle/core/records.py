@@ -1,8 +1,8 @@
-"""What the master makes durable: named values in buckets, and nothing else.
+"""The records that the master makes durable: named values in buckets.
 
-Owns: the records a master appends, the buckets they go to, and the encoding of the values. A record
-is whole in itself: any prefix of the appended records is a correct state. What has to become so all
-at once is one `Group`. Imports no I/O.
+Owns: the records that a master appends, their buckets, and the encoding of the values. Each record
+is complete: any prefix of the appended records is a correct state. Changes that must become durable
+together are one `Group`. Imports no I/O.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,23 +29,23 @@ from dodona_wire.types import (
 )
 
 ORACLE: Final = "oracle"
-"""Bucket: `ceiling` → the timestamp below which all that were ever issued lie; `cluster` → its
-name, for good; `machine` → the one whose master surely is the only one."""
+"""Bucket: `ceiling` → the timestamp above all that were issued; `cluster` → the cluster's permanent
+name; `machine` → the machine whose master certainly is the only one."""
 CELLS: Final = "cells"
 """Bucket: cell → nothing; the cells whose logs belong to this cluster."""
 COUNTERS: Final = "counters"
 """Bucket: `id` and `revision` → the largest that was ever given out."""
 TABLES: Final = "tables"
-"""Bucket: table id → `StoredTable`. Only those that everybody sees."""
+"""Bucket: table id → `StoredTable`. Only committed tables."""
 NODES: Final = "nodes"
-"""Bucket: transaction, node id → `StoredNode`: the whole node where there is no transaction, else
-what the transaction changed of it."""
+"""Bucket: transaction, node id → `StoredNode`. Without a transaction it is the whole node, else it
+is the transaction's change of the node."""
 LOCKS: Final = "locks"
-"""Bucket: transaction, node id, what of the node → `StoredLock`."""
+"""Bucket: transaction, node id, part of the node → `StoredLock`."""
 TRANSACTIONS: Final = "transactions"
-"""Bucket: transaction → `StoredTransaction`, as long as it is alive."""
+"""Bucket: transaction → `StoredTransaction`, while it is open."""
 COMMITS: Final = "commits"
-"""Bucket: revision → the transaction that was committed with it, of the last ones."""
+"""Bucket: revision → the transaction that committed with it. Only the last commits."""
 
 CEILING: Final = b"ceiling"
 CLUSTER: Final = b"cluster"
@@ -75,19 +75,19 @@ Change = Put | Remove
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
-    """All of these changes, or none."""
+    """Changes of which all become durable, or none."""
 
     changes: tuple[Change, ...]
 
 
 Record = Change | Group
 Item = tuple[str, bytes, bytes]
-"""(bucket, key, value): what a store gives back."""
+"""(bucket, key, value), as a store returns it."""
 
 
 class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One tablet of a table: where it lives, for good once `cell` is set, and whether it serves.
-    `sources` are the tablets whose rows it still has to take over."""
+    """One tablet of a table: its cell, which never changes once it is set, and its state. `sources`
+    are the tablets from which it must still take over rows."""
 
     tablet: TabletId
     pivot_key: Key
@@ -99,9 +99,10 @@ class StoredTablet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @preload_decoder
 class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One table with all its tablets: a change of any of them is one record. Tablets go by
-    `settings_mounted`: the settings as they were at the last mount or remount. `revision` is that
-    of the last command on its life: what cells said before they knew of it ends nothing."""
+    """One table with all its tablets: a change of any tablet is one record. Tablets use
+    `settings_mounted`, the settings at the last mount or remount. `revision` is that of the last
+    mount, unmount, freeze, reshard or similar command. A report that a cell sent before it knew of
+    this revision completes nothing."""
 
     table: int
     path: str
@@ -115,9 +116,10 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @preload_decoder
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A node of the tree, or what a transaction changed of one: then `attributes` are those it set,
-    and `attributes_removed` those it removed. Attributes are MessagePack. A table made under a
-    transaction that is still open is in its node; any other has the id of its node."""
+    """A node of the tree, or a transaction's change of one. In a change, `attributes` are those
+    that were set, and `attributes_removed` those that were removed. Attributes are MessagePack. A
+    table that an open transaction made is inside its node. Any other table has the id of its
+    node."""
 
     node: int
     parent: int
@@ -132,7 +134,7 @@ class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A node as it was when a snapshot lock was taken, and the path that it had then."""
+    """A node as it was when a snapshot lock was taken, and its path at that time."""
 
     path: str
     node: StoredNode
@@ -141,7 +143,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @preload_decoder
 class StoredLock(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A lock on a node, or on the name of one child or one attribute of it."""
+    """A lock on a node, or on one of its attributes or the name of one of its children."""
 
     transaction: TreeTransactionId
     node: int
@@ -168,7 +170,7 @@ class MasterState(msgspec.Struct, frozen=True):
     cluster: ClusterId = NO_CLUSTER
     machine: str = ""
     cells: tuple[CellId, ...] = ()
-    """Those that have joined."""
+    """The cells that have joined."""
     last_id: int = 0
     last_revision: int = 0
     tables: tuple[StoredTable, ...] = ()
@@ -176,111 +178,111 @@ class MasterState(msgspec.Struct, frozen=True):
     locks: tuple[StoredLock, ...] = ()
     transactions: tuple[StoredTransaction, ...] = ()
     commits: tuple[tuple[Revision, TreeTransactionId], ...] = ()
-    """In their order."""
+    """Sorted by revision."""
 
 
 def changes_of(record: Record) -> tuple[Change, ...]:
-    """The single changes that a record is made of."""
+    """Return the single changes of a record."""
     return record.changes if isinstance(record, Group) else (record,)
 
 
 def encode_number(number: int) -> bytes:
-    """A number from 0 to 2^64 - 1, so that bytes sort as numbers do."""
+    """Encode a number from 0 to 2^64 - 1, so that bytes sort as numbers do."""
     return number.to_bytes(NUMBER_BYTES, "big")
 
 
 def decode_number(value: bytes) -> int:
-    """The number. Raises DataCorrupted."""
+    """Decode a number. Raises DataCorrupted."""
     if len(value) != NUMBER_BYTES:
-        raise DataCorrupted("a stored number does not have 8 bytes", value=value)
+        raise DataCorrupted("A stored number does not have 8 bytes.", value=value)
     return int.from_bytes(value, "big")
 
 
 def put_ceiling(ceiling: Timestamp) -> Put:
-    """The record of a new ceiling."""
+    """Return the record of a new ceiling."""
     return Put(ORACLE, CEILING, encode_number(ceiling))
 
 
 def put_cluster(cluster: ClusterId) -> Put:
-    """The record of the cluster's name."""
+    """Return the record of the cluster's name."""
     return Put(ORACLE, CLUSTER, encode_number(cluster))
 
 
 def put_machine(machine: str) -> Put:
-    """The record that whoever had the store on another machine has ended."""
+    """Return the record that the master on another machine has ended."""
     return Put(ORACLE, MACHINE, machine.encode())
 
 
 def put_cell(cell: CellId) -> Put:
-    """The record that a cell has joined."""
+    """Return the record that a cell has joined."""
     return Put(CELLS, encode_number(cell), b"")
 
 
 def put_table(table: StoredTable) -> Put:
-    """The record of a table as it is now."""
+    """Return the record of a table as it is now."""
     return Put(TABLES, encode_number(table.table), msgspec.msgpack.encode(table))
 
 
 def remove_table(table: StoredTable) -> Remove:
-    """The record of a table's end."""
+    """Return the record that a table is removed."""
     return Remove(TABLES, encode_number(table.table))
 
 
 def node_name(transaction: TreeTransactionId, node: int) -> bytes:
-    """The key of a node, or of a transaction's change of it."""
+    """Return the key of a node, or of its change in a transaction."""
     return encode_number(transaction) + encode_number(node)
 
 
 def put_node(transaction: TreeTransactionId, node: StoredNode) -> Put:
-    """The record of a node as everybody sees it, or of what a transaction changed of it."""
+    """Return the record of a committed node, or of a transaction's change of a node."""
     return Put(NODES, node_name(transaction, node.node), msgspec.msgpack.encode(node))
 
 
 def remove_node(transaction: TreeTransactionId, node: int) -> Remove:
-    """The record of a node's end, or of the end of what a transaction changed of it."""
+    """Return the record that a node is gone, or its change in a transaction."""
     return Remove(NODES, node_name(transaction, node))
 
 
 def put_lock(lock: StoredLock) -> Put:
-    """The record of a lock."""
+    """Return the record of a lock."""
     return Put(LOCKS, _lock_name(lock), msgspec.msgpack.encode(lock))
 
 
 def remove_lock(lock: StoredLock) -> Remove:
-    """The record of a lock's end."""
+    """Return the record that a lock has ended."""
     return Remove(LOCKS, _lock_name(lock))
 
 
 def _lock_name(lock: StoredLock) -> bytes:
-    """Short enough for a key of the store: names are of limited length, and ASCII."""
+    """Return the key of a lock. It fits into a key of the store: names are short, and ASCII."""
     part = "" if lock.child is None else f"/{lock.child}"
     part = part if lock.attribute is None else f"@{lock.attribute}"
     return node_name(lock.transaction, lock.node) + f"{lock.mode[:2]}{part}".encode()
 
 
 def put_transaction(transaction: StoredTransaction) -> Put:
-    """The record of a transaction's beginning."""
+    """Return the record that a transaction has begun."""
     name = encode_number(transaction.transaction)
     return Put(TRANSACTIONS, name, msgspec.msgpack.encode(transaction))
 
 
 def remove_transaction(transaction: TreeTransactionId) -> Remove:
-    """The record of a transaction's end."""
+    """Return the record that a transaction has ended."""
     return Remove(TRANSACTIONS, encode_number(transaction))
 
 
 def put_commit(revision: Revision, transaction: TreeTransactionId) -> Put:
-    """The record of a transaction's commit."""
+    """Return the record of a transaction's commit."""
     return Put(COMMITS, encode_number(revision), encode_number(transaction))
 
 
 def remove_commit(revision: Revision) -> Remove:
-    """The record that a commit is remembered no more."""
+    """Return the record that a commit is forgotten."""
     return Remove(COMMITS, encode_number(revision))
 
 
 def state_from_items(items: Iterable[Item]) -> MasterState:
-    """What a store's items say. Raises DataCorrupted on any that is not understood."""
+    """Return the state that a store's items describe. Raises DataCorrupted on an unknown item."""
     names = (ORACLE, CEILING), (ORACLE, CLUSTER), (COUNTERS, LAST_ID), (COUNTERS, LAST_REVISION)
     numbers = dict.fromkeys(names, 0)
     stored: Mapping[str, dict[bytes, Any]] = {bucket: {} for bucket in _kinds}
@@ -299,7 +301,7 @@ def state_from_items(items: Iterable[Item]) -> MasterState:
         elif bucket in stored:
             stored[bucket][key] = _decode(value, _kinds[bucket])
         else:
-            raise DataCorrupted("a stored item is of no known kind", bucket=bucket, key=key)
+            raise DataCorrupted("The store has an item of an unknown kind.", bucket=bucket, key=key)
     in_order = {bucket: dict(sorted(stored[bucket].items())) for bucket in _kinds}
     return MasterState(
         ceiling=Timestamp(numbers[ORACLE, CEILING]),
@@ -335,4 +337,4 @@ def _decode(value: bytes, kind: type[Stored]) -> Stored:
     try:
         return msgspec.msgpack.decode(value, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataCorrupted(f"a stored {kind.__name__} can't be read: {error}") from error
+        raise DataCorrupted(f"A stored {kind.__name__} can't be read: {error}.") from error

@@ -1,12 +1,12 @@
-"""The tables that everybody sees: their records, and where their tablets are.
+"""The committed tables: their records, and the places of their tablets.
 
-Owns: the tables by id, how many tablets each cell holds, which are under way there, and which are
-gone. What becomes of a table is `life`'s to say; this module stores it and tells the cells.
+Owns: the tables by id, the number of tablets in each cell, which tablets change there, and which
+are gone. `mounting` decides how a table changes. This module stores the result and tells the cells.
 
 Invariants:
 - A tablet that was ever placed stays with its cell, whose log holds its rows.
-- A tablet that is gone never comes back: ids are not given out twice. Whatever takes one away takes
-  a revision, so that an assignment that still has it is older than any without it.
+- A tablet that is gone never comes back: an id is never given out twice. Every removal of a tablet
+  takes a revision. So an assignment that still has the tablet is older than any without it.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
@@ -50,19 +50,19 @@ TABLETS_MAX: Final = 100_000
 
 
 class Tables:
-    """Goes by what was stored; `journal` takes each change."""
+    """The tables of the store, and all later changes. `journal` gets each change."""
 
     def __init__(self, stored: Iterable[StoredTable], journal: Journal, presence: Presence) -> None:
         self._journal = journal
         self._presence = presence
         self.by_id: dict[int, StoredTable] = {}
-        # Those included that open transactions made, and nobody else sees yet: how many there are,
-        # and for each tablet how often they need its rows.
+        # These also count tables that open transactions made and no other client sees yet. They are
+        # the number of tables and tablets, and for each tablet how many tables need its rows.
         self.table_count = self.tablet_count = 0
         self._need_counts: dict[TabletId, int] = {}
         self._placed_counts: dict[CellId, int] = {}
-        # Per cell, the tables with tablets there that are under way. (A dict for its order: what a
-        # core does must not depend on how a set happens to be laid out.)
+        # Per cell, the tables with tablets that are changing there. (It is a dict for its order: a
+        # core must not depend on the order of a set.)
         self._moving: dict[CellId, dict[int, None]] = {}
         self._retained: dict[TabletId, Timestamp] = {}
         self._assignments: dict[CellId, tuple[TabletAssignment, ...]] = {}
@@ -74,13 +74,15 @@ class Tables:
     # Limits
 
     def check_room(self, table_count: int, tablet_count: int) -> None:
-        """Whether there may be so many more. Raises LimitExceeded."""
+        """Raise LimitExceeded if there cannot be so many more tables and tablets."""
         tables, tablets = self.table_count + table_count, self.tablet_count + tablet_count
         if tables > TABLES_MAX or tablets > TABLETS_MAX:
-            raise LimitExceeded(f"at most {TABLES_MAX} tables of {TABLETS_MAX} tablets in all")
+            raise LimitExceeded(
+                f"A cluster has at most {TABLES_MAX} tables, with {TABLETS_MAX} tablets in all."
+            )
 
     def count(self, table: StoredTable, change: int) -> None:
-        """The table is there from now on (1), for everybody or not, or for nobody any more (-1)."""
+        """Count a table that is new (1), committed or not, or that is gone for all clients (-1)."""
         self.table_count += change
         self.tablet_count += change * len(table.tablets)
         counts = self._need_counts
@@ -93,7 +95,7 @@ class Tables:
                 del counts[tablet]
 
     def moving_tablet_count(self) -> int:
-        """How many tablets are on their way from one state to another."""
+        """Return how many tablets are changing from one state to another."""
         return sum(
             map(mounting.is_moving, (it for each in self.by_id.values() for it in each.tablets))
         )
@@ -101,12 +103,12 @@ class Tables:
     # Changes
 
     def store(self, table: StoredTable) -> None:
-        """The table is like this now, and durably so."""
+        """Store the new version of a table, which is durable with the next flush."""
         self._keep(table)
         self._journal.add(put_table(table))
 
     def remove(self, table: StoredTable) -> None:
-        """There is no such table any more."""
+        """Remove the table."""
         self._forget(table)
         self._know_tablets(table.tablets, ())
         del self.by_id[table.table]
@@ -116,7 +118,7 @@ class Tables:
     def change_mounting(
         self, table: StoredTable, request: TableLifeRequest, now: Now
     ) -> StoredTable:
-        """The table after what was asked of it. Raises what the functions of `life` raise."""
+        """Carry out a command. Return the new table. Raises what functions of `mounting` raise."""
         if type(request) is AlterTable:
             changed = mounting.alter(table, request.columns)
         elif type(request) is ReshardTable:
@@ -141,10 +143,13 @@ class Tables:
         )
 
     def _choose_cells(self, table: StoredTable, now: Now, count: int) -> list[CellId]:
-        """The least loaded come first. Raises Unavailable."""
+        """Return cells for so many tablets, the least loaded first. Raises Unavailable."""
         cells = self._presence.cells_alive(now)
         if not cells:
-            raise Unavailable("no cell is alive to mount the table in", path=table.path)
+            raise Unavailable(
+                "No cell is alive in which to mount the table. Start a tablet node, then retry.",
+                path=table.path,
+            )
         cells.sort(key=lambda cell: (self.placed_count(cell), cell))
         return [cells[at % len(cells)] for at in range(count)]
 
@@ -165,8 +170,8 @@ class Tables:
     def take_heartbeat(
         self, cell: CellId, mounted: Iterable[MountedTablet], revision: Revision
     ) -> None:
-        """A cell says what it serves: let its word end what is under way there, so far as it was
-        said after the command, to which the cell's last assignment was of `revision`."""
+        """Take a cell's report of what it serves. It completes changes there, but only for commands
+        that the cell knew: `revision` is that of its last assignment."""
         self._known_cells[cell] = None
         for each in mounted:
             known = self._retained.get(each.tablet)
@@ -185,11 +190,11 @@ class Tables:
                 self.store(moved)
 
     def knows(self, cell: CellId) -> bool:
-        """Whether the cell has said all that it serves since this master started."""
+        """Return whether the cell has sent a whole report since this master started."""
         return cell in self._known_cells
 
     def assignment(self, cell: CellId) -> tuple[TabletAssignment, ...]:
-        """What the cell is to have of all tables."""
+        """Return the tablets of all tables that the cell must have."""
         known = self._assignments.get(cell)
         if known is None:
             known = mounting.in_order(
@@ -201,26 +206,27 @@ class Tables:
         return known
 
     def gone(self, tablets: Iterable[TabletId]) -> tuple[TabletId, ...]:
-        """Of these, those whose rows nobody needs, and never will. An id that was not given out yet
-        is of a time that this master does not know: its store is older than the cell's."""
+        """Return those of these tablets whose rows no table needs, now or later. An id that was
+        not given out yet does not count: then the store of this master is older than the cell's
+        log."""
         counts, next_id = self._need_counts, self._journal.next_id
         return tuple(it for it in tablets if it < next_id and it not in counts)
 
     def retained_timestamps(self, table: StoredTable) -> list[Timestamp]:
-        """Of each tablet, as far as its cell has said since the start: what was before may be
-        gone."""
+        """Return the retained timestamp of each tablet, as far as its cell has reported it since
+        the start. Versions below it may be gone."""
         return [self._retained.get(each.tablet, MIN_TIMESTAMP) for each in table.tablets]
 
     def placed_count(self, cell: CellId) -> int:
-        """How many tablets the cell has."""
+        """Return how many tablets the cell has."""
         return self._placed_counts.get(cell, 0)
 
     def cells(self) -> list[CellId]:
-        """Those that have a tablet, or had one since the start."""
+        """Return the cells that have a tablet, or had one since the start."""
         return sorted(self._placed_counts)
 
     def describe(self, table: StoredTable) -> Table:
-        """As it is told to clients: with the addresses of its cells."""
+        """Return the table as clients get it, with the addresses of its cells."""
         tablets = tuple(
             Tablet(each.tablet, each.pivot_key, each.state, each.cell, each.revision)
             for each in table.tablets
@@ -240,7 +246,7 @@ class Tables:
             table.table,
         )
 
-    # What is known by cell
+    # Indexes by cell
 
     def _keep(self, table: StoredTable) -> None:
         was = self.by_id.get(table.table)
@@ -255,7 +261,7 @@ class Tables:
         self._assignments.clear()
         for tablet in table.tablets:
             if mounting.is_moving(tablet):
-                assert tablet.cell is not None, "a tablet on its way to nowhere"
+                assert tablet.cell is not None, "a tablet that moves has a cell"
                 self._moving.setdefault(tablet.cell, {})[table.table] = None
 
     def _forget(self, table: StoredTable) -> None:

@@ -1,14 +1,13 @@
-"""The tree's state: its nodes, the locks on them and the master transactions that change it. Pure.
+"""The state of the tree: its nodes, its locks, and the master transactions that change it. Pure.
 
-Owns: every change of these, and the records that make them durable. What is asked of the tree, and
-whether it can be, is `tree_calls`'s; here changes are laid over what is there. A change is the same
-thing whether a call makes it, a transaction hands it to the one around it, or a commit makes it
-everybody's.
+Owns: every change of these, and the records that make the changes durable. `tree_calls` decides
+whether a call is allowed. This module puts changes on top of the existing state. A change has one
+form in three cases: a call makes it, a transaction hands it to its parent, or it is committed.
 
 Invariants:
-- Nobody sees what a transaction changed but itself and those inside it, until it commits.
-- Who changes a node under a transaction holds a lock on it; a snapshot lock changes nothing.
-- A table has the id of its node, and the path that its node has for everybody.
+- Until a transaction commits, only it and those nested in it see its changes.
+- A transaction that changes a node holds a lock on it. A snapshot lock changes nothing.
+- A table has the id of its node, and the path that its node has in the committed tree.
 
 Imports no I/O and no clock.
 """
@@ -52,14 +51,14 @@ from dodona_wire.errors import LimitExceeded
 from dodona_wire.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
 
 NODES_MAX: Final = 100_000
-"""Nodes that everybody sees, and changes of nodes under transactions."""
+"""The largest number of committed nodes plus changes of nodes under transactions."""
 
 Claim = tuple[StoredLock, str]
-"""A lock that a call needs, and the path it would be on."""
+"""A lock that a call needs, and the path of the node that it is on."""
 
 
 class Tree:
-    """All nodes as each transaction sees them; `journal` takes each change."""
+    """All nodes as each transaction sees them. `journal` gets each change."""
 
     def __init__(self, state: MasterState, journal: Journal, tables: Tables, now: Now) -> None:
         self._journal = journal
@@ -88,13 +87,13 @@ class Tree:
         for lock in state.locks:
             if lock.snapshot is not None:
                 self._layers[lock.transaction].snapshots[lock.node] = lock.snapshot
-        for transaction in state.transactions:  # those around come before those inside
+        for transaction in state.transactions:  # parents come before those nested in them
             restore_children(self._layers[transaction.transaction], self.view(transaction.parent))
 
     # Reading
 
     def view(self, transaction: TreeTransactionId) -> View:
-        """The tree as this transaction sees it. Raises TransactionNotFound."""
+        """Return the tree as this transaction sees it. Raises TransactionNotFound."""
         if transaction == NO_TREE_TRANSACTION:
             return self._view_of_all
         kin = (*self.transactions.kin(transaction), NO_TREE_TRANSACTION)
@@ -102,28 +101,30 @@ class Tree:
 
     @property
     def node_count(self) -> int:
-        """How many nodes everybody sees, the root included."""
+        """How many nodes are committed, the root included."""
         return len(self._bottom.nodes)
 
     # Locks
 
     def check_claims(self, transaction: TreeTransactionId, claims: Sequence[Claim]) -> None:
-        """Whether all of these locks can be had. Raises NodeLocked, InvalidRequest,
-        LimitExceeded."""
+        """Raise NodeLocked, InvalidRequest or LimitExceeded if one of these locks is not
+        possible."""
         kin = self.transactions.kin(transaction)
         for wanted, path in claims:
             bar = self.locks.find_bar(wanted, kin)
             if bar is not None:
                 raise locked(path, bar, self.transactions.get(bar.transaction).title)
         if transaction != NO_TREE_TRANSACTION and self.locks.count + len(claims) > LOCKS_MAX:
-            raise LimitExceeded(f"at most {LOCKS_MAX} locks on nodes in all")
+            raise LimitExceeded(f"Transactions hold at most {LOCKS_MAX} locks on nodes.")
         if self.locks.snapshot_count >= SNAPSHOTS_MAX:
             for wanted, path in claims:
                 if wanted.mode == "snapshot":
-                    raise LimitExceeded(f"at most {SNAPSHOTS_MAX} snapshot locks", path=path)
+                    raise LimitExceeded(
+                        f"Transactions hold at most {SNAPSHOTS_MAX} snapshot locks.", path=path
+                    )
 
     def take(self, claims: Sequence[Claim]) -> None:
-        """Take these locks (checked before); outside transactions nothing is held."""
+        """Take these locks, which were checked before. Outside transactions nothing is held."""
         for wanted, _ in claims:
             if wanted.transaction != NO_TREE_TRANSACTION and self.locks.needs(wanted):
                 self.locks.add(wanted)
@@ -132,7 +133,7 @@ class Tree:
                     self._layers[wanted.transaction].snapshots[wanted.node] = wanted.snapshot
 
     def check_free(self, node: int, path: str) -> None:
-        """Whether no transaction has more than a snapshot of the node. Raises NodeLocked."""
+        """Raise NodeLocked if a transaction has more than a snapshot lock on the node."""
         holder = self.locks.find_holder(node)
         if holder is not None:
             raise locked(path, holder, self.transactions.get(holder.transaction).title)
@@ -140,12 +141,12 @@ class Tree:
     # Changes
 
     def check_room(self, node_count: int) -> None:
-        """Whether so many more nodes may be changed. Raises LimitExceeded."""
+        """Raise LimitExceeded if so many more nodes cannot be changed."""
         if self._change_count + node_count > NODES_MAX:
-            raise LimitExceeded(f"at most {NODES_MAX} nodes in all")
+            raise LimitExceeded(f"The tree has at most {NODES_MAX} nodes.")
 
     def apply(self, transaction: TreeTransactionId, changes: Iterable[StoredNode]) -> None:
-        """Lay these changes over what the transaction sees. At most one for each node."""
+        """Put these changes on top of what the transaction sees. At most one for each node."""
         changes = tuple(changes)
         layer, view = self._layers[transaction], self.view(transaction)
         is_bottom = layer is self._bottom
@@ -174,7 +175,7 @@ class Tree:
         if node.is_removed:
             outer = self.view(self.transactions.get(transaction).parent)
             if outer.node(node.node) is None:
-                if was_known:  # made and removed in here: nobody will ever see it
+                if was_known:  # made and removed in here: no other client will ever see it
                     self._drop_change(transaction, layer, node.node)
                 return
         self._change_count += not was_known
@@ -201,7 +202,7 @@ class Tree:
         self._journal.add(put_node(NO_TREE_TRANSACTION, plain))
 
     def _correct_paths(self, moved: Sequence[StoredNode]) -> None:
-        """Tables below these have another path than they had, if any."""
+        """Store the new paths of the tables below these nodes."""
         tops = [self._bottom.nodes[it.node] for it in moved if it.node in self._bottom.nodes]
         for top in tops:
             path = self.path_for_all(top)
@@ -211,7 +212,7 @@ class Tree:
                     self._tables.store(replace(table, path=path + found.path))
 
     def path_for_all(self, node: StoredNode) -> str:
-        """The path that a node has for everybody."""
+        """Return the path of a node in the committed tree."""
         names = []
         while node.node != ROOT:
             names.append(node.name)
@@ -233,7 +234,7 @@ class Tree:
     def begin(
         self, parent: TreeTransactionId, timeout_ms: int, title: str, now: Now
     ) -> StoredTransaction:
-        """Raises InvalidRequest, LimitExceeded, TransactionNotFound."""
+        """Begin a transaction. Raises InvalidRequest, LimitExceeded, TransactionNotFound."""
         self.transactions.check_new(parent, timeout_ms, title)
         begun = StoredTransaction(
             TreeTransactionId(self._journal.take_ids()), parent, timeout_ms, title
@@ -244,8 +245,9 @@ class Tree:
         return begun
 
     def commit(self, transaction: TreeTransactionId) -> None:
-        """What it changed is its parent's, or everybody's. Those still inside it are aborted.
-        Repeated, it does nothing. Raises TransactionNotFound."""
+        """Hand the transaction's changes to its parent, or commit them to the tree if it has none.
+        Transactions that are still nested in it are aborted. A repeated commit does nothing. Raises
+        TransactionNotFound."""
         if self.transactions.was_committed(transaction):
             return
         parent = self.transactions.get(transaction).parent
@@ -263,21 +265,21 @@ class Tree:
             self.take([(lock, "") for lock in kept])
 
     def _readmit(self, changes: Sequence[StoredNode]) -> None:
-        """Tables that one transaction made go to where its changes go."""
+        """Count the tables of these changes again, which `_end` has taken from the count."""
         for change in changes:
             if change.table is not None:
                 self._tables.count(change.table, 1)
 
     def abort(self, transaction: TreeTransactionId) -> None:
-        """It and those inside it leave nothing behind. One that is not there is no error.
-        Raises TransactionClosed for one that was committed."""
+        """Abort the transaction and those nested in it. An unknown transaction is no error. Raises
+        TransactionClosed if it was committed."""
         self.transactions.check_not_committed(transaction)
         if self.transactions.is_alive(transaction):
             for each in self.transactions.with_nested(transaction):
                 self._end(each)
 
     def expire(self, now: Now) -> None:
-        """Abort those that were not pinged in time."""
+        """Abort the transactions whose clients did not ping in time."""
         for transaction in self.transactions.expired(now):
             self.abort(transaction)
 
@@ -288,7 +290,7 @@ class Tree:
             self._journal.add(remove_commit(forgotten))
 
     def _end(self, transaction: TreeTransactionId) -> list[StoredLock]:
-        """Forget it with its changes. → the locks that it held."""
+        """Forget the transaction with its changes. Return the locks that it held."""
         layer = self._layers[transaction]
         for node_id in list(layer.nodes):
             self._drop_change(transaction, layer, node_id)

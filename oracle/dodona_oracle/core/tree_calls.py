@@ -1,10 +1,13 @@
-"""What can be asked of the tree: making, removing, moving, copying, setting, locking. Pure.
+"""The calls that change the tree: they make, remove, move, copy, set and lock nodes. Pure.
 
-Owns: which locks each call needs, and every reason to refuse one. A call is checked in full before
-anything changes. Making, removing and moving take a shared lock on the child's name in its
-directory; removing and moving an exclusive one on all that goes; setting a shared one on the
-attribute. Who copies a table under a transaction keeps it unmounted until that ends, by a shared
-lock: the rows are taken over after the commit.
+Owns: which locks each call needs, and every reason to refuse a call. A call is checked in full
+before anything changes.
+
+- To make, remove or move a node takes a shared lock on the child's name in its directory.
+- To remove or move a node also takes an exclusive lock on the node and all nodes below it.
+- To set an attribute takes a shared lock on the attribute.
+- A transaction that copies a table takes a shared lock on it. So the table stays unmounted until
+  the transaction ends: the rows are taken over after the commit.
 
 Errors are raised as `DodonaError`. Imports no I/O and no clock.
 """
@@ -47,8 +50,8 @@ _Change = dict[int, StoredNode]
 
 
 class Site(NamedTuple):
-    """Where a new node would be: a directory that is there, its path, and the names below it, the
-    last of which is the node's own."""
+    """The place of a new node: an existing directory, its path, and the names below it. The last
+    name is the node's own."""
 
     directory: StoredNode
     path: str
@@ -75,8 +78,8 @@ class TreeCalls:
         *,
         is_recursive: bool = True,
     ) -> StoredTable | None:
-        """A directory, or this table. → the table, with ids. Raises NodeExists, NodeNotFound,
-        NodeLocked, InvalidRequest, LimitExceeded, TransactionNotFound."""
+        """Make a directory, or this table. Return the table with its ids. Raises NodeExists,
+        NodeNotFound, NodeLocked, InvalidRequest, LimitExceeded, TransactionNotFound."""
         site = self.find_site(path, transaction)
         check_new_path(path.names, path.node_path)
         if len(site.names) > 1 and not is_recursive:
@@ -103,17 +106,17 @@ class TreeCalls:
         return table
 
     def find_site(self, path: TreePath, transaction: TreeTransactionId) -> Site:
-        """Where the node would be. Raises NodeExists if it is there, and NodeNotFound or
-        InvalidRequest if it can't be."""
+        """Return the place of a new node. Raises NodeExists if the node exists, NodeNotFound or
+        InvalidRequest if it is not possible."""
         view = self._tree.view(transaction)
         if not path.names:
-            raise NodeExists("the root directory is there already", path=path.node_path)
+            raise NodeExists("The root directory exists already.", path=path.node_path)
         directory, at = ROOT, "/"
         for index, name in enumerate(path.names):
             node = view.node(directory)
             assert node is not None, "a directory is there as long as what is in it"
             if node.kind == "table":
-                text = f"{at} is a table: nothing can be in it"
+                text = f"{at} is a table, not a directory. It can't contain nodes."
                 raise InvalidRequest(text, path=path.node_path)
             child = view.child_at(directory, name, below(at, name))
             if child is None or view.node(child) is None:
@@ -124,7 +127,7 @@ class TreeCalls:
         raise _exists(node, path.node_path)
 
     def _touched_site(self, site: Site, now: Now) -> tuple[_Change, int]:
-        """The changes that make missing directories, and the id of the last one."""
+        """Return the changes that make missing directories, and the id of the last directory."""
         changes = {site.directory.node: _touched(site.directory, now)}
         parent = site.directory.node
         for name in site.names[:-1]:
@@ -144,20 +147,21 @@ class TreeCalls:
         is_recursive: bool,
         is_forced: bool,
     ) -> None:
-        """Raises TableNotFound, InvalidRequest, NodeLocked, LimitExceeded."""
+        """Remove a node. Raises TableNotFound, InvalidRequest, NodeLocked, LimitExceeded."""
         view = self._tree.view(transaction)
         node = view.find(path.names)
         if node is None:
             if is_forced:
                 return
             raise TableNotFound(
-                f"there is no table and no directory {path.node_path}", path=path.node_path
+                f"There is no table and no directory {path.node_path}.", path=path.node_path
             )
         _check_not_root(node, "removed")
         gone = list(view.walk(node))
         if len(gone) > 1 and not is_recursive:
             raise InvalidRequest(
-                f"directory {path.node_path} is not empty: empty it, or remove it with all in it",
+                f"Directory {path.node_path} is not empty. Empty it, or remove it with "
+                "`recursive`.",
                 path=path.node_path,
                 count=len(gone) - 1,
             )
@@ -173,8 +177,8 @@ class TreeCalls:
         self._tree.apply(transaction, changes.values())
 
     def move(self, request: MoveNode, now: Now) -> None:
-        """Raises NodeNotFound, NodeExists, NodeLocked, InvalidRequest, InvalidTabletState,
-        LimitExceeded."""
+        """Move a node. Raises NodeNotFound, NodeExists, NodeLocked, InvalidRequest,
+        InvalidTabletState, LimitExceeded."""
         transaction = request.transaction
         view, source, node, site, carried = self._carry(request, "move")
         directory = _directory_of(view, node, source)
@@ -192,10 +196,10 @@ class TreeCalls:
         self._tree.apply(transaction, changes.values())
 
     def copy(self, request: CopyNode, now: Now) -> None:
-        """As `move`, and Unavailable while the rows of a table are not all its own yet."""
+        """Copy a node. Raises as `move`, and Unavailable while a table waits for its rows."""
         transaction = request.transaction
         view, source, _, site, carried = self._carry(request, "copy")
-        for it in carried:  # moved they go on to be called as they are
+        for it in carried:  # moved nodes keep their names
             check_new_path(it.path.split("/"), request.destination + it.path)
         tables = {
             it.node.node: self.table_of(view, it.node) for it in carried if it.node.kind == "table"
@@ -208,7 +212,7 @@ class TreeCalls:
         self._tree.check_room(len(site.names) + len(carried))
         tablet_count = sum(len(table.tablets) for table in tables.values())
         self._tables.check_room(len(tables), tablet_count)
-        for table in tables.values():  # so that what can't be copied is found before any id is used
+        for table in tables.values():  # find what cannot be copied before any id is used
             self._copied(table, 0)
         changes, parent = self._touched_site(site, now)
         self._copy_into(changes, parent, site.names[-1], carried, tables, now)
@@ -240,14 +244,15 @@ class TreeCalls:
             changes[node_id] = replace(copied, attributes=own_attributes(node), table=table)
 
     def _copied(self, table: StoredTable, first_id: int) -> StoredTable:
-        """A copy of a copy that is not committed: the lock on the first source is held for both."""
+        """Return a copy of a table. If the table is an uncommitted copy, one lock on the first
+        source is held for both."""
         is_seen = table.table in self._tables.by_id
         return mounting.copied(table, table.path, first_id, is_seen=is_seen)
 
     def _carry(
         self, request: MoveNode | CopyNode, verb: str
     ) -> tuple[View, TreePath, StoredNode, Site, list[Below]]:
-        """All that moving and copying have in common, checked."""
+        """Check what moving and copying have in common, and return what both need."""
         source, target = parse_node_path(request.source), parse_node_path(request.destination)
         view = self._tree.view(request.transaction)
         node = self.find(view, source)
@@ -255,7 +260,7 @@ class TreeCalls:
         site = self.find_site(target, request.transaction)
         check_new_path(target.names, target.node_path)
         if target.names[: len(source.names)] == source.names:
-            text = f"can't {verb} {source.node_path} into itself"
+            text = f"Can't {verb} {source.node_path} into itself. Choose another destination."
             raise InvalidRequest(text, path=source.node_path, destination=target.node_path)
         if len(site.names) > 1 and not request.is_recursive:
             raise _no_directory(site, target)
@@ -263,7 +268,7 @@ class TreeCalls:
         for it in carried:
             path = target.node_path + it.path
             if len(path) > PATH_LENGTH_MAX or path.count("/") - 1 > DEPTH_MAX:
-                text = f"a path has at most {PATH_LENGTH_MAX} characters and {DEPTH_MAX} names"
+                text = f"A path has at most {PATH_LENGTH_MAX} characters and {DEPTH_MAX} names."
                 raise LimitExceeded(text, path=path[:80])
             if it.node.kind == "table":
                 mounting.check_all_unmounted(self.table_of(view, it.node), f"{verb} table")
@@ -279,8 +284,8 @@ class TreeCalls:
         now: Now,
         change: StoredNode,
     ) -> None:
-        """Set and remove what `change` says (checked before). Raises NodeLocked, LimitExceeded,
-        InvalidRequest."""
+        """Set and remove the attributes of `change`, which was checked. Raises NodeLocked,
+        LimitExceeded, InvalidRequest."""
         names = sorted((*change.attributes, *change.attributes_removed))
         claims = [
             (StoredLock(transaction, node.node, "shared", attribute=name), path.node_path)
@@ -294,15 +299,18 @@ class TreeCalls:
     # Locks
 
     def lock(self, request: LockNode) -> int:
-        """→ the id of the node. Raises NodeNotFound, NodeLocked, InvalidRequest, LimitExceeded."""
+        """Lock a node. → its id. Raises NodeNotFound, NodeLocked, InvalidRequest, LimitExceeded."""
         transaction = request.transaction
         if transaction == NO_TREE_TRANSACTION:
-            raise InvalidRequest("a lock is a transaction's: begin one", path=request.path)
+            raise InvalidRequest(
+                "A lock needs a master transaction. Begin one with `begin_master()`.",
+                path=request.path,
+            )
         if request.mode != "shared" and (request.child, request.attribute) != (None, None):
-            text = "only a shared lock can be on a child or on an attribute alone"
+            text = "Only a shared lock can be on a child or on an attribute alone."
             raise InvalidRequest(text, path=request.path, mode=request.mode)
         if request.child is not None and request.attribute is not None:
-            text = "a lock is on a child or on an attribute, not on both"
+            text = "A lock can be on a child or on an attribute, not on both. Take two locks."
             raise InvalidRequest(text, path=request.path)
         path = parse_node_path(request.path)
         for name in (request.child, request.attribute):
@@ -325,31 +333,31 @@ class TreeCalls:
     # Finding
 
     def find(self, view: View, path: TreePath) -> StoredNode:
-        """Raises NodeNotFound."""
+        """Return the node at this path. Raises NodeNotFound."""
         node = view.find(path.names)
         if node is None:
             raise NodeNotFound(
-                f"there is no table and no directory {path.node_path}", path=path.node_path
+                f"There is no table and no directory {path.node_path}.", path=path.node_path
             )
         return node
 
     def find_table(self, view: View, path: TreePath) -> StoredTable:
-        """The table at this path, as it is for this view. Raises TableNotFound."""
+        """Return the table at this path, as this view has it. Raises TableNotFound."""
         node = view.find(path.names)
         if node is None:
-            raise TableNotFound(f"there is no table {path.node_path}", path=path.node_path)
+            raise TableNotFound(f"There is no table {path.node_path}.", path=path.node_path)
         if node.kind == "directory":
-            text = f"{path.node_path} is a directory, not a table"
+            text = f"{path.node_path} is a directory, not a table."
             raise TableNotFound(text, path=path.node_path)
         table = self.table_of(view, node)
         return table if table.path == path.node_path else replace(table, path=path.node_path)
 
     def retained_timestamps(self, table: StoredTable) -> Sequence[Timestamp]:
-        """As `Tables.retained_timestamps`."""
+        """Return the same as `Tables.retained_timestamps`."""
         return self._tables.retained_timestamps(table)
 
     def table_of(self, view: View, node: StoredNode) -> StoredTable:
-        """The table of a node, with the settings that a transaction gave it."""
+        """Return the table of a node, with the settings that a transaction gave it."""
         table = view.table(node.node)
         assert table is not None, "a node of a table without one"
         pending = pending_settings(node)
@@ -376,7 +384,7 @@ def _directory_of(view: View, node: StoredNode, path: TreePath) -> StoredNode:
     directory = view.find(path.names[:-1])
     if directory is None or (directory.node, path.names[-1]) != (node.parent, node.name):
         raise NodeNotFound(
-            f"{path.node_path} is not there any more: only a snapshot shows it", path=path.node_path
+            f"{path.node_path} was removed or moved: only a snapshot shows it.", path=path.node_path
         )
     return directory
 
@@ -394,18 +402,18 @@ def _on_all(
 
 def _check_not_root(node: StoredNode, done: str) -> None:
     if node.node == ROOT:
-        raise InvalidRequest(f"the root directory can't be {done}", path="/")
+        raise InvalidRequest(f"The root directory can't be {done}.", path="/")
 
 
 def _exists(node: StoredNode, path: str) -> DodonaError:
     error: Callable[..., DodonaError] = TableExists if node.kind == "table" else NodeExists
-    return error(f"there is a {node.kind} {path} already", path=path)
+    return error(f"There is a {node.kind} {path} already.", path=path)
 
 
 def _no_directory(site: Site, path: TreePath) -> NodeNotFound:
     missing = below(site.path, site.names[0])
     return NodeNotFound(
-        f"there is no directory {missing}: make it, or ask for missing directories to be made",
+        f"There is no directory {missing}. Create it, or repeat the call with `recursive`.",
         path=path.node_path,
         missing=missing,
     )

@@ -1,8 +1,9 @@
 """Locks that master transactions hold on nodes of the tree. Pure.
 
-Owns: who holds what, and which locks bar which. An exclusive lock bars every other but snapshots; a
-shared one bars exclusive ones, and others on the same child's name or the same attribute. The
-locks of a transaction do not bar those inside it; theirs bar it. Nobody waits.
+Owns: which transaction holds which lock, and which locks bar each other. An exclusive lock bars
+every other lock but snapshots. A shared lock bars exclusive locks, and shared locks on the same
+child's name or the same attribute. The locks of a transaction do not bar those nested in it, but
+their locks bar it. No call waits for a lock.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -33,7 +34,7 @@ class LockTable:
             self.add(lock)
 
     def add(self, lock: StoredLock) -> None:
-        """The lock is held from now on. It may be already."""
+        """Add a lock. It may be held already."""
         name = _name_of(lock)
         held = self._by_node.setdefault(lock.node, {})
         if name not in held:
@@ -43,7 +44,7 @@ class LockTable:
             self.snapshot_count += lock.mode == "snapshot"
 
     def drop(self, transaction: TreeTransactionId) -> list[StoredLock]:
-        """The transaction holds nothing any more. → what it held."""
+        """Release all locks of the transaction. Return them."""
         dropped = self._by_transaction.pop(transaction, {})
         for name, lock in dropped.items():
             held = self._by_node[lock.node]
@@ -55,37 +56,38 @@ class LockTable:
         return list(dropped.values())
 
     def on_node(self, node: int) -> Iterator[StoredLock]:
-        """All locks on this node."""
+        """Return all locks on this node."""
         return iter(self._by_node.get(node, {}).values())
 
     def needs(self, wanted: StoredLock) -> bool:
-        """Whether the transaction does not hold this lock yet, nor one that includes it."""
+        """Return whether the transaction holds neither this lock nor one that includes it."""
         held = self._by_node.get(wanted.node, {})
         exclusive = (wanted.transaction, wanted.node, "exclusive", None, None)
         return _name_of(wanted) not in held and (wanted.mode == "snapshot" or exclusive not in held)
 
     def find_bar(self, wanted: StoredLock, kin: Container[TreeTransactionId]) -> StoredLock | None:
-        """A lock that bars this one, held by somebody else than `kin`: the transaction itself and
-        those around it. Raises InvalidRequest where one of these reads the node as it was."""
+        """Return a lock that bars the wanted one, or None. `kin` are the transaction and its
+        parents, whose locks do not bar it. Raises InvalidRequest if one of them has a snapshot lock
+        on the node."""
         for held in self.on_node(wanted.node):
             if held.transaction not in kin:
                 if _is_barred(wanted, held):
                     return held
             elif wanted.mode != "snapshot" and held.mode == "snapshot":
                 raise InvalidRequest(
-                    "the transaction has a snapshot lock on this node: it reads it as it was, and "
-                    "does not change it",
+                    "The transaction has a snapshot lock on this node, so it can't change the "
+                    "node. Change the node in another transaction.",
                     transaction=held.transaction,
                 )
         return None
 
     def find_holder(self, node: int) -> StoredLock | None:
-        """A lock on the node that is more than a snapshot."""
+        """Return a lock on the node that is more than a snapshot, or None."""
         return next((it for it in self.on_node(node) if it.mode != "snapshot"), None)
 
 
 def locked(path: str, held: StoredLock, title: str) -> NodeLocked:
-    """The error of whoever met this lock at this path."""
+    """Return the error of a call that met this lock at this path."""
     what = ""
     attributes: dict[str, object] = {}
     if held.child is not None:
@@ -93,7 +95,7 @@ def locked(path: str, held: StoredLock, title: str) -> NodeLocked:
     elif held.attribute is not None:
         what, attributes = f" on its attribute {held.attribute!r}", {"attribute": held.attribute}
     return NodeLocked(
-        f"{path} is locked: transaction {held.transaction} holds a lock of mode {held.mode}{what}",
+        f"{path} is locked: transaction {held.transaction} holds a lock of mode {held.mode}{what}.",
         path=path,
         mode=held.mode,
         transaction=held.transaction,

@@ -1,7 +1,8 @@
-"""The master transactions that are alive. Pure.
+"""The open master transactions. Pure.
 
-Owns: who is inside whom, and their leases: a transaction that is not pinged for its time-out has
-ended. Leases are kept in memory: after a restart of the master each begins anew.
+Owns: which transaction is nested in which, and their leases. A transaction has ended if no client
+pinged it within its timeout. Leases are kept in memory: after a restart of the master each begins
+anew.
 """
 
 from collections.abc import Iterable
@@ -20,24 +21,24 @@ TIMEOUT_MS_MIN: Final = 1_000
 TIMEOUT_MS_MAX: Final = 3_600_000
 TITLE_LENGTH_MAX: Final = 1024
 COMMITTED_MAX: Final = 10_000
-"""How many of the last commits are remembered, so that each may be repeated, also after a restart
-of the master."""
+"""How many of the last commits are remembered, so that a client can repeat each of them. They are
+remembered over a restart of the master."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
-    """One that is alive, as people see it."""
+    """An open transaction, for people."""
 
     transaction: TreeTransactionId
     parent: TreeTransactionId
-    """The one that it is inside of, or none."""
+    """The transaction that it is nested in, or none."""
     title: str
     timeout_ms: int
     expires_ms: int
-    """From now, if nobody pings it."""
+    """From now, if no client pings it."""
 
 
 class Transactions:
-    """By id, with their leases."""
+    """The open transactions by id, with their leases."""
 
     def __init__(
         self,
@@ -49,18 +50,18 @@ class Transactions:
         self._deadlines_us: dict[TreeTransactionId, int] = {}
         self._nested: dict[TreeTransactionId, dict[TreeTransactionId, None]] = {}
         self._committed = {transaction: revision for revision, transaction in commits}
-        # No lease ends before this. (A later one may have been renewed since.)
+        # No lease ends before this. (The lease that ended here may have been renewed since.)
         self._deadline_us: int | None = None
         for transaction in stored:
             self.add(transaction, now)
 
     @property
     def count(self) -> int:
-        """How many are alive."""
+        """How many are open."""
         return len(self._alive)
 
     def open_at(self, now: Now) -> list[OpenTransaction]:
-        """All that are alive, oldest first."""
+        """Return all open transactions, oldest first."""
         return [
             OpenTransaction(
                 it.transaction,
@@ -73,22 +74,22 @@ class Transactions:
         ]
 
     def is_alive(self, transaction: TreeTransactionId) -> bool:
-        """Whether it has not ended."""
+        """Return whether the transaction is open."""
         return transaction in self._alive
 
     def get(self, transaction: TreeTransactionId) -> StoredTransaction:
-        """Raises TransactionNotFound."""
+        """Return an open transaction. Raises TransactionNotFound."""
         found = self._alive.get(transaction)
         if found is None:
             raise TransactionNotFound(
-                f"there is no master transaction {transaction}: it has ended, or it may have "
-                "expired since it was not pinged in time",
+                f"There is no master transaction {transaction}. It has ended, or it may have "
+                "expired since it was not pinged in time. Begin a new one.",
                 transaction=transaction,
             )
         return found
 
     def kin(self, transaction: TreeTransactionId) -> tuple[TreeTransactionId, ...]:
-        """The transaction and those it is inside of, the innermost first. Raises
+        """Return the transaction and its parents, the innermost first. Raises
         TransactionNotFound."""
         found = []
         while transaction != NO_TREE_TRANSACTION:
@@ -97,7 +98,7 @@ class Transactions:
         return tuple(found)
 
     def with_nested(self, transaction: TreeTransactionId) -> list[TreeTransactionId]:
-        """The transaction and all inside it, each behind those inside it."""
+        """Return the transaction and all nested in it, each after those nested in it."""
         found = [
             inner
             for nested in self._nested.get(transaction, {})
@@ -106,35 +107,37 @@ class Transactions:
         return [*found, transaction]
 
     def check_new(self, parent: TreeTransactionId, timeout_ms: int, title: str) -> None:
-        """May such a transaction begin? Raises InvalidRequest, LimitExceeded,
-        TransactionNotFound."""
+        """Raise InvalidRequest, LimitExceeded or TransactionNotFound if such a transaction may not
+        begin."""
         if not TIMEOUT_MS_MIN <= timeout_ms <= TIMEOUT_MS_MAX:
             raise InvalidRequest(
-                f"a master transaction's time-out is {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX} ms",
+                f"The timeout of a master transaction is {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX} ms.",
                 timeout_ms=timeout_ms,
             )
         if len(title) > TITLE_LENGTH_MAX:
-            text = f"a title has at most {TITLE_LENGTH_MAX} characters"
+            text = f"A title has at most {TITLE_LENGTH_MAX} characters."
             raise LimitExceeded(text, length=len(title))
         if len(self.kin(parent)) >= NESTING_MAX:
-            text = f"at most {NESTING_MAX} master transactions are inside each other"
+            text = f"Master transactions can be nested at most {NESTING_MAX} deep."
             raise LimitExceeded(text, parent=parent)
         if len(self._alive) >= TRANSACTIONS_MAX:
-            raise LimitExceeded(f"at most {TRANSACTIONS_MAX} master transactions are open at once")
+            raise LimitExceeded(
+                f"At most {TRANSACTIONS_MAX} master transactions can be open at a time."
+            )
 
     def add(self, transaction: StoredTransaction, now: Now) -> None:
-        """It begins (checked before), or goes on after a restart."""
+        """Add a transaction that begins (checked before), or that continues after a restart."""
         self._alive[transaction.transaction] = transaction
         self._nested.setdefault(transaction.parent, {})[transaction.transaction] = None
         self._renew(transaction, now)
 
     def ping(self, transaction: TreeTransactionId, now: Now) -> None:
-        """Renew its lease, and those of all it is inside of. Raises TransactionNotFound."""
+        """Renew its lease and those of its parents. Raises TransactionNotFound."""
         for each in self.kin(transaction):
             self._renew(self._alive[each], now)
 
     def end(self, transaction: TreeTransactionId) -> None:
-        """It has ended, and nothing is inside it."""
+        """Remove a transaction that has ended, and has none nested in it."""
         ended = self._alive.pop(transaction)
         del self._deadlines_us[transaction]
         assert not self._nested.get(transaction), "a transaction ends after those inside it"
@@ -144,27 +147,27 @@ class Transactions:
             del self._nested[ended.parent]
 
     def remember(self, transaction: TreeTransactionId, revision: Revision) -> list[Revision]:
-        """It was committed. → the revisions of those that are forgotten for that."""
+        """Note a commit. Return the revisions of the commits that are forgotten for it."""
         self._committed[transaction] = revision
         surplus = len(self._committed) - COMMITTED_MAX
         return [self._committed.pop(it) for it in list(islice(self._committed, max(0, surplus)))]
 
     def was_committed(self, transaction: TreeTransactionId) -> bool:
-        """Whether it is one of the last that were committed."""
+        """Return whether it is one of the last committed transactions."""
         return transaction in self._committed
 
     def check_not_committed(self, transaction: TreeTransactionId) -> None:
-        """Raises TransactionClosed."""
+        """Raise TransactionClosed if the transaction was committed."""
         if transaction in self._committed:
-            text = f"master transaction {transaction} was committed before"
+            text = f"Master transaction {transaction} was committed before."
             raise TransactionClosed(text, transaction=transaction)
 
     def next_deadline(self) -> int | None:
-        """The instant, in microseconds, at which a lease may end."""
+        """Return the instant, in microseconds, at which a lease may end."""
         return self._deadline_us
 
     def expired(self, now: Now) -> list[TreeTransactionId]:
-        """Those whose lease has ended."""
+        """Return the transactions whose leases have ended."""
         if self._deadline_us is None or now.instant_us < self._deadline_us:
             return []
         ended = [it for it, end_us in self._deadlines_us.items() if end_us <= now.instant_us]

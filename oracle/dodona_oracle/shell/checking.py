@@ -1,4 +1,4 @@
-"""A look at every byte of a master's store that nobody has open.
+"""Verify every byte of a master's store that no process has open.
 
 Owns: `verify_master`. Changes nothing.
 """
@@ -16,26 +16,26 @@ from dodona_wire.types import CellId, Timestamp
 
 
 class MasterSummary(msgspec.Struct, frozen=True):
-    """What a sound store has."""
+    """What a sound store contains."""
 
     table_count: int
     tablet_count: int
     cells: tuple[CellId, ...]
-    """Those that have joined."""
+    """The cells that have joined."""
     ceiling: Timestamp
-    """No timestamp was given out above it."""
+    """The master gave out no timestamp above this one."""
     size_bytes: int
 
 
 def verify_master(folder: Path) -> MasterSummary:
-    """Check a master's data folder: pages, checksums, and that all values are those of the last
-    transaction and are understood.
+    """Check the data folder of a master: its pages, its checksums and its values. All values must
+    be readable, and they must be those of the last transaction.
 
     Raises DataCorrupted, InvalidRequest (there is no store), FolderInUse.
     """
     path = folder / FILE_NAME
     if not path.exists():
-        raise InvalidRequest(f"there is no master's store in {folder}", path=str(folder))
+        raise InvalidRequest(f"There is no store of a master in {folder}.", path=str(folder))
     with locked_to_read(folder):
         verify_pages(path)
         with open_environment(path, None) as environment:

@@ -1,6 +1,6 @@
-"""The master process: store, core, runtime and sockets, put together.
+"""The master process: it puts together the store, the core, the runtime and the sockets.
 
-Owns: nothing but the wiring, and what "ready" means for a master.
+Owns: only the wiring, and the rule when a master is ready.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ _logger: Final = logging.getLogger("dodona.master")
 
 
 def run_master(settings: MasterSettings) -> None:
-    """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
-    take_short_turns()  # every commit waits for a timestamp, which is made in no time
+    """Recover the master and serve until a signal comes. Raises DodonaError, SystemExit."""
+    take_short_turns()  # every commit waits for a timestamp, which takes microseconds
     _check_store(settings.data_dir)
     store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
     try:
@@ -62,19 +62,19 @@ def run_master(settings: MasterSettings) -> None:
 
 
 def _check_store(folder: Path) -> None:
-    """A master keeps a book of its starts, beginning when its store is durable: a book without a
-    store is what is left of a folder. Raises DataCorrupted."""
+    """Raise DataCorrupted if the folder has a book of starts and no store. A master begins its book
+    after its store is durable, so such a folder has lost its store."""
     path = folder / STORE_NAME
     if (folder / BOOK_NAME).exists() and not path.exists():
         raise DataCorrupted(
-            f"{path} is missing, and the master has been started with it before: put it back, or "
-            "restore a backup into an empty folder",
+            f"{path} is missing, and an earlier start of the master used it. Put it back, or "
+            "restore a backup into an empty folder.",
             path=str(path),
         )
 
 
 def recover(store: MasterStore, settings: MasterSettings, book: RecoveryBook) -> MasterCore:
-    """The master as its store has it; the start is in the book. Raises DataCorrupted."""
+    """Return the master that the store holds. The book gets this start. Raises DataCorrupted."""
     began = read_clock()
     items = list(store.items())
     core = MasterCore.recover(
@@ -102,12 +102,13 @@ def recover(store: MasterStore, settings: MasterSettings, book: RecoveryBook) ->
 
 
 def read_machine() -> str:
-    """Names this machine, until it is started again: a folder's lock holds for one kernel only."""
+    """Return a name of this machine that changes when the machine starts again. The lock of a
+    folder is valid within one kernel only."""
     return BOOT_ID.read_text().strip() if BOOT_ID.exists() else platform.node()
 
 
 class MasterReport(NamedTuple):
-    """What its metrics are made of."""
+    """The values that the master's metrics show."""
 
     server: ServerReport
     core: MasterStatistics
@@ -125,7 +126,7 @@ async def _close(runtime: Runtime, book: RecoveryBook) -> None:
 def create_master(
     core: MasterCore, store: MasterStore, settings: MasterSettings, book: RecoveryBook
 ) -> Served:
-    """The REST pages and the data plane of a master."""
+    """Return the REST pages and the data plane of a master."""
     runtime = Runtime(
         core, store, limits=RuntimeLimits(waiting_count_max=settings.waiting_count_max)
     )

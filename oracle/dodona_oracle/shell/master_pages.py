@@ -1,6 +1,7 @@
 """The REST pages of a master.
 
-Owns: which there are. Only `master` imports this, once the data plane is up: it needs FastAPI.
+Owns: the list of these pages. Only `master` imports this module, and only after the data plane is
+up, because the module needs FastAPI.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def create_pages(
     admission: Admission,
     report: Callable[[], object],
 ) -> FastAPI:
-    """All of them. `report` is what the metrics are made of."""
+    """Return an application with all pages. `report` returns the values of the metrics."""
     pages = create_application("Dodona master", None, lifecycle, admission)
     add_operations(pages, runtime)
     add_statistics_page(

@@ -1,7 +1,7 @@
-"""The metrics of master and proxy: the two tables.
+"""The metrics of the master and of the proxy.
 
-Owns: their names. A source is an attribute of the report that `master` or `proxy` makes for a
-scrape, as `dodona_server.metrics` says.
+Owns: the names of the metrics. A source is an attribute of the report that `master` or `proxy`
+makes for a scrape (see `dodona_server.metrics`).
 """
 
 from typing import Final
@@ -20,22 +20,20 @@ MASTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "timestamp_requests",
         "counter",
-        "Requests for timestamps, of proxies, nodes and clients",
+        "Requests for timestamps from proxies, nodes and clients",
         "core.timestamp_request_count",
     ),
     Metric(
         "timestamps_per_request",
         "histogram",
-        "How many timestamps a request was given: the batches that come here",
+        "How many timestamps each request got: the size of the batches that come here",
         "core.request_sizes",
     ),
-    Metric(
-        "ceilings", "counter", "Times that the durable ceiling was raised", "core.ceiling_count"
-    ),
+    Metric("ceilings", "counter", "How often the durable ceiling was raised", "core.ceiling_count"),
     Metric(
         "newest_timestamp_seconds",
         "gauge",
-        "The newest timestamp given out, as Unix time",
+        "The newest timestamp that was given out, as Unix time",
         "core.newest_us",
         per=MICROSECONDS,
     ),
@@ -56,20 +54,20 @@ MASTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "clock_difference_max_seconds",
         "gauge",
-        "The largest such difference since the start",
+        "The largest value of clock_difference_seconds since the start",
         "core.clock.max_us",
         per=MICROSECONDS,
     ),
     Metric(
         "catalog_requests",
         "counter",
-        "Requests of the catalog, heartbeats among them",
+        "Catalog requests, heartbeats included",
         "core.catalog_request_count",
     ),
     Metric(
         "catalog_refusals",
         "counter",
-        "Of them, those that were refused, by kind of error",
+        "Catalog requests that were refused, by kind of error",
         "core.catalog_refused_by_kind",
         ("kind",),
     ),
@@ -78,7 +76,7 @@ MASTER_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "tablets_moving",
         "gauge",
-        "Tablets that are being mounted, unmounted, frozen or divided",
+        "Tablets that are being mounted, unmounted, frozen, unfrozen or copied",
         "core.catalog.moving_tablet_count",
     ),
     Metric("tree_nodes", "gauge", "Nodes of the tree", "core.catalog.node_count"),
@@ -88,11 +86,11 @@ MASTER_METRICS: Final[tuple[Metric, ...]] = (
         "Master transactions that are open",
         "core.catalog.tree_transaction_count",
     ),
-    Metric("tree_locks", "gauge", "Locks that they hold", "core.catalog.lock_count"),
+    Metric("tree_locks", "gauge", "Locks of open master transactions", "core.catalog.lock_count"),
     Metric(
         "cells",
         "gauge",
-        "Cells that have joined: alive, or silent for some seconds",
+        "Cells that have joined: alive, or silent for more than 2 s",
         "attendance.cells",
         ("state",),
     ),
@@ -103,12 +101,12 @@ MASTER_METRICS: Final[tuple[Metric, ...]] = (
 
 PROXY_METRICS: Final[tuple[Metric, ...]] = (
     *server_metrics(),
-    Metric("timestamps", "counter", "Timestamps handed on", "core.timestamp_count"),
+    Metric("timestamps", "counter", "Timestamps passed on to callers", "core.timestamp_count"),
     Metric("timestamp_requests", "counter", "Requests for timestamps", "core.request_count"),
     Metric(
         "batch_timestamps",
         "histogram",
-        "How many timestamps the master was asked for at once; the count is that of batches",
+        "How many timestamps each batch asked the master for; the count is the number of batches",
         "core.batch_sizes",
     ),
     Metric(
@@ -121,9 +119,9 @@ PROXY_METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "batches_failed",
         "counter",
-        "Batches that the master did not answer, or not in time",
+        "Batches that the master refused, or did not answer in time",
         "core.failed_batch_count",
     ),
-    Metric("callers_waiting", "gauge", "Requests that wait now", "core.waiting_count"),
+    Metric("callers_waiting", "gauge", "Requests that wait for timestamps", "core.waiting_count"),
     *runtime_metrics(),
 )

@@ -1,6 +1,7 @@
-"""The proxy process: core, runtime, sockets and the link to the master, put together.
+"""The proxy process: it puts together the core, the runtime, the sockets and the link to the
+master.
 
-Owns: nothing but the wiring, and what "ready" means for a proxy.
+Owns: only the wiring, and the rule when a proxy is ready.
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from dodona_wire.cores.effects import AskMaster
 
 def run_proxy(settings: ProxySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
-    take_short_turns()  # each request takes microseconds, and somebody waits for it
+    take_short_turns()  # a request takes microseconds, and a caller waits for it
     with Listener(settings.host, settings.port) as listener:
         serve(create_proxy(settings), settings, listener)
 
 
 class ProxyReport(NamedTuple):
-    """What its metrics are made of."""
+    """The values that the proxy's metrics show."""
 
     server: ServerReport
     core: ProxyStatistics
@@ -41,7 +42,7 @@ class ProxyReport(NamedTuple):
 
 
 class _Proxy:
-    """The parts of a proxy, some of which need a running event loop to be made."""
+    """The parts of a proxy. Some of them need a running event loop."""
 
     def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
@@ -56,7 +57,7 @@ class _Proxy:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Between start and stop of the process."""
+        """Run the link to the master and the registration while the process runs."""
         self._link = MasterLink(self.core, self.runtime, self._settings)
         self.runtime.start()
         registering = asyncio.create_task(self.registration.run(self._link.peer))
@@ -70,12 +71,13 @@ class _Proxy:
             await self.runtime.close()
 
     async def finish(self) -> None:
-        """Take no more callers; those who wait get their answers."""
+        """Refuse new callers, and wait until all waiting callers have their answers."""
         await self.runtime.finish()
         await wait_until(lambda: self.core.waiting_count == 0)
 
     def _check_registration(self, task: "asyncio.Task[None]") -> None:
-        """It ends by cancellation only; a proxy that nobody hears of must not live on."""
+        """End the process if the registration ended without a cancellation. Clients cannot find a
+        proxy that does not register."""
         if not task.cancelled():
             self.runtime.fail(task.exception() or AssertionError("the registration ended"))
 
@@ -85,7 +87,7 @@ class _Proxy:
 
 
 def create_proxy(settings: ProxySettings) -> Served:
-    """The REST pages and the data plane of a proxy."""
+    """Return the REST pages and the data plane of a proxy."""
     proxy = _Proxy(settings)
     admission = settings.admission
     runtime = proxy.runtime

@@ -1,7 +1,8 @@
-"""REST: HTTP requests to messages for a runtime, replies back; the OpenAPI document.
+"""The catalog over REST, and the OpenAPI document.
 
-Owns: the routes of the catalog's operations. Handlers only decode, ask the runtime and encode: they
-never touch a core, because the web framework survives an exception and a core must not.
+Owns: the routes of the catalog's calls. A handler decodes a request, asks the runtime, and encodes
+the reply. It never touches a core: the web framework goes on after an exception, and a core must
+not.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ SCHEMA_TEMPLATE: Final = "#/components/schemas/{name}"
 
 
 def add_operations(application: FastAPI, runtime: Runtime) -> None:
-    """Serve the catalog's operations, and describe them in /openapi.json."""
+    """Serve the catalog's calls, and describe them in /openapi.json."""
     schemas, components = json_schemas(SCHEMA_TEMPLATE)
     for operation in OPERATIONS:
         application.add_api_route(
@@ -87,7 +88,7 @@ def _documented_reply(operation: Operation, schemas: dict[type[Any], Any]) -> di
 
 
 def _describe(application: FastAPI, problem: dict[str, Any], components: dict[str, Any]) -> None:
-    """Complete the generated document: components, and what an error looks like."""
+    """Complete the generated document with the components and the form of errors."""
 
     def describe() -> dict[str, Any]:
         if application.openapi_schema is None:

@@ -1,4 +1,4 @@
-"""The settings of master and proxy.
+"""The settings of the master and of the proxy.
 
 Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
 """
@@ -14,30 +14,34 @@ from dodona_server.settings import Count, Milliseconds, Port, ServerSettings, Ur
 
 
 class MasterSettings(ServerSettings):
-    """The master: allocates timestamps, owns the catalog. One process, one data folder."""
+    """The master gives out timestamps and owns the catalog. One process, one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_MASTER_")
     server = "master"
 
     port: Port = Field(8500, description="port for REST and for the data plane")
-    data_dir: Path = Field(description="folder of the catalog and of the timestamp ceiling")
+    data_dir: Path = Field(description="folder with the catalog and the timestamp ceiling")
     map_mib_max: Annotated[int, Ge(64)] = Field(
-        16_384, description="size that the data file may grow to, MiB"
+        16_384, description="largest size of the data file, MiB"
     )
     window_ms: Annotated[int, Ge(2), Le(900)] = Field(
-        400, description="distance of the timestamp ceiling from the clock, ms"
+        400, description="how far ahead of the clock the timestamp ceiling is set, ms"
     )
     renew_ms: Milliseconds = Field(
-        200, description="the ceiling is raised when less than this is left of the window, ms"
+        200, description="the ceiling is raised when less than this is left of its window, ms"
     )
     clock_jump_hours_max: Annotated[int, Ge(1)] = Field(
-        24, description="no timestamps are given out after the clock jumped further ahead, hours"
+        24,
+        description="largest jump of the clock ahead while the master runs, hours: after a larger "
+        "one no timestamps are given out",
     )
     clock_start_days_max: Annotated[int, Ge(1)] = Field(
-        366, description="nor if it is further ahead of the last timestamp at a start, days"
+        366,
+        description="how far the clock may be ahead of the last timestamp at a start, days: if it "
+        "is further ahead, no timestamps are given out",
     )
     waiting_count_max: Count = Field(
-        100_000, description="changes and answers that may wait for the disk"
+        100_000, description="largest number of changes and answers that wait for the disk"
     )
 
     @model_validator(mode="after")
@@ -48,20 +52,22 @@ class MasterSettings(ServerSettings):
 
 
 class ProxySettings(ServerSettings):
-    """The proxy: batches timestamp requests of many clients. Stateless; run any number."""
+    """The proxy batches timestamp requests of many clients. It has no state: run any number."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_PROXY_")
     server = "proxy"
 
     port: Port = Field(8501, description="port for health checks and for the data plane")
-    master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
+    master_url: Url = Field("http://127.0.0.1:8500", description="URL of the master")
     public_url: Url | None = Field(
-        None, description="where clients reach this proxy; by default http://host:port"
+        None, description="URL at which clients reach this proxy; by default http://host:port"
     )
     answer_ms_max: Milliseconds = Field(
-        3000, description="wait for the master's answer before its callers fail, ms"
+        3000, description="how long callers wait for the master's answer before they fail, ms"
     )
-    waiting_count_max: Count = Field(200_000, description="callers that may wait at a time")
+    waiting_count_max: Count = Field(
+        200_000, description="largest number of callers that wait at a time"
+    )
     register_ms: Milliseconds = Field(
         2000, description="time between two registrations with the master, ms"
     )
@@ -73,5 +79,5 @@ class ProxySettings(ServerSettings):
 
     @property
     def address(self) -> str:
-        """Where clients reach this proxy."""
+        """The URL at which clients reach this proxy."""
         return public_address(self.host, self.port, self.public_url)

@@ -1,11 +1,13 @@
 """The master's store: named values in LMDB, in a folder that one process has at a time.
 
-Owns: the files in the data folder and their format. An `append` is one transaction, durable when it
-returns. LMDB has no checksums: values carry one over their key and themselves, and all of them
-together have a seal, so that pages which are whole but of another time are noticed as well.
+Owns: the files in the data folder and their format. An `append` is one transaction, which is
+durable when the call returns. LMDB has no checksums, so each value carries a checksum of its key
+and itself. All values together have a seal. The seal detects pages that are whole but come from
+another transaction.
 
-Whatever a commit raises is for the caller to die of: after a failed write nobody knows what the
-file holds, and a restart finds out. The one exception is a full map, which only needs to be larger.
+If a commit raises an error, the caller must end the process. After a failed write the content of
+the file is unknown, and only the next start finds it out. The one exception is a full map, which
+the store enlarges.
 """
 
 import hashlib
@@ -35,14 +37,14 @@ MAP_BYTES_MAX: Final = 16 << 30
 _version_key: Final = b"format\x00version"
 _seal_key: Final = b"format\x00seal"
 _seal: Final = struct.Struct(">QQ")
-"""The transaction that wrote it, as LMDB counts them, and the sum of all values' digests."""
+"""The number of the transaction that wrote the seal, and the sum of all values' digests."""
 _digest_bytes: Final = 8
 _checksum_bytes: Final = 4
 _logger: Final = logging.getLogger("dodona.store")
 
 
 class MasterStore:
-    """An open store. `append` may be called from another thread than the one that opened it."""
+    """An open store. Another thread than the one that opened it may call `append`."""
 
     def __init__(
         self, folder: LockedFolder, environment: lmdb.Environment, map_bytes_max: int
@@ -53,9 +55,9 @@ class MasterStore:
 
     @classmethod
     def open(cls, path: str | Path, map_bytes_max: int = MAP_BYTES_MAX) -> Self:
-        """Open, or make, the store in a folder.
+        """Open the store in a folder, or create it.
 
-        Raises FolderInUse, InvalidRequest (the folder can't be used), DataCorrupted, DiskFull.
+        Raises FolderInUse, InvalidRequest (the folder cannot be used), DataCorrupted, DiskFull.
         """
         folder = lock_folder(path)
         try:
@@ -71,15 +73,15 @@ class MasterStore:
 
     @property
     def path(self) -> Path:
-        """The data folder, which is this process's as long as the store is open."""
+        """The data folder. It belongs to this process while the store is open."""
         return self._folder.path
 
     def items(self) -> Iterator[Item]:
-        """All that is stored. Raises DataCorrupted. Not to be mixed with `append`."""
+        """Yield all stored items. Do not mix this with `append`. Raises DataCorrupted."""
         return read_items(self._environment, self._folder.path)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Make the records durable, all or none. Blocks until they are."""
+        """Make all of the records durable, or none. Blocks until they are durable."""
         while True:
             try:
                 self._write(records)
@@ -88,13 +90,13 @@ class MasterStore:
                 self._grow()
 
     def size(self) -> tuple[int, float]:
-        """What is in use of the file, in bytes, and in relation to how large it may become."""
+        """Return how many bytes of the file are in use, and their ratio to the largest size."""
         info, stat = self._environment.info(), self._environment.stat()
         used_bytes = (info["last_pgno"] + 1) * stat["psize"]
         return used_bytes, used_bytes / self._map_bytes_max
 
     def close(self) -> None:
-        """Let go of the files and of the folder."""
+        """Close the files and release the folder."""
         self._environment.close()
         self._folder.close()
 
@@ -102,7 +104,7 @@ class MasterStore:
         with self._environment.begin(write=True) as transaction:
             sealed = transaction.get(_seal_key)
             if sealed is None:
-                raise DataCorrupted("the seal of the stored values is gone")
+                raise DataCorrupted("The store has no seal: its file is damaged. Restore a backup.")
             _, total = _seal.unpack(sealed)
             for change in (change for record in records for change in changes_of(record)):
                 name = change.bucket.encode() + b"\x00" + change.key
@@ -119,7 +121,7 @@ class MasterStore:
     def _grow(self) -> None:
         size = self._environment.info()["map_size"]
         if size >= self._map_bytes_max:
-            raise lmdb.MapFullError(f"the store has reached its limit of {size} bytes")
+            raise lmdb.MapFullError(f"The store has reached its limit of {size} bytes.")
         size = min(2 * size, self._map_bytes_max)
         _logger.warning("the store's map is full: enlarging it to %d MiB", size >> 20)
         with address_space_needed(self._folder.path / FILE_NAME, size):
@@ -130,7 +132,7 @@ class MasterStore:
         try:
             self._find_version()
         except (lmdb.CorruptedError, lmdb.PageNotFoundError) as error:
-            raise DataCorrupted(f"the store can't be read: {error}", path=str(path)) from error
+            raise DataCorrupted(f"The store can't be read: {error}.", path=str(path)) from error
 
     def _find_version(self) -> None:
         with self._environment.begin(write=True) as transaction:
@@ -144,13 +146,14 @@ class MasterStore:
             elif version != FORMAT_VERSION:
                 found = "no" if version is None else repr(version)
                 raise DataCorrupted(
-                    f"{self._folder.path} has {found} format version, not {FORMAT_VERSION!r}",
+                    f"{self._folder.path} has {found} format version, not {FORMAT_VERSION!r}. "
+                    "Start the release of Dodona that wrote it.",
                     path=str(self._folder.path),
                 )
 
 
 def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
-    """All that is stored. Raises DataCorrupted, naming `path`."""
+    """Yield all stored items. Raises DataCorrupted, which names `path`."""
     try:
         with environment.begin() as transaction:
             total = 0
@@ -159,10 +162,10 @@ def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
                     yield _decode(name, stored, path)
                     total += _digest(name, stored)
             if transaction.get(_seal_key) != _seal_of(transaction, total):
-                text = "the stored values are not those of the last transaction: pages are damaged"
+                text = "The stored values are not those of the last transaction: pages are damaged."
                 raise DataCorrupted(text, path=str(path))
     except lmdb.Error as error:
-        raise DataCorrupted(f"the store can't be read: {error}", path=str(path)) from error
+        raise DataCorrupted(f"The store can't be read: {error}.", path=str(path)) from error
 
 
 def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:
@@ -190,5 +193,5 @@ def _decode(name: bytes, stored: bytes, path: Path) -> Item:
     value = stored[_checksum_bytes:]
     bucket, separator, key = name.partition(b"\x00")
     if not separator or _checksum(name, value) != stored[:_checksum_bytes]:
-        raise DataCorrupted("a stored value fails its checksum", path=str(path), key=name)
+        raise DataCorrupted("The checksum of a stored value is wrong.", path=str(path), key=name)
     return bucket.decode(), key, value

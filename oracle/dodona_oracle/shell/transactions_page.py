@@ -1,6 +1,6 @@
-"""The REST page that lists the master transactions that are open.
+"""The REST page that lists the open master transactions.
 
-Owns: the path and the JSON. It looks at the core and changes nothing.
+Owns: the path and the JSON. It reads the core and changes nothing.
 """
 
 import msgspec
@@ -13,17 +13,17 @@ from dodona_wire.messages.rest import JSON_TYPE
 
 
 class TransactionsPage(msgspec.Struct, frozen=True):
-    """All that are open: there are at most a thousand."""
+    """All open master transactions. There are at most 1,000."""
 
     transactions: tuple[OpenTransaction, ...]
 
 
 def add_transactions_page(pages: FastAPI, core: MasterCore) -> None:
-    """Serve it."""
+    """Add the page to the application."""
 
     @pages.get("/v1/master-transactions", operation_id="list_transactions")
     async def list_transactions() -> Response:
-        """The master transactions that are open, oldest first, and for how long each is kept if
-        nobody pings it."""
+        """List the open master transactions, oldest first. Each shows how long it stays open if no
+        client pings it."""
         page = TransactionsPage(tuple(core.open_transactions(read_clock())))
         return Response(msgspec.json.encode(page), media_type=JSON_TYPE)

@@ -1,7 +1,7 @@
-"""A proxy's way to the master: timestamps, and its registration.
+"""The link of a proxy to the master: it asks for timestamps and registers the proxy.
 
-Owns: the connection to the master. A question that the master did not answer becomes the core's
-`handle_failure`; a registration that failed is tried again at the next turn.
+Owns: the connection to the master. If the master does not answer a request, the core gets
+`handle_failure`. If a registration fails, the proxy tries again at the next turn.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _logger: Final = logging.getLogger("dodona.proxy")
 
 
 class MasterLink:
-    """Asks the master for ranges on behalf of a core. Belongs to one event loop."""
+    """Asks the master for ranges of timestamps for a core. Belongs to one event loop."""
 
     def __init__(self, core: ProxyCore, runtime: Runtime, settings: ProxySettings) -> None:
         self._core = core
@@ -35,11 +35,11 @@ class MasterLink:
         )
 
     def ask(self, effect: AskMaster) -> None:
-        """Carry out the core's wish; the answer comes back to the core."""
+        """Send the core's request to the master. The answer goes back to the core."""
         self.peer.ask(GenerateTimestamps(effect.count), partial(self._answered, effect))
 
     async def close(self) -> None:
-        """Fail what is under way and let the connection go."""
+        """Fail the open requests and close the connection."""
         await self.peer.close()
 
     def _answered(self, effect: AskMaster, reply: Reply) -> None:
@@ -50,12 +50,14 @@ class MasterLink:
             fail = partial(core.handle_failure, attributes=reply.attributes)
             runtime.call(fail, effect.token, reply.message)
         else:
-            text = f"it answered {effect.count} timestamps with {type(reply).__name__}"
+            text = (
+                f"it answered a request for {effect.count} timestamps with {type(reply).__name__}"
+            )
             runtime.call(core.handle_failure, effect.token, text)
 
 
 class Registration:
-    """Tells the master again and again where this proxy is."""
+    """Registers this proxy with the master again and again."""
 
     def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
@@ -63,11 +65,11 @@ class Registration:
 
     @property
     def reason(self) -> str | None:
-        """Why the master does not know of this proxy, or None if it does."""
+        """Why the master does not know this proxy, or None if it does."""
         return self._reason
 
     async def run(self, master: MasterPeer) -> None:
-        """Until cancelled."""
+        """Register once each turn until the task is cancelled."""
         period_s = self._settings.register_ms / 1000
         while True:
             reply = await master.tell(RegisterProxy(self._settings.address))

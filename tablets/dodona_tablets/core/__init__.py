@@ -1,1 +1,1 @@
-"""The node's sans-IO half: rows, locks, transactions. No clock, socket, file, thread or random."""
+"""A node without IO: rows, locks, transactions. No clock, socket, file, thread or random number."""

@@ -1,8 +1,7 @@
-"""What a cell counts, and what it can't decide: as metrics and people see it. Owns the names.
+"""Define what a cell counts, and what it can't decide, for metrics and people.
 
-A count costs its place an increment, and a commit no more than that: how many transactions of which
-protocol were committed is worked out of four counts when somebody asks. Whatever replay does is no
-part of it.
+Owns: the names. An event costs one increment, and a commit no more than that. Four counts give the
+number of committed transactions of each protocol, when a reader asks. Replay is not counted.
 """
 
 from typing import Final
@@ -29,7 +28,7 @@ _OUTCOMES: Final = {
         if issubclass(error, TransactionConflict)
     },
 }
-"""Other errors are refusals."""
+"""The outcome by kind of error. All other errors are refusals."""
 LOAD: Final = "load"
 
 CONFLICTS: Final = (
@@ -44,13 +43,13 @@ CONFLICTS: Final = (
     LOAD,
     "timeout",
 )
-"""What stood in a transaction's way."""
+"""The kinds of conflicts, named after what the transaction met."""
 
 Counts = dict[str, int]
 
 
 class CommitCounts:
-    """Of a cell, since its start. Plain numbers are incremented in place."""
+    """The commits of a cell since its start. Other parts increment plain numbers in place."""
 
     __slots__ = (
         "applied",
@@ -67,11 +66,11 @@ class CommitCounts:
         self.applied = 0
         """Commits of all kinds."""
         self.blind = 0
-        """Of them, those of one cell without a snapshot."""
+        """Among them, commits in one cell without a snapshot."""
         self.coordinated = 0
-        """Of them, those of several cells that were decided here."""
+        """Among them, commits in several cells that this cell decided."""
         self.participated = 0
-        """Of them, those of several cells that were decided elsewhere."""
+        """Among them, commits in several cells that another cell decided."""
         self.participations_refused = 0
         self.lock_waits = 0
         self.conflicts: Counts = dict.fromkeys(CONFLICTS, 0)
@@ -80,8 +79,9 @@ class CommitCounts:
     def note_refusal(
         self, cell: CellId, participants: tuple[CellId, ...], kind: str, *, is_blind: bool
     ) -> None:
-        """A transaction was not committed, with an error of this kind. Its coordinator counts it
-        as a transaction, others as a part of one; of whom it is nothing known, nobody does."""
+        """Count a transaction that was refused with an error of this kind. Its coordinator counts
+        it as a transaction, another cell as a participation. If its participants are unknown, no
+        cell counts it."""
         if not participants:
             return
         if participants[:1] != (cell,):
@@ -91,7 +91,7 @@ class CommitCounts:
         self.unhappy[protocol][_OUTCOMES.get(kind, REFUSED)] += 1
 
     def commits(self) -> dict[str, Counts]:
-        """By protocol and outcome."""
+        """Return the transactions by protocol and outcome."""
         committed = {
             ONE_CELL: self.applied - self.blind - self.coordinated - self.participated,
             BLIND: self.blind,
@@ -100,21 +100,22 @@ class CommitCounts:
         return {it: {COMMITTED: committed[it], **self.unhappy[it]} for it in PROTOCOLS}
 
     def participations(self) -> Counts:
-        """By outcome."""
+        """Return the participations by outcome."""
         return {COMMITTED: self.participated, REFUSED: self.participations_refused}
 
 
 class ProtocolViolation(msgspec.Struct, frozen=True):
-    """A decision that can't be: about which transaction, and from which cell."""
+    """A decision that does not fit the state of a transaction, and the cell that sent it."""
 
     transaction: TransactionId
     source: CellId
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):
-    """The counts of a cell since its start. `alive`, `waiting`, `readers`, `rows`, and the tablets
-    that are served or only stored are current values. `protocol_violations` counts decisions of
-    other cells that can't be right: a client lied, or a part is broken."""
+    """The counts of a cell since its start, and some current values. Current values are:
+    transactions alive, reads that wait, readers, rows, and tablets that are served or only stored.
+    `protocol_violations` counts decisions of other cells that can't be right. Either a client lied,
+    or a part is broken."""
 
     tablets: int
     tablets_stored: int
@@ -125,27 +126,28 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     transactions_prepared: int
     transactions_by_state: Counts
     oldest_prepared_us: int
-    """How long it has been here; 0 if there is none."""
+    """How long the oldest prepared transaction has been here. 0 if there is none."""
     lock_waits: int
     reads_waiting: int
     reads_waited: int
     reads_by_kind: Counts
     readers: int
     oldest_reader_us: int | None
-    """The age of the oldest snapshot that is held."""
+    """The age of the oldest snapshot that a reader holds."""
     oldest_retained_us: int | None
     newest_retained_us: int | None
-    """Ages of the retained timestamps of served tablets that let anything go."""
+    """The ages of the oldest and the newest retained timestamp, among served tablets that may have
+    removed versions."""
     loads: int
     """Bulk loads that are open."""
     chunks_staged: int
-    """Of them, seen by nobody yet."""
+    """Chunks of open loads, which no read sees yet."""
     outcomes_remembered: int
     committed: int
     commits: dict[str, Counts]
-    """Transactions, by protocol and outcome."""
+    """Transactions by protocol and outcome."""
     participations: Counts
-    """Transactions of other coordinators, by outcome here."""
+    """Transactions of other coordinators, by outcome in this cell."""
     conflicts_by_kind: Counts
     protocol_violations: int
     last_protocol_violation: ProtocolViolation | None
@@ -153,28 +155,29 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     non_atomic_rows: int
     stores_by_state: Counts
     memory_bytes: int
-    """Of rows in memory, about."""
+    """An estimate of the memory of rows."""
     tablet_bytes: int
-    """Of tablets without their rows, about: of stored ones too."""
+    """An estimate of the memory of tablets without their rows. Stored tablets count, too."""
     memory_bytes_max: int
     batch_bytes: int
-    """Of bulk data on its way into chunks."""
+    """Bulk data on its way into chunks."""
     batch_bytes_max: int
     chunks: int
     chunk_bytes: int
     flushed: int
     compacted: int
     compacting: dict[str, int | str]
-    """What is being compacted: the table's path, how many chunks, versions and bytes."""
+    """The compaction in progress: the path of the table, and how many chunks, versions and
+    bytes."""
     compacting_chunks: int
     jobs: dict[str, Counts]
     """Work on chunks, by kind and outcome."""
     jobs_failed: int
-    """Flushes and compactions; they are tried again."""
+    """Flushes and compactions that failed. The cell tries them again."""
     last_failure: str | None
     latest_timestamp: Timestamp
     latest_us: int
-    """The same, as Unix time."""
+    """The latest timestamp as Unix time."""
     oracle_clock: ClockDifference
     """How far the oracle's time is ahead of this machine's clock."""
     client_clock: ClockDifference
@@ -183,11 +186,11 @@ class NodeStatistics(msgspec.Struct, frozen=True):
 
 
 class InDoubt(msgspec.Struct, frozen=True):
-    """A transaction that is prepared here and not decided yet, as far as this cell knows."""
+    """A transaction that is prepared here and undecided, as far as this cell knows."""
 
     transaction: TransactionId
     coordinator: CellId
     participants: tuple[CellId, ...]
     prepare_timestamp: Timestamp
     age_ms: int
-    """Since it came here, or since the cell's start."""
+    """The time since it came here, or since the cell's start."""

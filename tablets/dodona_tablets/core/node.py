@@ -1,9 +1,11 @@
-"""The role machine of a tablet node: one cell, one inbox, one outbox.
+"""Run the core of a tablet node: one cell, one inbox, one outbox.
 
-Owns: dispatch, the cell's fence, and the pace of its ticks. Everything else is a part:
-`participant`, `coordinator`, `timeouts`, `reads`, `nonatomic`, `loading`, `mounting`, `flushing`,
-`compaction`, `truncation`, which share a `cell`. Give it the log's records (`replay`) and the
-chunks that these name (`open_chunks`), then `start` it; it serves once the oracle has answered.
+Owns: dispatch, the fence of the cell, and the pace of its ticks. All other work is in parts that
+share a `cell`: `participant`, `coordinator`, `timeouts`, `reads`, `nonatomic`, `loading`,
+`staging`, `mounting`, `flushing`, `compaction`, `truncation`.
+
+Give the core the records of the log (`replay`) and the chunks that they name (`open_chunks`), then
+`start` it. It serves once the oracle has answered, and the master has let it join its cluster.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,15 +85,15 @@ from dodona_wire.types import (
 
 TICK_MS: Final = 100
 QUIET_TIME_RATIO: Final = 4
-"""The oracle is asked for the time so much less often where nothing is under way."""
+"""A cell without work in progress asks the oracle for the time less often, by this factor."""
 DRAIN_LOG_BYTES_MIN: Final = 4 << 20
-"""So much of a log is read at a start in no time: a shorter one is left as it is."""
+"""A start reads a shorter log fast, so a stop does not drain it."""
 CELL_FENCE: Final = "cell fence"
 ORACLE_TIME: Final = "oracle time"
 
 
 class NodeCore:
-    """See the module. All inputs take `now`; all outputs are effects, taken by `take_effects`."""
+    """The core of a tablet node. All inputs take `now`. `take_effects` returns all outputs."""
 
     def __init__(
         self,
@@ -154,20 +156,21 @@ class NodeCore:
             SplitTablet: self._reads.split,
         }
 
-    # Life
+    # Start and stop
 
     def foresee(self, record: Record) -> None:
-        """Before `replay`, if there is a quick way to them: the records that are about stores."""
+        """Take a record about stores before `replay`, if there is a fast way to find such
+        records."""
         foresee(self.cell, record)
 
     def replay(self, record: Record) -> None:
-        """Recovery, before `start`."""
+        """Replay a record of the log, before `start`."""
         self.cell.record_count += 1
         replay(self.cell, record)
 
     def chunks_needed(self) -> dict[int, ChunkInfo]:
-        """What has to be open before the start, by number, once everything was replayed. Whatever
-        else lies there is of work that was not finished."""
+        """Return the descriptions of the chunks that must be open before the start, by number. Call
+        this after the replay. Any other chunk is from work that was not finished."""
         infos = {
             it.attached.info.number: it.attached.info
             for tablet in self.cell.tablets.values()
@@ -177,8 +180,9 @@ class NodeCore:
         return infos
 
     def open_chunks(self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...] = ()) -> None:
-        """All that are needed, and the numbers of those that lie there and that the log does not
-        name: nobody uses these numbers again, and `truncation` removes the chunks."""
+        """Take all chunks that are needed, and the numbers of the other chunks in the folder
+        (orphans). The log does not name these, and their numbers are not used again. `truncation`
+        removes them."""
         self.cell.orphans = orphans
         self.cell.next_chunk = max(self.cell.next_chunk, max(orphans, default=0) + 1)
         self.cell.chunks.update(chunks)
@@ -186,7 +190,7 @@ class NodeCore:
             tablet.stores.open(self.cell.chunks)
 
     def start(self, now: Now) -> None:
-        """Everything was replayed: ask for the fence, then serve."""
+        """Ask for the fence after the replay, then serve."""
         assert len(self.chunks_needed()) == len(self.cell.chunks), "chunks are missing"
         self.cell.now = now
         self.cell.reset_counts()
@@ -199,26 +203,26 @@ class NodeCore:
         self._tick_at_us = now.instant_us
 
     def refuse_writes(self, now: Now) -> None:
-        """Let no transaction begin to commit, nor any row in; what is under way goes on."""
+        """Admit no new transaction and no new row. Work in progress goes on."""
         self.cell.now = now
         self.cell.is_draining = True
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody waits for what only this cell can do: a transaction has no outcome yet,
-        a batch is on its way into a chunk, a read waits for a row."""
+        """Return whether a caller waits for this cell. That is so while a transaction has no
+        outcome, a batch is on its way into a chunk, or a read waits."""
         alive = self.cell.transactions.values()
         is_undecided = any(it.state is not State.COMMITTED for it in alive)
         return is_undecided or bool(self.cell.batches) or len(self._reads) > 0
 
     def drain(self, now: Now) -> None:
-        """Take no more writes, and bring all rows into chunks, so that the next start has little
-        to read. To be called until `is_drained`, or for as long as there is time."""
+        """Take no more writes, and bring all rows into chunks, so that the next start has little to
+        read. Call this until `is_drained`, or for as long as there is time."""
         self.refuse_writes(now)
         self.is_drained = not self._is_worth_draining or self._flushing.drain()
 
     def finish(self, now: Now) -> None:
-        """The last words before a clean stop."""
+        """Write the last checkpoint before a clean stop."""
         self.cell.now = now
         if self.is_serving and self._is_worth_draining:
             self._truncation.finish()
@@ -233,14 +237,14 @@ class NodeCore:
 
     @property
     def waits_for(self) -> str | None:
-        """Who has to answer before the cell serves, if anybody."""
+        """Return the server that must answer before the cell serves, or None."""
         if self.cell.fence == NULL_TIMESTAMP:
             return "the oracle"
-        # An empty log may be all that is left of the cell: the master knows.
+        # The log of an old cell may be lost, and a new one empty. The master knows the cell.
         return "the master, to let it join" if self.cell.cluster == NO_CLUSTER else None
 
     def take_effects(self) -> list[Effect]:
-        """The outbox, in order; empty afterwards."""
+        """Take the effects of the outbox, in order, and leave it empty."""
         self._reads.ask_for_proof()
         self._mounting.tell_news()
         return self.cell.take_effects()
@@ -248,15 +252,15 @@ class NodeCore:
     # Inputs
 
     def handle(self, route: Route, body: DataRequest, now: Now) -> None:
-        """A request; its answer will be a reply with this route."""
+        """Handle a request. Its answer is a reply with this route."""
         self.cell.now = now
         self._hurry()
         handler = self._handlers.get(type(body))
         if handler is None:
-            text = f"a tablet node does not answer {type(body).__name__}"
+            text = f"A tablet node does not answer {type(body).__name__}."
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
         elif not self.is_serving:
-            text = f"the cell is starting: it waits for {self.waits_for}"
+            text = f"The cell is starting: it waits for {self.waits_for}."
             self.cell.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
         else:
             handler(route, body)
@@ -264,7 +268,8 @@ class NodeCore:
                 self._let_woken_retry()
 
     def handle_cell_message(self, body: CellMessage, now: Now) -> None:
-        """A message from another participant. While starting it is dropped: it will be repeated."""
+        """Handle a message of another cell. A starting cell drops it, because it will come
+        again."""
         self.cell.now = now
         if not self.is_serving or self.cell.fault_at(FaultPoint.LOSE_CELL_MESSAGE):
             return
@@ -276,7 +281,7 @@ class NodeCore:
         self._let_woken_retry()
 
     def handle_timestamp(self, token: Any, timestamp: Timestamp, now: Now) -> None:
-        """The oracle's answer to `AskTimestamps(token)`."""
+        """Handle the oracle's answer to `AskTimestamps(token)`."""
         cell = self.cell
         cell.now = now
         if timestamp > cell.latest:
@@ -299,12 +304,13 @@ class NodeCore:
             self._let_woken_retry()
 
     def note_oracle_failure(self, reason: str, now: Now) -> None:
-        """The oracle gave no timestamps, and why."""
+        """Note that the oracle gave no timestamps, and why."""
         self.cell.now = now
         self.cell.heard.oracle_failure = reason
 
     def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
-        """The end of a `RunJob`: a chunk, nothing at all that would be worth one, or why not."""
+        """Handle the end of a `RunJob`: a chunk, None if no rows are left for a chunk, or a
+        failure."""
         self.cell.now = now
         self._hurry()
         self._compaction.look_again()
@@ -321,7 +327,7 @@ class NodeCore:
             self._compaction.handle(token, result)
 
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
-        """The master's answer to a heartbeat."""
+        """Handle the master's answer to a heartbeat."""
         self.cell.now = now
         if not assignment.is_short:
             self._hurry()
@@ -330,14 +336,15 @@ class NodeCore:
             self._mounting.handle_assignment(assignment)
 
     def note_log(self, size_bytes: int, fill_ratio: float, now: Now) -> None:
-        """What the log has, and in relation to what it may have: if it is too much, writes are
-        refused until it is less again."""
+        """Note the size of the log, and its ratio to the limit. If it is too large, the cell
+        refuses writes until it is smaller again."""
         self.cell.now = now
         self.cell.log_bytes = size_bytes
         self.cell.log_fill_ratio = fill_ratio
 
     def tick(self, now: Now) -> None:
-        """Everything that time starts, each at its own pace. Time ends nothing that is prepared."""
+        """Do everything that is due, each part at its own pace. Time ends no prepared
+        transaction."""
         self.cell.now = now
         is_slice = self._flushing.shrink() | self._mounting.work()
         if now.instant_us >= self._oracle_time_at_us:
@@ -345,14 +352,14 @@ class NodeCore:
         if self.cell.fence != NULL_TIMESTAMP:
             self._mounting.beat()
         if now.instant_us < self._tick_at_us and (is_slice or self._is_slow):
-            return  # all else has its own, slower pace
+            return  # all other work has its own, slower pace
         self._tick_all(is_still=self._is_slow)
         self._is_slow = self._is_quiet
         period_ms = self.cell.limits.quiet_tick_ms if self._is_slow else TICK_MS
         self._tick_at_us = now.instant_us + period_ms * 1000
 
     def _hurry(self) -> None:
-        """Something has happened: the next tick is soon."""
+        """Bring the next tick forward, because something has happened."""
         if self._is_slow:
             self._is_slow = False
             now_us, time_ms = self.cell.now.instant_us, self.cell.limits.oracle_time_period_ms
@@ -368,7 +375,7 @@ class NodeCore:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing is under way that a tick might have to go on with."""
+        """Return whether no work is in progress that a tick might continue."""
         cell = self.cell
         is_at_work = cell.transactions or cell.batches or cell.loads.open or len(self._reads)
         parts = (self._mounting, self._flushing, self._compaction, self.recovered)
@@ -385,7 +392,7 @@ class NodeCore:
         self._reads.tick()
         self.cell.readers.tick(now.instant_us)
         if not self.cell.is_log_writable:
-            return  # whatever follows may append
+            return  # the steps below may append
         self._timeouts.repeat_questions()
         self._timeouts.raise_watermark()
         self._staging.tick()
@@ -395,7 +402,7 @@ class NodeCore:
         self._let_woken_retry()
 
     def next_deadline(self) -> int:
-        """When to tick at the latest, as an instant in microseconds."""
+        """Return the instant of the next tick at the latest, in microseconds."""
         tick_at_us = min(self._tick_at_us, self._oracle_time_at_us)
         if self.cell.fence != NULL_TIMESTAMP:
             tick_at_us = self._mounting.deadline_us(tick_at_us)
@@ -403,11 +410,11 @@ class NodeCore:
         return tick_at_us if shrink_at_us is None else min(tick_at_us, shrink_at_us)
 
     def statistics(self) -> NodeStatistics:
-        """A record of now."""
+        """Return the current statistics."""
         return statistics_of(self._counted)
 
     def in_doubt(self, now: Now) -> list[InDoubt]:
-        """What is prepared and undecided here, oldest transaction first."""
+        """Return the transactions that are prepared and undecided here, oldest first."""
         prepared = [it for it in self.cell.transactions.values() if it.state is State.PREPARED]
         return [
             InDoubt(
@@ -424,14 +431,14 @@ class NodeCore:
 
     def _commit_one(self, route: Route, body: CommitOne) -> None:
         if body.is_blind and any(part.locks for part in body.modifications):
-            text = "a blind transaction only writes: one that locks rows has a start timestamp"
+            text = "A blind transaction can't lock rows. Begin one with a start timestamp."
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
             return
         self._participant.prepare(route, body)
 
     def _prepare(self, route: Route, body: Prepare) -> None:
         if len(body.participants) < 2:
-            text = "a prepare names several participants; for one there is CommitOne"
+            text = "A prepare needs two or more participants. Use CommitOne for one cell."
             self.cell.reply(route, Failure(InvalidRequest.kind, text))
             return
         self._participant.prepare(route, body)
@@ -463,10 +470,11 @@ class NodeCore:
             case TellRows():
                 self._mounting.take_rows(body)
 
-    # Time
+    # The fence, and waiters
 
     def _begin_serving(self, fence: Timestamp) -> None:
-        """Rule 9. A fence that was asked for twice only rises: later is as good."""
+        """Take the fence, and serve (rule 9). If the first answer is lost, a later fence is as
+        good."""
         if self.cell.fence != NULL_TIMESTAMP or self.cell.fault_at(FaultPoint.LOSE_CELL_FENCE):
             return
         self.cell.fence = fence
@@ -477,7 +485,7 @@ class NodeCore:
         self._mounting.send_heartbeat()
 
     def _let_woken_retry(self) -> None:
-        """Whoever waited for a transaction that moved on checks again, in order of arrival."""
+        """Let all waiters check again whose transaction has moved on, in order of arrival."""
         while self.cell.woken:
             woken, self.cell.woken = self.cell.woken, []
             for waiter in woken:

@@ -1,8 +1,8 @@
-"""What a cell writes to its log, in order. Replaying all of it rebuilds the cell.
+"""Define the records that a cell writes to its log, in order. Replaying them all rebuilds the cell.
 
-Owns: the records and their numbers, which are never reused (20 was VersionsRetired's). How they
-become bytes (version, checksum) is the shell's. A record holds what the live handler applied, so
-that replay goes through the same `apply`.
+Owns: the records and their numbers, which are never used again (20 was VersionsRetired). The shell
+turns records into bytes, with a version and a checksum. A record has what the live handler applied,
+so that replay goes through the same `apply`.
 """
 
 from typing import Any, Final
@@ -33,7 +33,7 @@ from dodona_wire.types import (
 
 
 class LogRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of all."""
+    """The base of all records."""
 
 
 class TabletMounted(LogRecord, frozen=True, array_like=True, gc=False, tag=1):
@@ -45,7 +45,7 @@ class TabletUnmounted(LogRecord, frozen=True, array_like=True, gc=False, tag=2):
 
 
 class CommittedHere(LogRecord, frozen=True, array_like=True, gc=False, tag=3):
-    """A one-cell transaction, whole."""
+    """A one-cell transaction, complete."""
 
     transaction: TransactionId
     timestamp: Timestamp
@@ -53,7 +53,7 @@ class CommittedHere(LogRecord, frozen=True, array_like=True, gc=False, tag=3):
 
 
 class PreparedHere(LogRecord, frozen=True, array_like=True, gc=False, tag=4):
-    """This cell's part of a many-cell transaction: it keeps the locks until the outcome."""
+    """This cell's part of a many-cell transaction. It keeps its locks until the outcome."""
 
     transaction: TransactionId
     timestamp: Timestamp
@@ -62,7 +62,7 @@ class PreparedHere(LogRecord, frozen=True, array_like=True, gc=False, tag=4):
 
 
 class CommitDecided(LogRecord, frozen=True, array_like=True, gc=False, tag=5):
-    """At the coordinator the decision itself; at the others what they were told."""
+    """A commit: the coordinator's own decision, or the one that a participant received."""
 
     transaction: TransactionId
     timestamp: Timestamp
@@ -73,13 +73,13 @@ class AbortDecided(LogRecord, frozen=True, array_like=True, gc=False, tag=6):
 
 
 class AllAcknowledged(LogRecord, frozen=True, array_like=True, gc=False, tag=7):
-    """Every participant has the commit durably: the coordinator need not tell it again."""
+    """Every participant has the commit durably. The coordinator need not announce it again."""
 
     transaction: TransactionId
 
 
 class WatermarkRaised(LogRecord, frozen=True, array_like=True, gc=False, tag=8):
-    """Outcomes of transactions at or below are forgotten."""
+    """The outcomes of transactions at or below this timestamp are forgotten."""
 
     timestamp: Timestamp
 
@@ -94,7 +94,7 @@ class RowsWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=9):
 
 
 class BatchWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=10):
-    """As RowsWritten: an Arrow IPC stream."""
+    """Non-atomic rows as `RowsWritten`, in an Arrow IPC stream."""
 
     tablet: TabletId
     stamp: Timestamp
@@ -102,7 +102,7 @@ class BatchWritten(LogRecord, frozen=True, array_like=True, gc=False, tag=10):
 
 
 class TabletAdjusted(LogRecord, frozen=True, array_like=True, gc=False, tag=21):
-    """It goes on in the same mount, frozen or not any more, or with other settings."""
+    """A tablet in the same mount was frozen or unfrozen, or got other settings."""
 
     tablet: TabletId
     mode: str
@@ -110,7 +110,7 @@ class TabletAdjusted(LogRecord, frozen=True, array_like=True, gc=False, tag=21):
 
 
 class RowsTaken(LogRecord, frozen=True, array_like=True, gc=False, tag=22):
-    """Rows that a tablet of this cell took over from one of another."""
+    """Rows that a tablet of this cell took over from a tablet of another cell."""
 
     page: TellRows
 
@@ -121,19 +121,19 @@ class ClusterJoined(LogRecord, frozen=True, array_like=True, gc=False, tag=23):
     cluster: ClusterId
 
 
-# What becomes of stores. The files of a chunk are durable before the record that attaches it, and
-# removed after the last one that names it has been replaced durably.
+# Stores. The files of a chunk are durable before the record that attaches it. They are removed
+# after the last record that names the chunk has been replaced durably.
 
 
 class StoreRotated(LogRecord, frozen=True, array_like=True, gc=False, tag=24):
-    """The tablet's active store takes no more writes; the next one does."""
+    """The tablet's active store takes no more writes. The next store does."""
 
     tablet: TabletId
 
 
 class StoreFlushed(LogRecord, frozen=True, array_like=True, gc=False, tag=25):
-    """These chunks (at most one, none if nothing was left) have all that a passive store has.
-    Nobody may read below `retained` any more."""
+    """These chunks have all that a passive store has: at most one chunk, none if nothing was left.
+    Reads below `retained` are refused from now on."""
 
     tablet: TabletId
     store: int
@@ -142,7 +142,7 @@ class StoreFlushed(LogRecord, frozen=True, array_like=True, gc=False, tag=25):
 
 
 class ChunksCompacted(LogRecord, frozen=True, array_like=True, gc=False, tag=26):
-    """Chunks were replaced by others that say the same from `retained` on."""
+    """Other chunks replaced these chunks. Both show the same from `retained` on."""
 
     tablet: TabletId
     removed: tuple[AttachedChunk, ...]
@@ -151,26 +151,26 @@ class ChunksCompacted(LogRecord, frozen=True, array_like=True, gc=False, tag=26)
 
 
 class ChunkLoaded(LogRecord, frozen=True, array_like=True, gc=False, tag=27):
-    """A batch of rows became a chunk of its own, at the stamp that the chunk is attached with."""
+    """A batch of rows became a chunk of its own, attached at the chunk's timestamp."""
 
     tablet: TabletId
     chunk: AttachedChunk
 
 
 class TabletsDropped(LogRecord, frozen=True, array_like=True, gc=False, tag=28):
-    """These are forgotten for good, with their rows. An assignment that is older than this one, by
-    its revision, may still have them."""
+    """These tablets are forgotten for good, with their rows. An assignment with an older revision
+    may still have them."""
 
     tablets: tuple[TabletId, ...]
     revision: Revision
 
 
-# What becomes of bulk loads. A chunk that is staged becomes a tablet's by the record of the
-# transaction that publishes it.
+# Bulk loads. The record of the transaction that publishes a staged chunk makes it a chunk of a
+# tablet.
 
 
 class LoadOpened(LogRecord, frozen=True, array_like=True, gc=False, tag=30):
-    """Batches of this load are taken. What its tablets show at `since` is kept."""
+    """The cell takes batches of this load. Its tablets keep what they show at `since`."""
 
     load: LoadId
     atomicity: Atomicity
@@ -180,7 +180,7 @@ class LoadOpened(LogRecord, frozen=True, array_like=True, gc=False, tag=30):
 
 
 class StagedChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A chunk of a load that nobody sees. `part` is the batch that it was made of: partition,
+    """A chunk of a load that no read sees. `part` names the batch that it was made from: partition,
     attempt, call, place."""
 
     tablet: TabletId
@@ -194,7 +194,7 @@ class ChunkStaged(LogRecord, frozen=True, array_like=True, gc=False, tag=31):
 
 
 class LoadClosed(LogRecord, frozen=True, array_like=True, gc=False, tag=32):
-    """No more batches of it are taken, and what is still staged is dropped."""
+    """The cell takes no more batches of this load. Its staged chunks are dropped."""
 
     load: LoadId
     reason: str
@@ -222,7 +222,7 @@ class TabletState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class CommitUndelivered(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A transaction that this cell decided, and that others have not acknowledged yet."""
+    """A transaction that this cell decided and that other cells have not acknowledged yet."""
 
     transaction: TransactionId
     timestamp: Timestamp
@@ -230,9 +230,9 @@ class CommitUndelivered(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
-    """The whole cell at this place in the log, but for the rows in memory and the outcomes that
-    are remembered. What is before it is not needed once chunks have those rows and those outcomes
-    are forgotten. A log that was truncated begins with one."""
+    """The whole cell at this place in the log, but for the rows in memory and the outcomes that it
+    remembers. Earlier records are not needed once chunks have those rows and those outcomes are
+    forgotten. A log that was truncated begins with a checkpoint."""
 
     number: int
     cluster: ClusterId = NO_CLUSTER
@@ -243,8 +243,8 @@ class Checkpoint(LogRecord, frozen=True, array_like=True, gc=False, tag=29):
     prepared: tuple[PreparedHere, ...] = ()
     undelivered: tuple[CommitUndelivered, ...] = ()
     outcomes: tuple[tuple[TransactionId, Timestamp], ...] = ()
-    """The last one before a clean stop has all commits that are remembered, so that the next start
-    need not read them out of a long log."""
+    """The last checkpoint before a clean stop has all commits that are remembered. So the next
+    start need not read them from a long log."""
     loads: tuple[LoadState, ...] = ()
     loads_ended: tuple[tuple[LoadId, str], ...] = ()
     loads_forgotten: LoadId = NO_LOAD
@@ -287,5 +287,5 @@ ROW_RECORDS: Final[frozenset[type[Any]]] = frozenset(
         RowsTaken,
     }
 )
-"""Those with rows or outcomes, which are most of a log. All others are *structural*: a recovery
-may want to see them before it replays anything."""
+"""Records with rows or outcomes, which are most of a log. All others are *structural*: a recovery
+may read them before it replays anything."""

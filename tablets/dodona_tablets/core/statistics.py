@@ -1,8 +1,8 @@
-"""What a cell has and did, gathered when somebody asks. Pure.
+"""Gather what a cell has and did, when a caller asks. Pure.
 
-Owns: the walk over tablets and transactions that a reading takes, which is some thousand steps at
-most for each thousand of them; nothing here is done between two readings. Ages are by the oracle's
-time, as far as the cell knows it.
+Owns: the walk over tablets and transactions for a reading. It takes some thousand steps at most for
+each thousand of them. Nothing here happens between two readings. Ages are by the oracle's time, as
+far as the cell knows it.
 """
 
 from typing import Any, Final, NamedTuple
@@ -42,17 +42,17 @@ JOBS: Final[dict[type[Any], str]] = {
     StageToken: "batch",
     SealToken: "seal",
 }
-"""Work on chunks, by what it is called where it is counted."""
+"""The name of each kind of work on chunks in the counts."""
 
 
 class JobCounts:
-    """Of the work on chunks, by kind and outcome."""
+    """The counts of work on chunks, by kind and outcome."""
 
     def __init__(self) -> None:
         self._counts = {kind: {"done": 0, "failed": 0} for kind in JOBS.values()}
 
     def note(self, token: Any, *, has_failed: bool) -> None:
-        """One has ended."""
+        """Count a job that has ended."""
         self._counts[JOBS[type(token)]]["failed" if has_failed else "done"] += 1
 
     def read(self) -> dict[str, Counts]:
@@ -60,7 +60,7 @@ class JobCounts:
 
 
 class Parts(NamedTuple):
-    """Who counts something, of a node."""
+    """The parts of a node that count something."""
 
     cell: Cell
     reads: Reads
@@ -74,7 +74,7 @@ class Parts(NamedTuple):
 
 
 def statistics_of(parts: Parts) -> NodeStatistics:
-    """A record of now."""
+    """Return the current statistics."""
     cell, reads, writes, loading = parts.cell, parts.reads, parts.writes, parts.loading
     tablets = _tablets_by_state(cell)
     alive = _alive_by_state(cell)
@@ -150,7 +150,7 @@ def _alive_by_state(cell: Cell) -> Counts:
 
 
 def _oldest_prepared_us(cell: Cell) -> int:
-    """Since it came here, or since the cell's start."""
+    """Return the longest time since a prepared transaction came here, or since the cell's start."""
     now_us = cell.now.instant_us
     prepared = [it for it in cell.transactions.values() if it.state is State.PREPARED]
     return max([now_us - it.since_us for it in prepared], default=0)
@@ -167,7 +167,7 @@ def _stores_by_state(cell: Cell) -> Counts:
 
 
 def _retained(cell: Cell) -> tuple[int | None, int | None]:
-    """The ages of the oldest and of the newest retained timestamp."""
+    """Return the ages of the oldest and the newest retained timestamp."""
     found = [it.retained_timestamp for it in cell.tablets.values() if _lets_go(it)]
     return _age_us(cell, min(found, default=None)), _age_us(cell, max(found, default=None))
 

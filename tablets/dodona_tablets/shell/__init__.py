@@ -1,1 +1,1 @@
-"""The node's half that knows clocks, files and sockets. Thin: it decides nothing."""
+"""The half of a node that has clocks, files and sockets. It is thin: it decides nothing."""

@@ -1,9 +1,8 @@
-"""A look at every byte of a cell's data folder that nobody has open: log and chunks, one by one
-and together.
+"""Check every byte of a cell's data folder that no process has open: log and chunks.
 
-Owns: `verify_cell`. The log says which chunks there have to be, and what each has to be like; what
-lies there beside them is of work that a crash ended. Damage to one chunk does not keep the others
-from being looked at. Changes nothing.
+Owns: `verify_cell`. The log says which chunks there must be, and what each has. Any other chunk is
+from work that a crash ended. Damage to one chunk does not keep the others from being checked. The
+check changes nothing.
 """
 
 from collections.abc import Callable
@@ -23,35 +22,35 @@ from dodona_wire.net.folder import locked_to_read
 from dodona_wire.types import CellId
 
 _SOME_CELL = CellId(0)
-"""What a log has does not depend on whose it is."""
+"""What a log has does not depend on the number of its cell."""
 
 
 class CellSummary(msgspec.Struct, frozen=True):
-    """What a cell's folder has. Sound, unless there are `damages`."""
+    """What a cell's folder has. It is sound unless there are `damages`."""
 
     log: LogSummary
     tablet_count: int
     chunk_count: int
     version_count: int
-    """In chunks."""
+    """Versions in chunks."""
     chunk_bytes: int
     leftover_count: int
-    """Chunks that the log does not name: a cell that serves removes them after a checkpoint."""
+    """Chunks that the log does not name. A cell that serves removes them after a checkpoint."""
     damages: tuple[DataCorrupted, ...]
-    """Of chunks."""
+    """Damage to chunks."""
 
 
 def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
     """Check a cell's data folder.
 
-    Raises DataCorrupted if the log is damaged or lacks a file, with the file, and with the group
-    and the position of its bytes where they are known; InvalidRequest (there is no log),
-    FolderInUse.
+    Raises DataCorrupted if the log is damaged or lacks a file. The error names the file. If they
+    are known, it also names the group and the position of its bytes. Raises InvalidRequest if there
+    is no log, and FolderInUse.
     """
     places = find_segments(folder / LOG_NAME)
     check_files(folder, places)
     if not places:
-        raise InvalidRequest(f"there is no log in {folder}", path=str(folder))
+        raise InvalidRequest(f"There is no log in {folder}.", path=str(folder))
     with locked_to_read(folder):
         log = verify_log(folder, begin)
         core = _replayed(folder)
@@ -92,5 +91,5 @@ def _verify(
         advance(wanted.size_bytes)
     if found == wanted:
         return None
-    text = "a chunk is not the one that the log has attached"
+    text = "The chunk file does not match its record in the log."
     return DataCorrupted(text, path=str(folder), chunk=wanted.number)

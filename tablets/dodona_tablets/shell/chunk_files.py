@@ -1,12 +1,15 @@
-"""The files of a cell's chunks: written durably, mapped into memory, removed.
+"""Write the files of a cell's chunks durably, map them into memory, and remove them.
 
 Owns: the folder `chunks` in a cell's data folder, and the names of files in it: NUMBER.arrow and
-NUMBER.index. A chunk has its final name from the first byte on, as nobody looks for it before the
-log says that it is there. What the log does not name stays until the core says that it is garbage.
+NUMBER.index. A chunk has its final name from the first byte on, because no reader looks for it
+before the log names it. A chunk that the log does not name stays until the core says that it is
+garbage.
 
-Invariants: when `write` returns a chunk, it survives a crash of the machine; when it raises, no
-part of it is left, unless the disk failed. Numbers are used once. Threads may write and remove
-chunks of different numbers at the same time, while others read.
+Invariants:
+- When `write` returns a chunk, the chunk survives a crash of the machine.
+- When `write` raises, no part of the chunk is left, unless the disk failed.
+- Each number is used once.
+- Threads may write and remove chunks of different numbers at the same time, while others read.
 """
 
 import os
@@ -32,16 +35,18 @@ from dodona_wire.rows.schema import TableSchema
 
 CHUNKS_NAME: Final = "chunks"
 SYNC_BYTES: Final = 2 << 20
-"""Written between two syncs: so much at most is in the way of the log's next sync."""
+"""The bytes that are written between two syncs. The next sync of the log waits for no more than
+this."""
 
 _NAME: Final = re.compile(r"(\d+)\.(?:arrow|index)")
 
 
 class ChunkFiles:
-    """The chunks of one cell, by number."""
+    """The chunk files of one cell, by number."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is the cell's data folder, which is there and locked. Raises OSError."""
+        """Open the folder for chunks, or make it. `folder` is the cell's data folder: it exists and
+        is locked. Raises OSError."""
         self.path = folder / CHUNKS_NAME
         self.path.mkdir(FOLDER_MODE, exist_ok=True)
         sync_folder(folder)
@@ -49,7 +54,7 @@ class ChunkFiles:
     def write(
         self, number: int, schema: TableSchema, batches: Iterable[pa.RecordBatch]
     ) -> ChunkInfo | None:
-        """Write a chunk, durably; None if there are no rows. See `write_chunk`.
+        """Write a chunk durably. Returns None if there are no rows. See `write_chunk`.
 
         Raises DiskFull if there is no space for it, Overloaded if this process may open no more
         files, OSError if the disk fails.
@@ -69,23 +74,24 @@ class ChunkFiles:
         return info
 
     def open(self, info: ChunkInfo, *, in_memory: bool = False) -> Chunk:
-        """Open a chunk: over its files, or over copies of them in memory.
+        """Open a chunk, over its files or over copies of them in memory.
 
-        Raises DataCorrupted if a file is missing, or not what the description says; InvalidRequest
-        if the process may not have so much address space; Overloaded if it may open no more files.
+        Raises DataCorrupted if a file is missing or does not match its description. Raises
+        InvalidRequest if the process may not have so much address space, and Overloaded if it may
+        open no more files.
         """
         data_path, index_path = self._paths(info.number)
         read = _read if in_memory else _mapped
         return Chunk(info, read(data_path), read(index_path), str(data_path))
 
     def remove(self, number: int) -> None:
-        """Remove a chunk that the log does not name any more. Whoever has it open may go on reading
-        it. Raises OSError."""
+        """Remove a chunk that the log does not name any more. A process that has it open may go on
+        reading it. Raises OSError."""
         for path in reversed(self._paths(number)):
             path.unlink(missing_ok=True)
 
     def size_bytes(self) -> int:
-        """Of all files, with those that are being written or removed."""
+        """Return the size of all files, also those that are being written or removed."""
         total = 0
         for path in self.path.iterdir():
             with suppress(FileNotFoundError):
@@ -97,14 +103,16 @@ class ChunkFiles:
 
 
 def numbers_in(path: Path) -> set[int]:
-    """The numbers of the chunks in this folder, if it is there, of those too that are not whole."""
+    """Return the numbers of the chunks in this folder, also of incomplete ones. Empty if there is
+    no folder."""
     if not path.exists():
         return set()
     return {int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found}
 
 
 def verify_chunk(path: Path, number: int) -> ChunkInfo:
-    """Check all of a chunk in a folder of chunks, and describe it: whoever has a log compares.
+    """Check all of a chunk in a folder of chunks, and return its description. A caller that has a
+    log compares it.
 
     Raises DataCorrupted, which names the file and the place.
     """
@@ -112,7 +120,7 @@ def verify_chunk(path: Path, number: int) -> ChunkInfo:
     raw_index = _mapped(index_path)
     index, checksum = decode_index(raw_index, str(index_path))
     if index.number != number:
-        text = f"the index is that of chunk {index.number}"
+        text = f"The index belongs to chunk {index.number}."
         raise DataCorrupted(text, path=str(index_path), chunk=number)
     info = index.describe(checksum)
     check_chunk(Chunk(info, _mapped(data_path), raw_index, str(data_path)))
@@ -132,9 +140,9 @@ def _read(path: Path) -> bytes:
 
 
 def _mapped(path: Path) -> memoryview:
-    """A file as memory. It stays there when the file is removed."""
-    # The kernel's usual reading ahead is left on: with MADV_RANDOM lookups in a file that is not in
-    # memory took twice as long as with it, and walks four times.
+    """Map a file into memory. The map stays when the file is removed."""
+    # The kernel's usual read-ahead stays on. Without it (MADV_RANDOM), lookups in a file that is
+    # not in memory took twice as long, and scans four times as long.
     with _missing_told(path):
         return map_file(path)
 
@@ -144,7 +152,8 @@ def _missing_told(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DataCorrupted("a file of a chunk is missing", path=str(path)) from error
+        text = "A file of a chunk is missing. Put it back, or restore a backup."
+        raise DataCorrupted(text, path=str(path)) from error
     except OSError as error:
         if is_out_of_descriptors(error):
             raise out_of_descriptors(error, path) from error
@@ -176,7 +185,7 @@ class _SyncedFile:
 
 @contextmanager
 def _durable_file(path: Path) -> Iterator[_SyncedFile]:
-    """A new file; what it holds is durable at the end."""
+    """Make a new file. Its content is durable at the end of the block."""
     with private_file(path, "xb") as file:
         yield _SyncedFile(file)
         file.flush()
@@ -192,7 +201,7 @@ def _removed_on_error(*paths: Path) -> Iterator[None]:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                if not is_no_space(error):  # what a full disk keeps is removed by the next start
+                if not is_no_space(error):  # a full disk may keep it: the next start removes it
                     raise
         raise
 

@@ -1,13 +1,15 @@
-"""Long work on chunks, in threads of its own.
+"""Do long work on chunks in threads.
 
 Owns: the threads, and how fast compaction may write. Flushes, bulk batches, compactions and seals
-of loads do not wait for one another. What they spend their time in lets other threads run: Arrow's
-kernels and system calls by themselves, Python code between two batches. What flushes need of Python
-can be left to an event loop that is busy with Python anyway (see `turns`).
+of loads do not wait for one another. While they run, other threads can run Python: Arrow's kernels
+and system calls allow it by themselves, Python code allows it between two batches. An event loop
+that is busy with Python anyway can take over the Python part of flushes (see `turns`).
 
-Invariants: a result is delivered after its files are durable, from one of these threads: whoever
-has a core brings it to the core's own. A full disk is an answer; any other failure to write has to
-end the process, as one of the log does.
+Invariants:
+- A result is delivered after its files are durable, from one of these threads. The receiver brings
+  it to the thread of the core.
+- A full disk is an answer. Any other failure to write has to end the process, as a failure of the
+  log does.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.net.pools import Pool
 
 BATCH_THREADS: Final = 2
-"""One writes while the other encodes."""
+"""One thread writes while the other encodes."""
 
 NAMES: Final[dict[type[Job], str]] = {
     FlushJob: "flush",
@@ -47,9 +49,9 @@ NAMES: Final[dict[type[Job], str]] = {
     CompactionJob: "compaction",
     SealJob: "seal",
 }
-"""Of the kinds of work, in the log."""
+"""The names of the kinds of work in log lines."""
 TOLD_SECONDS_MIN: Final = 5.0
-"""Between two lines about the same kind: bulk data may be refused many times a second."""
+"""The time between two log lines about one kind: bulk data may be refused many times a second."""
 
 _logger: Final = logging.getLogger("dodona.node")
 
@@ -58,7 +60,8 @@ Deliver = Callable[[Any, Result], object]
 
 
 class Jobs:
-    """Carries out `RunJob`, `RemoveChunks`, `TruncateLog`; makes threads when there is work."""
+    """The threads that carry out `RunJob`, `RemoveChunks` and `TruncateLog`. They start when there
+    is work."""
 
     def __init__(
         self,
@@ -69,8 +72,8 @@ class Jobs:
         *,
         shares_loop: bool = False,
     ) -> None:
-        """Results go to `deliver`, with their token; what must not be survived to `fail`. Who has
-        effects carried out by an event loop may have it take part in flushes."""
+        """Pass results with their token to `deliver`, and fatal errors to `fail`. With
+        `shares_loop`, the event loop that carries out effects takes part in flushes."""
         self._files = files
         self._bytes_per_s = compaction_bytes_per_s
         self._deliver = deliver
@@ -84,7 +87,7 @@ class Jobs:
         self._told_at_s: dict[type[Job], float] = {}
         self._shares_loop = shares_loop
         self._turns: Turns[Any] | None = None
-        """Of the flush that is under way, or the last one."""
+        """The turns of the flush in progress, or of the last flush."""
         self._is_closing = False
         self._failure: BaseException | None = None
 
@@ -95,16 +98,17 @@ class Jobs:
         self._threads[type(effect.job)].submit(self._work, effect, make)
 
     def remove(self, effect: RemoveChunks) -> None:
-        """A file that is mapped goes on to be read by whoever has it."""
+        """Remove the files of chunks. A reader that has mapped a file may go on reading it."""
         self._threads[FlushJob].submit(self._aside, self._remove, effect.numbers)
 
     def truncate(self, log: CellLog, effect: TruncateLog) -> None:
-        """To unlink a long file takes time."""
+        """Truncate the log in a thread, because unlinking a long file takes time."""
         self._threads[FlushJob].submit(self._aside, log.truncate_before, effect.checkpoint)
 
     def close(self) -> None:
-        """Wait for what is under way to be given up: nobody would hear of its chunk. Raises what
-        must not be survived, since nobody may listen to `fail` any more."""
+        """Cancel the work in progress, whose results have no receiver any more, and wait for the
+        threads. Raises the fatal error of a thread, if there was one: `fail` may have no receiver
+        either."""
         self._is_closing = True
         if self._turns is not None:
             self._turns.give_up()
@@ -126,10 +130,10 @@ class Jobs:
             self._deliver(effect.token, result)
 
     def _by_turns(self, loop: asyncio.AbstractEventLoop, items: Batches) -> Batches:
-        if _runs(loop):  # in this thread, which can't wait for itself
+        if _runs(loop):  # this is the loop's thread, which can't wait for itself
             return items
         self._turns = Turns(loop, items)
-        if self._is_closing:  # which it may have missed
+        if self._is_closing:  # `close` may have come before
             self._turns.give_up()
         return self._turns
 
@@ -143,7 +147,8 @@ class Jobs:
         return result
 
     def _made(self, number: int, info: ChunkInfo | None) -> Built | None:
-        """A chunk that is there, and open. Nobody hears of one that can't be opened."""
+        """Return a chunk that exists and is open. If it can't be opened, remove it, and raise the
+        error."""
         try:
             return None if info is None else Built(info, self._files.open(info))
         except DodonaError:
@@ -151,8 +156,7 @@ class Jobs:
             raise
 
     def _tell(self, job: Job, error: DodonaError) -> None:
-        """What is wrong with the disk; what is wrong with bulk data is told to whoever sent them,
-        and to nobody else."""
+        """Log an error of the disk. An error in bulk data goes only to its sender."""
         if not isinstance(error, Overloaded | DataCorrupted):
             return
         now_s, kind = time.monotonic(), type(job)
@@ -179,7 +183,7 @@ class Jobs:
             self._files.remove(number)
 
     def _courteous(self, batches: Iterable[Any], job: Job) -> Iterator[Any]:
-        """Let others run after each batch, and go no faster than allowed."""
+        """Let other threads run after each batch, and keep to the limit of compaction."""
         is_compaction = isinstance(job, CompactionJob)
         began, size_bytes = time.monotonic(), 0
         for batch in batches:
@@ -194,7 +198,7 @@ class Jobs:
 
 
 def _runs(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this is its thread."""
+    """Return whether the caller is in the thread of this loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

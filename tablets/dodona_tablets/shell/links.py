@@ -1,7 +1,7 @@
-"""The node's links to others: the oracle, the master, and the cells it shares transactions with.
+"""Link a node to the oracle, to the master, and to the cells that share its transactions.
 
-Owns: carrying out `AskTimestamps`, `SendToCell` and `SendHeartbeat`, and feeding the answers back.
-Whatever does not arrive is asked for again by the core, so nothing here retries.
+Owns: how `AskTimestamps`, `SendToCell` and `SendHeartbeat` are carried out, and how the answers
+reach the core. If an answer does not arrive, the core asks again, so nothing here retries.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ _logger: Final = logging.getLogger("dodona.links")
 
 
 class Links:
-    """Effects out, inputs back in. `open` it on the running loop, before the runtime starts."""
+    """The links of a node: effects go out, and inputs come back in. Call `open` on the running
+    loop, before the runtime starts."""
 
     _oracle: MasterPeer
     _runtime: Runtime
@@ -46,23 +47,24 @@ class Links:
         self._batcher: Batcher[Any] = Batcher()
         self._is_asking = False
         self._is_idle = True
-        """Whether nobody waits for any of the timestamps that are to be asked for."""
+        """Whether no caller waits for any of the timestamps to ask for."""
         self._foreseen: list[Any] = []
         self._foreseen_left = 0
         self._heartbeats: dict[asyncio.Task[None], Heartbeat] = {}
-        """Under way, and not answered."""
+        """Heartbeats that were sent and not answered yet."""
         self._next_heartbeat: Heartbeat | None = None
         self._closing: list[asyncio.Task[None]] = []
         self.refusal: str | None = None
-        """Why the master did not take the last heartbeat, if it did not."""
+        """Why the master did not take the last heartbeat, or None."""
 
     def open(self, runtime: Runtime) -> None:
-        """From here on effects can be carried out; their answers go to this runtime."""
+        """Open the link to the oracle. From now on effects can be carried out. Their answers go to
+        this runtime."""
         self._runtime = runtime
         self._oracle = MasterPeer(self._master_url, timeout_ms=ORACLE_TIMEOUT_MS, key=self._key)
 
     def handlers(self) -> dict[type[Any], Any]:
-        """What the runtime calls for each kind of effect."""
+        """Return what the runtime calls for each kind of effect."""
         return {
             AskTimestamps: self._ask_timestamps,
             SendToCell: self._send_to_cell,
@@ -75,12 +77,13 @@ class Links:
         peers = [peer for _, peer in self._peers.values()]
         await asyncio.gather(*[peer.close() for peer in [self._oracle, *peers]])
 
-    # Timestamps: one request in flight, for all that were asked for before it was sent
+    # Timestamps: one request in flight, for all effects that came before it was sent
 
     def foresee(self, envelopes: Sequence[RequestEnvelope]) -> None:
-        """Ask already for the timestamps that a frame's commits will need, so that the oracle is at
-        work while the core is. The core takes their locks before it sees any other input, so
-        that no reader can tell this from asking afterwards (the commit protocol, rule 1)."""
+        """Ask early for the timestamps that the commits of a frame will need, so that the oracle
+        works while the core does. The core takes the locks of these commits before it sees any
+        other input. So no reader sees a difference from asking afterwards (the commit protocol,
+        rule 1)."""
         self._foreseen_left = 0
         if self._is_asking:
             return
@@ -92,7 +95,7 @@ class Links:
 
     def _deal_foreseen(self, reply: Reply) -> None:
         tokens, self._foreseen = self._foreseen, []
-        self._foreseen_left = 0  # it may have failed at once, before the core saw the frame
+        self._foreseen_left = 0  # the request may have failed before the core saw the frame
         if isinstance(reply, TimestampRange) and self._is_fresh(reply):
             shares = zip(tokens, range(reply.first, reply.first + reply.count), strict=False)
             self._runtime.call_each(self._core.handle_timestamp, shares)
@@ -143,7 +146,8 @@ class Links:
             self._warn(len(self._batcher.fail()), reply)
 
     def _warn(self, count: int, reply: Reply) -> None:
-        """The core asks again for what it still wants."""
+        """Report that the oracle gave no timestamps. The core asks again for those that it still
+        needs."""
         reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
         text = f"the oracle gave none of {count} timestamps: {reason}"
         tell(_logger, logging.WARNING, "no_timestamps", text, count=count, reason=reason)
@@ -153,7 +157,7 @@ class Links:
 
     def _send_to_cell(self, effect: SendToCell) -> None:
         known = self._peers.get(effect.cell)
-        if known is not None:  # else the master has not said yet where it is: sent again later
+        if known is not None:  # else its address is not known yet: the core sends it again
             known[1].post(effect.body)
 
     def _learn(self, addresses: dict[CellId, str]) -> None:
@@ -168,8 +172,8 @@ class Links:
             peer = Peer(rpc_url(address, cell), key=self._key, silence=silence)
             self._peers[cell] = (address, peer)
 
-    # The master: one heartbeat at a time, and the newest next. One whose answer may be held back is
-    # no reason to wait: the master answers it as soon as it has the next.
+    # The master: one heartbeat at a time, and the newest next. The next one need not wait for an
+    # answer that the master may hold back. The master answers as soon as it has the next.
 
     def _send_heartbeat(self, effect: SendHeartbeat) -> None:
         if all(it.hold_ms for it in self._heartbeats.values()) and len(self._heartbeats) < 2:
@@ -203,6 +207,6 @@ class Links:
             self.refusal = text
 
     def _tell_no_heartbeat(self, reason: str) -> None:
-        if reason != self.refusal:  # else it was said: there are several heartbeats in a second
+        if reason != self.refusal:  # else it was logged: there are several heartbeats a second
             tell(_logger, logging.WARNING, "no_heartbeat", reason, reason=reason)
         self.refusal = reason

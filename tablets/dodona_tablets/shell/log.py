@@ -1,17 +1,19 @@
-"""The cell's log: records appended in groups to files of LMDB, read back at a start, truncated.
+"""Keep the log of a cell: append records in groups to LMDB files, read them at a start, truncate.
 
-Owns: the open log, which is a row of files (see `log_segments`). A group is one LMDB value under a
-rising index, written in one transaction: after a crash it is there whole or not at all. When the
-last file is long enough a new one is begun; a truncation removes whole files at the beginning.
+Owns: the open log, which is a sequence of files (see `log_segments`). A group is one LMDB value
+under a rising index, written in one transaction. After a crash, a group is complete or absent. When
+the last file is long enough, the log begins a new one. A truncation removes whole files at the
+beginning.
 
 Invariants:
-- Each file begins with the group behind the last one of the file before.
-- What is removed lies before the group of a durable checkpoint, and goes one file after the other,
-  after the bounds say that it may be missing (see `log_bounds`).
+- Each file begins with the group after the last one of the file before.
+- A truncation removes only groups before a durable checkpoint. It removes one file after the other,
+  after the bounds say that the file may be missing (see `log_bounds`).
 - A log that lacks a file is refused before anything is made or removed.
-- Nobody reads while something is appended.
-- Whatever goes wrong in an append is fatal: nobody knows then what is on the disk. A file that can
-  not be begun for want of descriptors is gone, durably, before the one before it grows on.
+- No thread reads while another one appends.
+- Any error in an append is fatal, because the state of the disk is then unknown.
+- If a file can't be begun for lack of descriptors, it is removed durably. Then the file before it
+  grows on.
 """
 
 import errno
@@ -46,21 +48,25 @@ from dodona_wire.net.folder import FOLDER_MODE, LockedFolder, lock_folder, sync_
 
 LOG_NAME: Final = "log"
 SEGMENT_BYTES_MAX: Final = 64 << 20
-"""With this a file is long enough: not too many of them, and each removed in some ms."""
+"""The length at which a file is full. So there are not too many files, and removing one takes some
+ms."""
 SEGMENTS_MIN: Final = 16
-"""Of a log that is full: where it may not grow to much, files are shorter."""
+"""The files of a full log. If the limit of the log is small, the files are shorter."""
 SHORT_BYTES_MAX: Final = 64 << 10
-"""A last file that is not longer is copied at a start, some ms: then there is one for so much."""
+"""A start copies a last file that is not longer, in some ms. So the groups of many short runs are
+in one file."""
 SHORT_MIN: Final = 64
-"""So many of them are not more than a file; where files are shorter, these are."""
+"""So many short files are not longer than a full one. If full files are shorter, short ones are,
+too."""
 SPARE_BYTES: Final = 64 << 20
-"""What a full log takes more, if it is no row: what it needs to be truncated, and to start."""
+"""What a full log takes in addition, if the group is structural: what truncation and a start
+need."""
 
 
 GROWN_BYTES_MAX: Final = 4 << 30
-"""A file that is as long and has no descriptors for a next one ends the process."""
+"""If a file has this length and there are no descriptors for a new one, the process ends."""
 DESCRIPTORS_MAX: Final = 8
-"""More than a log needs to begin a file, besides those that it has."""
+"""More descriptors than a log needs to begin a file, in addition to those that it has."""
 
 
 class _Older(NamedTuple):
@@ -72,8 +78,8 @@ class _Older(NamedTuple):
 
 
 class CellLog:
-    """An open log. `append` may be called from one worker thread while nobody reads, meanwhile
-    `truncate_before` and what tells the size from others."""
+    """An open log. One worker thread may call `append` while no thread reads. Other threads may
+    call `truncate_before`, and the methods for the size, at the same time."""
 
     def __init__(self, folder: LockedFolder, bytes_max: int) -> None:
         self._folder = folder
@@ -83,19 +89,20 @@ class CellLog:
         self._path.mkdir(FOLDER_MODE, exist_ok=True)
         found = find_segments(self._path)
         check_files(folder.path, found)
-        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 had one: it holds no data
+        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 made one: it has no data
         for made_in in (self._path, folder.path):
             sync_folder(made_in)
         self._begin_at_bytes = 0
-        """The length of the last file with which a new one is tried again."""
+        """The length of the last file at which the log tries again to begin a new one."""
         self._older: list[_Older] = []
         self._checked: set[Path] = set()
-        """Files before the last one whose pages were looked at."""
+        """Files before the last one whose pages were checked."""
         self._last: Segment
         self._bounds: LogBounds | None = None
         """None while the disk has no space for a last file."""
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        """Of the folder of the files: to remove one is to need no other."""
+        """The descriptor of the folder of the files. With it, removing a file needs no other
+        descriptor."""
         try:
             self._begin_or_read(found)
         except BaseException:
@@ -105,13 +112,13 @@ class CellLog:
         self._reader_count = 0
         self._truncation = threading.Lock()
         self.written_bytes = 0
-        """Of the groups that were appended since it was opened."""
+        """The bytes of the groups that were appended since the log was opened."""
 
     @classmethod
     def open(cls, path: str | Path, bytes_max: int) -> "CellLog":
-        """Take the folder and open the log in it. `bytes_max` is how large it may become.
+        """Take the folder and open the log in it. `bytes_max` is how large the log may become.
 
-        Raises FolderInUse, InvalidRequest, DataCorrupted, DiskFull.
+        Raises FolderInUse, InvalidRequest, DataCorrupted, DiskFull, Overloaded.
         """
         folder = lock_folder(path)
         try:
@@ -128,8 +135,8 @@ class CellLog:
             self._older = [_Older(*it, it.path.stat().st_size) for it in found[:-1]]
 
     def _begin(self, found: list[Place]) -> bool:
-        """Open the last file, to append to it. → whether there is space for it. Without any file
-        there is nothing to be read either: then it raises what the disk said."""
+        """Open the last file, to append to it. Returns whether there is space for it. Without any
+        file, there is nothing to read either: then it raises the error of the disk."""
         self._older.clear()
         with ExitStack() as undone:
             try:
@@ -147,12 +154,13 @@ class CellLog:
 
     @property
     def is_writable(self) -> bool:
-        """Whether anything can be appended: not where a full disk had no space for a new file."""
+        """Return whether the log takes appends. It does not if a full disk had no space for a new
+        file."""
         return self._bounds is not None
 
     def make_writable(self) -> bool:
-        """Try again to begin a file. → whether there is space for it now, and whether this process
-        has the descriptors. Nobody reads or appends meanwhile."""
+        """Try again to begin a file. Returns whether there is space for it now, and whether this
+        process has the descriptors. No thread may read or append meanwhile."""
         if self._bounds is None and has_descriptors(DESCRIPTORS_MAX):
             found = find_segments(self._path)
             check_files(self._folder.path, found)
@@ -161,9 +169,9 @@ class CellLog:
         return self._bounds is not None
 
     def _open_last(self, found: list[Place]) -> LastSegment:
-        """A new one: what another process left under way in a file would be met by later commits
-        to it. A short one is replaced, else many short lives would leave as many files; and one
-        without groups is, which has the new one's name."""
+        """Make a new last file. In an old file, later commits would meet what another process left
+        under way. A short file is replaced, or many short runs would leave many files. A file
+        without groups is replaced, too, because it has the name of the new one."""
         if not found:
             return LastSegment(self._path, FIRST_INDEX)
         self._remove_copied(found[0])
@@ -182,8 +190,8 @@ class CellLog:
         return made
 
     def _remove_copied(self, first: Place) -> None:
-        """The file of an old version, if the last process ended between copying and removing it:
-        once the copy is seen to have all of its groups. Raises DataCorrupted."""
+        """Remove the file of an old version, if the last process ended between copying and removing
+        it. First check that the copy has all of its groups. Raises DataCorrupted."""
         old_path = self._path / OLD_NAME
         if first.path == old_path or not old_path.exists():
             return
@@ -194,7 +202,7 @@ class CellLog:
             old.close()
             copy.close()
         if not is_copied:
-            text = f"{first.path.name} was to replace {OLD_NAME}, and has not all of its groups"
+            text = f"{first.path.name} is an incomplete copy of {OLD_NAME}: groups are missing."
             raise DataCorrupted(text, path=str(first.path))
         old_path.unlink()
 
@@ -204,13 +212,13 @@ class CellLog:
 
     @property
     def path(self) -> Path:
-        """The data folder, which is this process's as long as the log is open."""
+        """Return the data folder, which is this process's as long as the log is open."""
         return self._folder.path
 
     # Recovery
 
     def read(self, checkpoint: int | None = None) -> Iterator[Record]:
-        """All records in order: from this checkpoint on, or from as far back as the log goes.
+        """Yield all records in order: from this checkpoint on, or from as far back as the log goes.
         Raises DataCorrupted with the file, the group and the position of its bytes."""
         begin = FIRST_INDEX
         if checkpoint is not None:
@@ -219,13 +227,14 @@ class CellLog:
         return self._note(read(segments, checkpoint), segments)
 
     def survey(self) -> Iterator[Record]:
-        """As `read`, but only *structural* records: no rows and no outcomes. Groups that have only
-        these are not looked at. Raises DataCorrupted."""
+        """Yield the *structural* records: no rows and no outcomes. Groups without structural
+        records are skipped. Raises DataCorrupted."""
         segments = self._segments(FIRST_INDEX)
         return self._note(read(segments, is_survey=True), segments)
 
     def _segments(self, index: int) -> Generator[Segment]:
-        """From the file with this group on, each open until the next is asked for."""
+        """Yield the files from the one with this group on. Each is open until the next is asked
+        for."""
         begin = self._count_before(index)
         ends = [*[it.first_index for it in self._older[begin + 1 :]], self._last.first_index]
         for it, end_index in zip(self._older[begin:], ends, strict=False):
@@ -241,7 +250,8 @@ class CellLog:
     def _note(
         self, found: Iterator[tuple[int, Record]], segments: Generator[Segment]
     ) -> Iterator[Record]:
-        """Closes the segments whatever happens: who is told of damage may open the log again."""
+        """Note where checkpoints are. Always close the segments: after an error about damage, the
+        caller may open the log again."""
         self._reader_count += 1
         try:
             for index, record in found:
@@ -255,7 +265,7 @@ class CellLog:
     # Service
 
     def append(self, records: Sequence[Record]) -> None:
-        """Make the records durable, all or none; blocks until they are. Any error is fatal."""
+        """Make the records durable, all or none. Blocks until they are. Any error is fatal."""
         assert self._reader_count == 0, "a log is read while something is appended to it"
         if not self.make_writable():
             raise OSError(errno.ENOSPC, "there is no space for a file of the log", str(self._path))
@@ -276,22 +286,22 @@ class CellLog:
         used_bytes = self.size_bytes()
         if used_bytes + size_bytes > self._bytes_max + (SPARE_BYTES if is_structural else 0):
             text = (
-                f"the log is full: it has {used_bytes} bytes of {self._bytes_max}, and "
-                f"{size_bytes} are to come; start it with a larger map_mib_max"
+                f"the log is full: it has {used_bytes} bytes of {self._bytes_max}, and the next "
+                f"group has {size_bytes} bytes. Start the node with a larger map_mib_max"
             )
             raise OSError(errno.ENOSPC, text, str(self._path))
 
     def _is_long_enough(self, key: GroupKey) -> bool:
-        """A checkpoint rather begins a file than lies in the middle of one, where what is before it
-        would have to stay."""
+        """Return whether a new file should begin. A checkpoint begins one early: in the middle of a
+        file, the groups before it would have to stay."""
         bytes_max = self._segment_bytes_max
         if self._last.size_bytes < self._begin_at_bytes:
             return False
         return self._last.size_bytes >= (bytes_max // 4 if key.flags & CHECKPOINT else bytes_max)
 
     def _begin_segment(self) -> LastSegment:
-        """→ the new file; or the full one, which grows while this process has no descriptors for a
-        new one."""
+        """Return the new file, or the full one. The full one grows while this process has no
+        descriptors for a new one."""
         full = self._last
         assert isinstance(full, LastSegment)
         if not has_descriptors(DESCRIPTORS_MAX) and full.size_bytes < GROWN_BYTES_MAX:
@@ -310,7 +320,7 @@ class CellLog:
         return begun
 
     def _put_off(self, full: LastSegment) -> LastSegment:
-        """Not again before it has grown by a quarter of a file."""
+        """Return the full file. Try again when it has grown by a quarter of a file."""
         self._begin_at_bytes = full.size_bytes + self._segment_bytes_max // 4
         return full
 
@@ -325,16 +335,17 @@ class CellLog:
         return begun
 
     def _remove_begun(self, index: int) -> None:
-        """What may be there of a new file: durably, before its groups come into the one before."""
+        """Remove what may exist of a new file, durably, before its groups go into the file before
+        it."""
         path = path_of(self._path, index)
         if path.exists():
             path.unlink()
             sync_folder(self._descriptor)
 
     def truncate_before(self, number: int) -> None:
-        """What was appended before the checkpoint with this number, which is durable, is not needed
-        any more: remove what has nothing else. Blocks for some ms a file. A number that the log
-        does not have (any more) is that of an older checkpoint: there is nothing to do."""
+        """Remove the files that have only groups before this checkpoint, which is durable. Blocks
+        for some ms per file. If the log does not have this number (any more), it is that of an
+        older checkpoint, and there is nothing to do."""
         index = self._index_by_checkpoint.get(number, FIRST_INDEX)
         with self._truncation:
             count = self._count_before(index) if self._bounds is not None else 0
@@ -344,29 +355,29 @@ class CellLog:
                 self._bounds.move_first(first_indexes[count])
             for _ in range(count):
                 self._older[0].path.unlink()
-                sync_folder(self._descriptor)  # never a later one without it
+                sync_folder(self._descriptor)  # never remove a later file without this one
                 del self._older[0]
             for known, at in list(self._index_by_checkpoint.items()):
                 if at < index:
                     del self._index_by_checkpoint[known]
 
     def _count_before(self, index: int) -> int:
-        """How many files have only groups that come before this one."""
+        """Return how many files have only groups before this one."""
         first_indexes = [it.first_index for it in self._older]
         return max(0, bisect_right([*first_indexes, self._last.first_index], index) - 1)
 
     # Size
 
     def size_bytes(self) -> int:
-        """What the log occupies, without the room behind it."""
+        """Return the size of the log, without the room behind it."""
         return sum([it.size_bytes for it in self._older]) + self._last.size_bytes
 
     def fill_ratio(self) -> float:
-        """The same in relation to how large it may become: at 1 it takes no rows any more."""
+        """Return the size in relation to its limit. At 1 the log takes no more rows."""
         return self.size_bytes() / self._bytes_max
 
     def close(self) -> None:
-        """Close and let go of the folder. A truncation that is under way is finished before."""
+        """Close the log and release the folder. A truncation in progress is finished first."""
         with self._truncation:
             self._last.close()
             if self._bounds is not None:
@@ -376,13 +387,13 @@ class CellLog:
 
 
 def check_files(folder: Path, found: Sequence[Place]) -> None:
-    """Whether the log in this data folder has the files at its ends, before anything is made of
-    them. A log is begun before any chunk is: without files there are no chunks either. Raises
-    DataCorrupted."""
+    """Raise DataCorrupted unless the log in this data folder has the files at its ends. Call this
+    before the log makes any file. A log is begun before any chunk, so a folder without files of a
+    log has no chunks either."""
     check_bounds(folder, found)
     if not found and numbers_in(folder / CHUNKS_NAME):
         raise DataCorrupted(
-            f"{folder} has chunks but no log, and without the log the chunks mean nothing: put the "
-            f"files of {folder / LOG_NAME} back, or restore a backup",
+            f"{folder} has chunks but no log. Put the files of {folder / LOG_NAME} back, or "
+            "restore a backup.",
             path=str(folder),
         )

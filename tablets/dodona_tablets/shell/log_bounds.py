@@ -1,18 +1,18 @@
-"""Which files a log must have: the indexes of its first and of its last one, kept beside the log.
+"""Keep the bounds of a log beside it: the indexes of its first and of its last file.
 
-Owns: the file `log-bounds` in a cell's data folder. The files of a log follow one another, so that
-a file missing between two others shows by itself. One missing at an end does not: what is left
-looks like a shorter log. So the ends are written down here, and a start compares.
+Owns: the file `log-bounds` in a cell's data folder. The files of a log follow one another. So a
+missing file between two others shows by itself. A missing file at an end does not: the rest looks
+like a shorter log. So this file has both ends, and a start compares.
 
 Invariants:
-- `last` is written after the file exists, and before anything is appended to it: after a crash
-  there may be a later file, which has nothing, but never an earlier one.
-- `first` is written, durably, before the files in front of it are removed: after a crash there may
-  be earlier ones, but never a later one.
+- `last` is written after the file exists, and before anything is appended to it. So after a crash,
+  the last file may be a later one without groups, but never an earlier one.
+- `first` is written, durably, before the files in front of it are removed. So after a crash, the
+  first file may be an earlier one, but never a later one.
 - The file has two sectors, which are written by turns and in place. So a full disk does not keep
-  the log from being truncated, and a crash leaves the one sector or the other.
+  the log from being truncated, and a crash leaves one of the sectors whole.
 
-A folder of an earlier version has no such file, and gets one. Must not import the log.
+A folder of an earlier version has no such file, and gets one. Must not import: the log.
 """
 
 import os
@@ -31,7 +31,7 @@ BOUNDS_NAME: Final = "log-bounds"
 SECTOR_BYTES: Final = 512
 
 _BODY: Final = struct.Struct(">4sQQQ")
-"""A constant, how often it was written, the first index, the last."""
+"""A constant, how often it was written, the first index, the last index."""
 _SUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"dlb1"
 
@@ -43,20 +43,20 @@ class _Written(NamedTuple):
 
 
 class LogBounds:
-    """The ends of an open log. The thread that appends moves the last file, the one that truncates
-    the first."""
+    """The bounds of an open log. The thread that appends moves the last file. The thread that
+    truncates moves the first file."""
 
     def __init__(self, path: Path, written: _Written) -> None:
-        """Raises OSError."""
+        """Open the file. Raises OSError."""
         self._written = written
         self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        """Kept: a truncation is to need no descriptor."""
+        """It stays open, so that a truncation needs no descriptor."""
         self._lock = threading.Lock()
 
     @classmethod
     def keep(cls, folder: Path, places: Sequence[Place]) -> Self:
-        """Those of a log that has these files, which were compared. Makes the file if there is
-        none. Raises OSError, DataCorrupted."""
+        """Return the bounds of a log with these files, which were compared. Makes the file if there
+        is none. Raises OSError, DataCorrupted."""
         path = folder / BOUNDS_NAME
         begun = _Written(0, places[0].first_index, places[-1].first_index)
 
@@ -74,11 +74,11 @@ class LogBounds:
         return bounds
 
     def move_last(self, index: int) -> None:
-        """A new file was begun. Raises OSError."""
+        """Record that a new file was begun. Raises OSError."""
         self._change(last=index)
 
     def move_first(self, index: int) -> None:
-        """The files before this one are about to be removed. Raises OSError."""
+        """Record that the files before this one are about to be removed. Raises OSError."""
         self._change(first=index)
 
     def _change(self, *, first: int = 0, last: int = 0) -> None:
@@ -92,19 +92,19 @@ class LogBounds:
             self._written = new
 
     def close(self) -> None:
-        """Nothing may move any more."""
+        """Close the file: no bound may move any more."""
         os.close(self._file)
 
 
 def check_bounds(folder: Path, places: Sequence[Place]) -> None:
-    """Whether the log in this data folder has the files, `places`, that it must have at both ends.
-    Raises DataCorrupted, which names the missing file."""
+    """Raise DataCorrupted unless the log in this data folder has the files that it must have at
+    both ends. `places` are its files. The error names the missing file."""
     path = folder / BOUNDS_NAME
     if not path.exists():
         return
     written = _read(path)
     if not places:
-        text = "all files of the log are missing: put them back, or restore a backup"
+        text = "All files of the log are missing. Put them back, or restore a backup."
         raise DataCorrupted(text, path=str(folder), first=written.first, last=written.last)
     missing = None
     if places[0].first_index > written.first:
@@ -112,7 +112,7 @@ def check_bounds(folder: Path, places: Sequence[Place]) -> None:
     elif places[-1].first_index < written.last:
         missing = written.last
     if missing is not None:
-        text = "a file of the log is missing: put it back, or restore a backup"
+        text = "A file of the log is missing. Put it back, or restore a backup."
         raise DataCorrupted(text, path=str(places[0].path.parent), group=missing)
 
 
@@ -122,7 +122,7 @@ def _sector(written: _Written) -> bytes:
 
 
 def _read(path: Path) -> _Written:
-    """The newest of the sectors that is whole. Raises DataCorrupted."""
+    """Return the newest sector that is whole. Raises DataCorrupted."""
     raw = path.read_bytes()
     found = []
     for at in (0, SECTOR_BYTES):
@@ -132,5 +132,5 @@ def _read(path: Path) -> _Written:
             if magic == _MAGIC and sector == _sector(_Written(*numbers)):
                 found.append(_Written(*numbers))
     if not found:
-        raise DataCorrupted("the bounds of the log are damaged", path=str(path))
+        raise DataCorrupted("The bounds of the log are damaged.", path=str(path))
     return max(found)

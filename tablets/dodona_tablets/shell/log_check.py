@@ -1,8 +1,8 @@
-"""A look at every byte of a log that nobody has open: what an operator asks for in doubt.
+"""Check every byte of a log that no process has open, for an operator in doubt.
 
-Owns: `verify_log`, and reading a log without taking it. It is slower than a recovery and trusts
-less: each file's pages are checked before the engine touches any, and groups that a recovery would
-pass over are decoded too. Changes nothing.
+Owns: `verify_log`, and reading a log without taking it. The check is slower than a recovery and
+trusts less. It checks the pages of each file before LMDB touches one. It also decodes groups that a
+recovery would skip. It changes nothing.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,12 +20,12 @@ from dodona_tablets.shell.log_segments import FIRST_INDEX, Place, Segment, find_
 from dodona_wire.errors import DataCorrupted
 
 Begin = Callable[[str, int], Callable[[int], None]]
-"""Called when a step begins, with its name and how many bytes it has; what it returns is called as
-bytes are done, with how many."""
+"""A function to call when a step begins, with the name of the step and its bytes. It returns a
+function to call with the number of bytes that are done."""
 
 
 def unwatched(_step: str, _total_bytes: int) -> Callable[[int], None]:
-    """Nobody wants to know how far it is."""
+    """Report no progress."""
     return lambda _done_bytes: None
 
 
@@ -34,7 +34,7 @@ class LogSummary(msgspec.Struct, frozen=True):
 
     file_count: int
     first_index: int
-    """Of its groups, of which some may have been left over by a truncation."""
+    """The index of its first group. A truncation may have left over some of its groups."""
     group_count: int
     record_count: int
     checkpoint_count: int
@@ -43,9 +43,9 @@ class LogSummary(msgspec.Struct, frozen=True):
 
 
 def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
-    """Check the log in this data folder, which is there and locked: pages, order, checksums,
-    records. Raises DataCorrupted with the file, and with the group and the position of its bytes
-    where they are known."""
+    """Check the log in this data folder, which exists and is locked: pages, order, checksums,
+    records. Raises DataCorrupted with the file. If they are known, it also has the group and the
+    position of its bytes."""
     places = find_segments(folder / LOG_NAME)
     check_files(folder, places)
     advance = begin("log", sum(it.path.stat().st_size for it in places))
@@ -60,7 +60,7 @@ def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
             advance(segment.path.stat().st_size)
     first_index = places[0].first_index
     if first_index != FIRST_INDEX and checkpoint_count == 0:
-        text = "the log has neither its beginning nor a checkpoint"
+        text = "The log is incomplete: it has no first group and no checkpoint."
         raise DataCorrupted(text, path=str(places[0].path))
     return LogSummary(
         len(places), first_index, group_count, record_count, checkpoint_count, size_bytes
@@ -68,7 +68,7 @@ def verify_log(folder: Path, begin: Begin = unwatched) -> LogSummary:
 
 
 def read_log(folder: Path, *, is_survey: bool = False) -> Iterator[Record]:
-    """What a recovery reads, in order: see `log_reading.read`. Raises DataCorrupted."""
+    """Yield what a recovery reads, in order: see `log_reading.read`. Raises DataCorrupted."""
     places = find_segments(folder / LOG_NAME)
     with closing(_opened(places)) as segments:
         for _, record in read(segments, is_survey=is_survey):
@@ -76,8 +76,8 @@ def read_log(folder: Path, *, is_survey: bool = False) -> Iterator[Record]:
 
 
 def has_joined(folder: Path) -> bool:
-    """Whether the log in this data folder is that of a cell of some cluster. One that is damaged
-    is: a new log has nothing that could be. Raises nothing for a folder that is not there."""
+    """Return whether the log in this data folder is that of a cell of a cluster. A damaged log is,
+    because a new log has nothing to be damaged. A folder that does not exist is no error."""
     try:
         records = read_log(folder, is_survey=True) if find_segments(folder / LOG_NAME) else ()
         return any(

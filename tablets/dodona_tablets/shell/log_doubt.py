@@ -1,12 +1,13 @@
-"""A commit to a log's file whose very last write failed: made or not, it is made again.
+"""Find a commit to a log's file whose very last write failed. If there may be one, it is made
+again.
 
-Owns: what the two commits that a file remembers say of each other. LMDB takes a failed last write
-back in two of its fields; all others stay. A commit that was made looks like that too, after
-damage to its number, and somebody may have been told of it: to make it again is right always. Its
-group is where those are that no head tells of (see `log_tail`).
+Owns: what the two commits that a file remembers say of each other. When a last write failed, LMDB
+takes back two of its fields, and all others stay. A commit that succeeded looks like that, too,
+after damage to its number. A caller may have the answer to that commit, so it is always right to
+make the commit again. Its group is among the groups that no head names (see `log_tail`).
 
-No sum covers what is looked at here. But each commit to a file is one group's, so that its number
-is that of the groups there are with it.
+No checksum covers these fields. But each commit to a file writes one group. So its number is the
+number of groups that the file then has.
 """
 
 import os
@@ -17,7 +18,8 @@ from typing import Final, NamedTuple
 from dodona_wire.errors import DataCorrupted
 
 _COMMIT: Final = struct.Struct("=120xQ16xQ")
-"""The page that every other commit writes: how many values there are with it, and its number."""
+"""The page that every other commit writes: how many values the file then has, and the commit's
+number."""
 
 
 class _Commit(NamedTuple):
@@ -26,8 +28,8 @@ class _Commit(NamedTuple):
 
 
 def is_last_commit_in_doubt(path: Path, page_bytes: int) -> bool:
-    """Whether one was made, or nearly, that no head tells of. Raises DataCorrupted if the commits
-    contradict each other."""
+    """Return whether a commit succeeded, or nearly, that no head names. Raises DataCorrupted if the
+    commits contradict each other."""
     with path.open("rb") as file:
         pages = [os.pread(file.fileno(), _COMMIT.size, at) for at in (0, page_bytes)]
     even, odd = (_Commit(*_COMMIT.unpack(page)) for page in pages)

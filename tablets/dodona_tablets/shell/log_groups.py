@@ -1,11 +1,12 @@
-"""The bytes of a log's groups: a key with an index, a header with a checksum, MessagePack.
+"""Encode a log's groups: a key with an index, a header with a checksum, MessagePack.
 
-Owns: both versions of a group, what the flags in its key say about its records, and how damage is
-described: with the file, the group and, where it is known, the position of its bytes. Knows nothing
-of where groups are but that each is a value under its key, and that keys sort as indexes do.
+Owns: both versions of a group, what the flags in its key say about its records, and how an error
+describes damage. The error names the file, the group and, if it is known, the position of its
+bytes. This module knows only that each group is a value under its key, and that keys sort as
+indexes do.
 
-The flags are in the key, so that whoever looks for some groups need not touch the values of others;
-the checksum covers them.
+The flags are in the key. So a search for some groups need not touch the values of other groups. The
+checksum covers the flags.
 """
 
 import struct
@@ -23,23 +24,23 @@ from dodona_wire.errors import DataCorrupted
 LOG_VERSION: Final = 2
 
 STRUCTURAL: Final = 1
-"""Flag: it may have records other than `ROW_RECORDS`."""
+"""Flag: the group may have records other than `ROW_RECORDS`."""
 CHECKPOINT: Final = 2
-"""Flag: it has a checkpoint."""
+"""Flag: the group has a checkpoint."""
 
 _KEY: Final = struct.Struct(">QB")
 """Index, flags."""
 KEY_BYTES: Final = _KEY.size
 _KEY_1: Final = struct.Struct(">Q")
-"""Of version 1: the index."""
+"""In version 1: the index."""
 _HEADER: Final = struct.Struct(">BI")
-"""Version, CRC-32 of key and body; of version 1: of the body."""
+"""Version, CRC-32 of key and body. In version 1: CRC-32 of the body."""
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[Record])
 
 
 class GroupKey(msgspec.Struct, frozen=True, gc=False):
-    """What a group is stored under. Version 1 had no flags, and was always looked into."""
+    """The key of a stored group. A key of version 1 has no flags, and counts as structural."""
 
     index: int
     flags: int
@@ -47,7 +48,7 @@ class GroupKey(msgspec.Struct, frozen=True, gc=False):
 
 
 def decode_key(raw: bytes, path: Path) -> GroupKey:
-    """Raises DataCorrupted."""
+    """Decode a stored key. Raises DataCorrupted."""
     if len(raw) == _KEY.size:
         index, flags = _KEY.unpack(raw)
         return GroupKey(index, flags, raw)
@@ -57,7 +58,7 @@ def decode_key(raw: bytes, path: Path) -> GroupKey:
 
 
 def encode_group(index: int, records: Sequence[Record]) -> tuple[GroupKey, bytearray]:
-    """One group as it is stored: its key, and its value."""
+    """Encode one group as it is stored: its key and its value."""
     kinds = {type(record) for record in records}
     flags = 0 if kinds <= ROW_RECORDS else STRUCTURAL
     if Checkpoint in kinds:
@@ -72,7 +73,7 @@ def encode_group(index: int, records: Sequence[Record]) -> tuple[GroupKey, bytea
 
 
 def decode_group(key: GroupKey, value: memoryview, path: Path) -> list[Record]:
-    """The records of a stored group. Raises DataCorrupted."""
+    """Return the records of a stored group. Raises DataCorrupted."""
     if len(value) < _HEADER.size:
         raise damaged("is too short", path, key.index, value)
     version, checksum = _HEADER.unpack_from(value)
@@ -88,14 +89,14 @@ def decode_group(key: GroupKey, value: memoryview, path: Path) -> list[Record]:
 
 
 def damaged(words: str, path: Path, index: int, value: memoryview | None = None) -> DataCorrupted:
-    """The error to raise about a group of the log that is, or ought to be, in this file."""
+    """Return the error about a group of the log that is, or should be, in this file."""
     place = {} if value is None else _place_of(value, path)
     return DataCorrupted(f"a group of the log {words}", path=str(path), group=index, **place)
 
 
 def _place_of(value: memoryview, path: Path) -> dict[str, int]:
-    """Where in the file these bytes are, if they lie in a mapping of it, as those that a read
-    transaction hands out do, and if the system tells what is mapped where."""
+    """Return where in the file these bytes are. The bytes of a read transaction lie in a mapping of
+    the file. Empty if these do not, or if the system does not list its mappings."""
     try:
         mappings = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

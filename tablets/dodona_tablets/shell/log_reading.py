@@ -1,12 +1,12 @@
-"""A log from its beginning to its end: every group there, whole and in its place.
+"""Read a log from its beginning to its end: every group is there, whole and in its place.
 
-Owns: the order of reading, where it may begin, and what it need not look at. A log that has its
-first group is read from there. One that was truncated begins with the first checkpoint that it has:
-what comes before was left over, since a truncation takes whole files.
+Owns: the order of reading, where reading may begin, and what it may skip. A log that has its first
+group is read from there. A log that was truncated is read from the first checkpoint that it has.
+Groups before that are left over, because a truncation removes whole files.
 
-Sums are checked by the thread that reads, and the system reads ahead by itself, file after file.
-To have another thread do that was tried: it gained nothing on two cores, since each group would
-cost it the interpreter's lock.
+The thread that reads checks the checksums. The system reads ahead by itself, file after file. On
+two cores, another thread for the checksums gained nothing: each group would cost it the
+interpreter's lock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,9 +26,9 @@ from dodona_wire.errors import DataCorrupted
 def read(
     segments: Iterable[Segment], checkpoint: int | None = None, *, is_survey: bool = False
 ) -> Iterator[tuple[int, Record]]:
-    """All records in order, with the indexes of their groups: from this checkpoint on, or from as
-    far back as the log is whole. A survey leaves out `ROW_RECORDS`, and does not look at groups
-    that have nothing else. Raises DataCorrupted."""
+    """Yield all records in order, with the indexes of their groups. They begin at this checkpoint,
+    or as far back as the log is whole. A survey leaves out `ROW_RECORDS`, and skips groups that
+    have no other records. Raises DataCorrupted."""
     is_begun: bool | None = None
 
     def is_wanted(key: GroupKey) -> int:
@@ -49,11 +49,12 @@ def read(
                     yield key.index, record
     if not is_begun:
         wanted = "a checkpoint to begin with" if checkpoint is None else f"checkpoint {checkpoint}"
-        raise DataCorrupted(f"the log does not have {wanted}", path=str(segment.path.parent))
+        raise DataCorrupted(f"The log does not have {wanted}.", path=str(segment.path.parent))
 
 
 def connected(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Each after the one before it was walked. Raises DataCorrupted if one is missing."""
+    """Yield each file after the one before it was walked. Raises DataCorrupted if one is
+    missing."""
     expected: int | None = None
     for segment in segments:
         if expected not in (None, segment.first_index):
@@ -63,7 +64,7 @@ def connected(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _from_checkpoint(records: list[Record], number: int | None) -> list[Record]:
-    """What begins with this checkpoint, or with any; nothing if it is not here."""
+    """Return the records from this checkpoint on, or from any. Empty if it is not here."""
     for place, record in enumerate(records):
         if type(record) is Checkpoint and number in (None, record.number):
             return records[place:]

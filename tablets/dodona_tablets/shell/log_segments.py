@@ -1,14 +1,16 @@
-"""One file of a log: an LMDB environment that only grows, named after its first group.
+"""Keep one file of a log: an LMDB environment that only grows, named after its first group.
 
-Owns: such files, how one is made so that a crash leaves a whole one or none, how they are opened,
-written and walked. A log that had all of its groups in one file which is used again and again was
-tried: pages that were freed between others are of no use to a large group, which takes whole runs
-of them, so that the engine searched for long and then found none (see the decision).
+Owns: such files: how one is made so that a crash leaves a whole one or none, and how they are
+opened, written and walked. One file for all groups, with pages that are used again, was tried. A
+large group needs a run of adjacent pages, and pages that became free between others are no run. The
+engine searched for long, and then found none (decision 017).
 
-Invariants: a file is written by one thread of the one process that made it, while nobody reads it;
-hence no table of readers, no lock file. It was complete, and durable, before it had its name. A
-group is durable when `append` returns. The head that tells of it is so with the next one, and need
-never be: what no head tells of is found behind (see `log_tail`).
+Invariants:
+- One thread of the process that made a file writes it, while no thread reads it. So there is no
+  table of readers and no lock file.
+- A file was complete and durable before it had its name.
+- A group is durable when `append` returns. The head that names the group becomes durable with the
+  next group, and need never do so. Groups that no head names are found behind it (see `log_tail`).
 """
 
 import os
@@ -32,22 +34,23 @@ FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"
 
 OLD_NAME: Final = "data.mdb"
-"""What the first file is called where it comes from a time when it was the only one."""
+"""The name of the first file in an early version, where it was the only file."""
 _MAP_BYTES: Final = 1 << 34
-"""More than ever lies in one. The file itself is only as long as what is in it."""
+"""More bytes than one file ever has. The file itself is only as long as its content."""
 
 Groups = Iterator[tuple[GroupKey, memoryview]]
 
 
 class Place(NamedTuple):
-    """A file of a log, and the index of the group that it begins with."""
+    """A file of a log, and the index of its first group."""
 
     first_index: int
     path: Path
 
 
 def find_segments(folder: Path) -> list[Place]:
-    """The files of the log in this folder, in order. None if there is no folder. Raises OSError."""
+    """Return the files of the log in this folder, in order. Empty if there is no folder. Raises
+    OSError."""
     names = os.listdir(folder) if folder.exists() else []
     stems = [it.removesuffix(SUFFIX) for it in names if it.endswith(SUFFIX)]
     found = [Place(int(it), folder / f"{it}{SUFFIX}") for it in stems if it.isdecimal()]
@@ -58,7 +61,7 @@ def find_segments(folder: Path) -> list[Place]:
 
 
 def path_of(folder: Path, first_index: int) -> Path:
-    """The file that begins with this group."""
+    """Return the path of the file that begins with this group."""
     return folder / f"{first_index:020}{SUFFIX}"
 
 
@@ -68,24 +71,24 @@ class Segment:
     def __init__(
         self, place: Place, end_index: int | None = None, *, is_checked: bool = False
     ) -> None:
-        """The next file begins with the group `end_index`; there is none behind the last one. Pages
-        need not be looked at again if they were by this process. Raises DataCorrupted,
+        """Open the file. The next file begins with the group `end_index`, None for the last file.
+        With `is_checked`, this process has checked the pages before. Raises DataCorrupted,
         InvalidRequest."""
         self.first_index, self.path = place
         self._environment = self._opened()
         try:
             self._page_bytes: int = self._environment.stat()["psize"]
             self.size_bytes = self._used_bytes()
-            """What it occupies, without the room behind it."""
+            """The size of the file, without the room behind its content."""
             self._check_size(self.size_bytes)
             if not is_checked:
                 check_pages(self.path, may_go_on=True)
             is_in_doubt = is_last_commit_in_doubt(self.path, self._page_bytes)
             self.head_index = self._find_head_index()
-            """Of the group that comes, or would come, behind those that a head tells of."""
+            """The index after the last group that a head names."""
             self._check_count()
             self.behind: list[Group] = []
-            """The groups that no head tells of."""
+            """The groups that no head names."""
             if end_index is None or end_index > self.head_index:
                 found = find_groups_behind(
                     self.path, self._page_bytes, self.head_index, has_one=is_in_doubt
@@ -104,22 +107,24 @@ class Segment:
 
     @property
     def next_index(self) -> int:
-        """Of the group that comes, or would come, behind those that are here."""
+        """Return the index after the last group of this file."""
         return self.head_index + len(self.behind)
 
     def _check_size(self, wanted_bytes: int) -> None:
-        """To touch what is missing at the end of a mapped file would kill the process."""
+        """Raise DataCorrupted if the file is too short. To touch a missing part of a mapped file
+        would kill the process."""
         found_bytes = self.path.stat().st_size
         if found_bytes < wanted_bytes:
-            text = f"a file of the log has {found_bytes} bytes, and should have {wanted_bytes}"
+            text = f"A file of the log has {found_bytes} bytes, and should have {wanted_bytes}."
             raise DataCorrupted(text, path=str(self.path))
 
     def _check_count(self) -> None:
-        """A damaged page may leave out what is behind it; the engine's own count does not. What is
-        missing before is found, with its place, by whoever walks."""
+        """Raise DataCorrupted if the last groups are missing. A damaged page may hide the groups
+        behind it, but the engine's own count has them. A walk finds other missing groups, with
+        their place."""
         count, found = self._environment.stat()["entries"], self.head_index - self.first_index
         if found < count:
-            text = f"a file of the log has {found} groups, and should have {count}"
+            text = f"A file of the log has {found} groups, and should have {count}."
             raise DataCorrupted(text, path=str(self.path))
 
     def _used_bytes(self) -> int:
@@ -133,8 +138,8 @@ class Segment:
             return self.first_index
 
     def walk(self, is_wanted: Callable[[GroupKey], int]) -> Groups:
-        """The groups that are wanted, in order, in memory that is there until the next one. Raises
-        DataCorrupted if any is missing."""
+        """Yield the groups that are wanted, in order, in memory that stays until the next one.
+        Raises DataCorrupted if a group is missing."""
         expected = self.first_index
         with self._reading() as cursor:
             for raw in cursor.iternext(keys=True, values=False):
@@ -149,8 +154,8 @@ class Segment:
         yield from [(key, memoryview(value)) for key, value in self.behind if is_wanted(key)]
 
     def copied(self) -> list[Group] | None:
-        """All groups; None if one is damaged, or missing: such a file stays as it is, and whoever
-        needs that group is told where it is."""
+        """Return all groups, or None if a group is damaged or missing. Such a file stays as it is.
+        A reader that needs the group gets an error with its place."""
         copies = []
         try:
             for key, value in self.walk(lambda _: True):
@@ -166,17 +171,17 @@ class Segment:
             with self._environment.begin(buffers=True) as transaction, transaction.cursor() as it:
                 yield it
         except lmdb.Error as error:
-            raise DataCorrupted(f"the log can't be read: {error}", path=str(self.path)) from error
+            raise DataCorrupted(f"The log can't be read: {error}", path=str(self.path)) from error
 
     def finish(self) -> None:
-        """Another file follows: close this one, and give back the room behind what is there."""
+        """Close this file, because another one follows, and free the room behind its content."""
         self.close()
         if self._is_room_behind():
             os.truncate(self.path, self.size_bytes)
 
     def _is_room_behind(self) -> bool:
-        """Whether there are only zeros. Else the end of a group may be there, if the head that says
-        how much there is was damaged."""
+        """Return whether only zeros are behind the content. Other bytes may be the end of a group,
+        if the head with the length was damaged."""
         with self.path.open("rb") as file:
             file.seek(self.size_bytes)
             return all(not part.strip(b"\0") for part in iter(partial(file.read, STEP_BYTES), b""))
@@ -189,8 +194,8 @@ class LastSegment(Segment):
     """The file that this process appends to."""
 
     def __init__(self, folder: Path, first_index: int, groups: Sequence[Group] = ()) -> None:
-        """Made anew, with these groups, durable with its name. In the place of one that had no
-        others, if there is one: at each moment the one or the other is there. Raises OSError,
+        """Make the file with these groups, durable with its name. It replaces a file that had no
+        other groups, if there is one: at any time, one of the two is there. Raises OSError,
         lmdb.Error."""
         path = path_of(folder, first_index)
         make_environment(path, _MAP_BYTES, [(key.raw, value) for key, value in groups])
@@ -205,11 +210,11 @@ class LastSegment(Segment):
         return open_environment(self.path, _MAP_BYTES, has_late_heads=True)
 
     def _is_room_behind(self) -> bool:
-        return True  # the head is this process's own
+        return True  # this process wrote the head
 
     def append(self, key: GroupKey, value: bytes | bytearray) -> None:
-        """Make a group durable."""
-        if len(value) <= AHEAD_BYTES:  # what is larger makes the file grow: zeros come on top
+        """Append a group, and make it durable."""
+        if len(value) <= AHEAD_BYTES:  # a larger group makes the file grow anyway
             self._room.ensure(self.size_bytes)
         with self._environment.begin(write=True) as transaction:
             transaction.put(key.raw, value, append=True)

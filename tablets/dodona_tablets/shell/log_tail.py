@@ -1,15 +1,18 @@
-"""The groups of a log's file that no head of it tells of: durable, in pages LMDB takes for free.
+"""Find groups of a log's file that no head names: durable, in pages that LMDB takes for free.
 
-Owns: finding them. A commit syncs the pages that have its group, and only then writes the head by
-which LMDB finds them; to sync that too would cost every commit a second wait for the disk. So a
-power cut may take back the last head, and that of one commit more which was under way. The pages
-are there: their numbers, the indexes and the checksums of their groups say which they are.
+Owns: the search for these groups. A commit syncs the pages that have its group. Only then it writes
+the head by which LMDB finds them. To sync the head, too, would cost every commit a second wait for
+the disk. So a power cut may take back the last head, and also that of the commit under way. The
+pages are still there. Their numbers, and the indexes and checksums of their groups, identify them.
 
-Invariants: what one head tells of is not touched by the next two commits (LMDB uses a page again
-once no head on the disk knows it), so there are at most `BEHIND_MAX` groups behind it. A group is
-found whole or not at all. One that is not whole was never durable: nobody was told of it.
+Invariants:
+- The next two commits do not touch the pages that a head names. (LMDB uses a page again once no
+  head on the disk knows it.) So there are at most `BEHIND_MAX` groups behind a head.
+- A group is found whole or not at all. A group that is not whole was never durable, and no caller
+  had an answer for it.
 
-Changes nothing: whoever opens the file to go on begins a new one with what is found.
+This module changes nothing. A process that opens the file to go on begins a new file with these
+groups.
 """
 
 import mmap
@@ -23,13 +26,13 @@ from dodona_tablets.shell.log_groups import KEY_BYTES, GroupKey, damaged, decode
 from dodona_wire.errors import DataCorrupted
 
 BEHIND_MAX: Final = 2
-"""The one whose head was not synced yet, and the one that was under way."""
+"""The group whose head was not synced yet, and the group under way."""
 _HEADS: Final = 2
-"""Pages at the beginning of a file."""
+"""The pages of heads at the beginning of a file."""
 _PAGE: Final = struct.Struct("<Q2xHHH")
 """A page's header: its number, its kind, and where its free room begins and ends."""
 _RUN: Final = struct.Struct("<I")
-"""In the place of the last two of those, for a long value: how many pages it has."""
+"""In the place of the last two of these fields, for a long value: how many pages it has."""
 _RUN_AT: Final = 12
 _LEAF, _LONG_VALUE = 2, 4
 _NODE: Final = struct.Struct("<HHHH")
@@ -43,15 +46,15 @@ Group = tuple[GroupKey, bytes]
 def find_groups_behind(
     path: Path, page_bytes: int, next_index: int, *, has_one: bool = False
 ) -> list[Group]:
-    """Those from this index on, in order. `has_one`: a head was to tell of the next one, so that it
-    is there. Raises DataCorrupted if one is missing."""
+    """Return the groups from this index on, in order. With `has_one`, a head was to name the next
+    group, so it must be there. Raises DataCorrupted if a group is missing."""
     found: dict[int, Group] = {}
     complaint = damaged("is missing", path, next_index)
     with path.open("rb") as file, map_to_read(file, path) as pages:
         for key, value in _groups(pages, page_bytes, next_index):
             try:
                 decode_group(key, memoryview(value), path)
-            except DataCorrupted as error:  # it was under way
+            except DataCorrupted as error:  # the group was under way
                 complaint = error if key.index == next_index else complaint
             else:
                 found[key.index] = key, value
@@ -61,7 +64,8 @@ def find_groups_behind(
 
 
 def _groups(pages: mmap.mmap, page_bytes: int, next_index: int) -> Iterator[Group]:
-    """Whatever looks like a group with such an index. Nothing within a long value is looked at."""
+    """Yield each item that looks like a group with such an index. The inside of a long value is
+    skipped."""
     wanted = range(next_index, next_index + BEHIND_MAX)
     number, count = _HEADS, len(pages) // page_bytes
     while number < count:
@@ -82,7 +86,7 @@ def _groups(pages: mmap.mmap, page_bytes: int, next_index: int) -> Iterator[Grou
 
 
 def _keys(page: bytes) -> Iterator[tuple[GroupKey, int]]:
-    """The last keys of a leaf, with their places: groups come in order."""
+    """Yield the last keys of a leaf, with their places. Groups come in order."""
     begin = _PAGE.unpack_from(page)[2]
     places = page[_PAGE.size : min(begin, len(page)) // 2 * 2]
     for (at,) in [*struct.iter_unpack("<H", places)][-BEHIND_MAX:]:
@@ -95,7 +99,8 @@ def _keys(page: bytes) -> Iterator[tuple[GroupKey, int]]:
 
 
 def _value(pages: mmap.mmap, page: bytes, at: int, key_length: int) -> bytes | None:
-    """Of the item at this place of a leaf, as far as it is there."""
+    """Return the value of the item at this place of a leaf, as far as it is there. None if its
+    place is beyond the end."""
     low, high, kind, _ = _NODE.unpack_from(page, at)
     length = low | high << 16
     begin = at + _NODE.size + key_length

@@ -1,12 +1,12 @@
-"""Files as memory, without a descriptor that stays.
+"""Map files into memory without a descriptor that stays open.
 
 Owns: `map_file`. A process has few descriptors, and a cell may have thousands of chunks. Python's
-`mmap` keeps a copy of the descriptor for as long as the map lives, and Arrow's `memory_map` has the
-kernel read up to 8 MiB of each file at once, which a start with many chunks can't afford. So this
-asks the system itself.
+`mmap` keeps a copy of the descriptor for as long as the map exists. Arrow's `memory_map` has the
+kernel read up to 8 MiB of each file immediately, which a start with many chunks can't afford. So
+this module calls the system itself.
 
 Invariant: a map lives as long as anything that refers to its bytes: the buffer, slices, arrays and
-views of them. What is read is the file, also when it was removed.
+views. A reader sees the file, also after its removal.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _FAILED: Final = ctypes.c_void_p(-1).value
 
 
 class _Map:
-    """Of memory that Arrow's buffers refer to; with the last of them it goes."""
+    """A map that Arrow's buffers refer to. It ends with the last of them."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self._address = address
@@ -41,11 +41,11 @@ class _Map:
 
 
 def map_file(path: Path) -> memoryview:
-    """All bytes of a file, to be read. Raises InvalidRequest if this process may not have so much
-    address space, OSError."""
+    """Return all bytes of a file, for reading. Raises InvalidRequest if this process may not have
+    so much address space, and OSError."""
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes == 0:  # can't be mapped
+        if size_bytes == 0:  # no bytes, no map
             return memoryview(b"")
         with address_space_needed(path):
             address = _LIBC.mmap(
@@ -55,4 +55,4 @@ def map_file(path: Path) -> memoryview:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number), str(path))
     buffer = pa.foreign_buffer(address, size_bytes, _Map(address, size_bytes))
-    return memoryview(buffer).cast("B")  # of Arrow's own views, bytes have signs
+    return memoryview(buffer).cast("B")  # in Arrow's own views, bytes have signs

@@ -1,4 +1,4 @@
-"""The metrics of a tablet node: the table.
+"""Define the metrics of a tablet node, as a table.
 
 Owns: their names. A source is an attribute of the report that `service` makes for a scrape, as
 `dodona_server.metrics` says.
@@ -18,17 +18,17 @@ COMMITS: Final = (
     Metric(
         "commits",
         "counter",
-        "Transactions by protocol and outcome, each counted once in the cluster: one_cell, blind "
-        "(one cell, no snapshot), two_phase (by its coordinator), and non_atomic, where each "
-        "request to a tablet counts. What becomes of a transaction: committed, conflict, aborted "
-        "(by its client, or because another cell refused or was not heard of), refused",
+        "Transactions by protocol and outcome; each counts once in the cluster. The protocol is "
+        "one_cell, blind (one cell, no snapshot), two_phase (counted by its coordinator), or "
+        "non_atomic (each request to a tablet counts). The outcome is committed, conflict, "
+        "aborted (by its client, or because another cell refused or did not answer), or refused",
         "cell.commits",
         ("protocol", "outcome"),
     ),
     Metric(
         "participations",
         "counter",
-        "Transactions that another cell coordinates, by what became of them here",
+        "Transactions that another cell coordinates, by their outcome in this cell",
         "cell.participations",
         ("outcome",),
     ),
@@ -42,24 +42,25 @@ COMMITS: Final = (
     Metric(
         "conflicts",
         "counter",
-        "Conflicts found here, by what stood in the way: a row that since the start was written, "
-        "also in shared mode (shared_written), or locked without a write (locked, shared_locked, "
-        "read_locked); one that somebody who commits holds (write_held, shared_write_held, "
-        "read_held); a bulk load; or a wait for a prepared row that took too long (timeout)",
+        "Conflicts found in this cell, by cause. After the transaction began, another one wrote "
+        "the row (written, shared_written) or locked it without a write (locked, shared_locked, "
+        "read_locked). Another one that commits now holds the row (write_held, "
+        "shared_write_held, read_held). A bulk load has the row (load). The wait for a prepared "
+        "row took too long (timeout)",
         "cell.conflicts_by_kind",
         ("kind",),
     ),
     Metric(
         "lock_waits",
         "counter",
-        "Times that a commit waited for another transaction's outcome",
+        "How often a commit waited for the outcome of another transaction",
         "cell.lock_waits",
     ),
     Metric(
         "transactions",
         "gauge",
-        "Transactions under way: waiting for others, locked (the oracle is asked), prepared, or "
-        "committed (and not acknowledged by all cells yet)",
+        "Transactions under way by state: waiting for others, locked (waits for a timestamp), "
+        "prepared, or committed (but not all cells have acknowledged it)",
         "cell.transactions_by_state",
         ("state",),
     ),
@@ -79,7 +80,7 @@ COMMITS: Final = (
     Metric(
         "protocol_violations",
         "counter",
-        "Decisions of other cells that can't be: a client lied, or something is broken",
+        "Decisions of other cells that are impossible: a client or a server has a fault",
         "cell.protocol_violations",
     ),
     Metric(
@@ -94,14 +95,14 @@ READS: Final = (
     Metric(
         "reads",
         "counter",
-        "Reads by kind: lookup, scan, and those of versions",
+        "Reads by kind: lookup, scan, or of versions",
         "cell.reads_by_kind",
         ("kind",),
     ),
     Metric(
         "reads_waiting",
         "gauge",
-        "Reads that wait now, for a prepared row or for the oracle",
+        "Reads that wait now for a prepared row or for the oracle",
         "cell.reads_waiting",
     ),
     Metric(
@@ -114,22 +115,23 @@ READS: Final = (
     Metric(
         "oldest_reader_seconds",
         "gauge",
-        "Age of the oldest snapshot that is held; no sample if none is",
+        "Age of the oldest held snapshot; no sample if no snapshot is held",
         "cell.oldest_reader_us",
         per=MICROSECONDS,
     ),
     Metric(
         "oldest_retained_seconds",
         "gauge",
-        "Age of the oldest retained timestamp of a served tablet: so far back one reads there. "
-        "No sample while nothing was let go",
+        "Age of the oldest retained timestamp of all served tablets: reads can go back so far in "
+        "one of them. No sample while no version was removed",
         "cell.oldest_retained_us",
         per=MICROSECONDS,
     ),
     Metric(
         "newest_retained_seconds",
         "gauge",
-        "Age of the newest retained timestamp of a served tablet: so far back one reads everywhere",
+        "Age of the newest retained timestamp of all served tablets: reads can go back so far in "
+        "each of them",
         "cell.newest_retained_us",
         per=MICROSECONDS,
     ),
@@ -139,7 +141,7 @@ STORAGE: Final = (
     Metric(
         "tablets",
         "gauge",
-        "Tablets that are served, or stored without being served",
+        "Tablets by state: served, or stored without being served",
         "cell.tablets_by_state",
         ("state",),
     ),
@@ -155,52 +157,52 @@ STORAGE: Final = (
     Metric(
         "rows",
         "gauge",
-        "Rows, about: one that is in several stores or chunks counts in each",
+        "Estimated number of rows: a row in several stores or chunks counts in each",
         "cell.rows",
     ),
-    Metric("memory_bytes", "gauge", "What dynamic stores take", "cell.memory_bytes"),
+    Metric("memory_bytes", "gauge", "Memory of dynamic stores", "cell.memory_bytes"),
     Metric(
         "tablet_bytes",
         "gauge",
-        "What tablets take besides their rows, mounted or not",
+        "Memory of tablets besides their rows, mounted or not",
         "cell.tablet_bytes",
     ),
     Metric(
         "memory_limit_bytes",
         "gauge",
-        "Above that writes are refused",
+        "Writes are refused if memory_bytes is above this",
         "cell.memory_bytes_max",
     ),
     Metric(
         "batch_bytes",
         "gauge",
-        "Bulk data on its way into chunks",
+        "Bulk data that is in no chunk yet",
         "cell.batch_bytes",
     ),
     Metric(
         "batch_limit_bytes",
         "gauge",
-        "Above that bulk data is refused",
+        "Bulk data is refused if batch_bytes is above this",
         "cell.batch_bytes_max",
     ),
     Metric("chunks", "gauge", "Chunks", "cell.chunks"),
-    Metric("chunk_bytes", "gauge", "What they occupy", "cell.chunk_bytes"),
+    Metric("chunk_bytes", "gauge", "Size of all chunks", "cell.chunk_bytes"),
     Metric(
         "loads",
         "gauge",
-        "Bulk loads that are open",
+        "Open bulk loads",
         "cell.loads",
     ),
     Metric(
         "chunks_staged",
         "gauge",
-        "Chunks of open loads, which nobody sees yet",
+        "Chunks of open loads, which no reader sees yet",
         "cell.chunks_staged",
     ),
     Metric(
         "jobs",
         "counter",
-        "Work on chunks by kind (flush, compaction, batch, seal) and outcome (done, failed)",
+        "Jobs on chunks by kind (flush, compaction, batch, seal) and outcome (done, failed)",
         "cell.jobs",
         ("kind", "outcome"),
     ),
@@ -225,7 +227,8 @@ CLOCKS: Final = (
     Metric(
         "oracle_clock_difference_max_seconds",
         "gauge",
-        "The largest such difference since the start, either way",
+        "The largest difference between the oracle's timestamps and this machine's clock since "
+        "the start, either way",
         "cell.oracle_clock.max_us",
         per=MICROSECONDS,
     ),
@@ -233,14 +236,15 @@ CLOCKS: Final = (
         "client_clock_difference_seconds",
         "gauge",
         "How far the last client's clock was ahead of the oracle's time, in a write without "
-        "atomicity; the cell's idea of that time may be half a second old",
+        "atomicity; the time that the cell knows may be half a second old",
         "cell.client_clock.last_us",
         per=MICROSECONDS,
     ),
     Metric(
         "client_clock_difference_max_seconds",
         "gauge",
-        "The largest such difference since the start, either way",
+        "The largest difference between a client's clock and the oracle's time since the start, "
+        "either way",
         "cell.client_clock.max_us",
         per=MICROSECONDS,
     ),

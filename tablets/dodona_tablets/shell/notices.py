@@ -1,6 +1,6 @@
-"""What a node's log says of what its core only counts.
+"""Log what a node's core only counts.
 
-Owns: the line about a decision that can't be.
+Owns: the line about a decision that does not fit the state of a transaction.
 """
 
 import logging
@@ -13,19 +13,22 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 class ProtocolViolations:
-    """Decisions of other cells that this cell did not obey."""
+    """The decisions of other cells that this cell did not obey."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._told_count = 0
 
     def look(self) -> None:
-        """Say which was the last one, if there were more."""
+        """Log the last one, if there are more than at the last look."""
         count, last = self._cell.protocol_violation_count, self._cell.last_protocol_violation
         if count == self._told_count:
             return
         assert last is not None
         self._told_count = count
-        text = "a cell was told a decision that can't be"
+        text = (
+            "the cell received a decision that does not fit the transaction's state, and did not "
+            "obey it"
+        )
         found = {"transaction": last.transaction, "source": last.source, "count": count}
         tell(_logger, logging.ERROR, "impossible_decision", text, **found)

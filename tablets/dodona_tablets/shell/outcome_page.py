@@ -1,7 +1,7 @@
-"""The REST page that says what this cell knows of a transaction.
+"""Serve the REST page that says what this cell knows of a transaction.
 
-Owns: the path, the JSON, and what is answered to nonsense: `application/problem+json`. It asks the
-core through the runtime as any client would, and changes nothing.
+Owns: the path, the JSON, and the answer to a bad id: `application/problem+json`. The page asks the
+core through the runtime, like any client, and changes nothing.
 """
 
 from typing import Final
@@ -29,7 +29,8 @@ STATES: Final[dict[type[Reply], str]] = {
 
 
 class TransactionPage(msgspec.Struct, frozen=True):
-    """`coordinator` is who decides one that is `pending`, if that is known here."""
+    """What this cell knows of a transaction. `coordinator` is the cell that decides a `pending`
+    one, if that is known here."""
 
     transaction: TransactionId
     state: str
@@ -38,13 +39,14 @@ class TransactionPage(msgspec.Struct, frozen=True):
 
 
 def add_outcome_page(pages: FastAPI, runtime: Runtime) -> None:
-    """Serve it."""
+    """Add the page."""
 
     @pages.get("/v1/transactions/{transaction:path}", operation_id="peek_outcome")
     async def peek_outcome(transaction: str) -> Response:
-        """What is known here of a transaction; asking changes nothing. `aborted` says that it will
-        never be committed in this cell: of the transaction that is true if this cell is its
-        coordinator. A transaction that is not over is `pending`, a forgotten one `unknown`."""
+        """Return what this cell knows of a transaction. The question changes nothing. `aborted`
+        says that the transaction will never be committed in this cell. That is true of the whole
+        transaction if this cell is its coordinator. A transaction that is not over is `pending`, a
+        forgotten one `unknown`."""
         number = int(transaction) if _is_number(transaction) else 0
         if not 0 < number <= MAX_TIMESTAMP:
             text = f"a transaction's id is a number from 1 to {MAX_TIMESTAMP}"

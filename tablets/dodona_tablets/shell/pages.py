@@ -1,6 +1,7 @@
-"""The REST pages of a node.
+"""Make the REST pages of a node.
 
-Owns: which there are. Only `service` imports this, once the data plane is up: it needs FastAPI.
+Owns: which pages there are. Only `service` imports this, once the data plane is up: it needs
+FastAPI.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def create_pages(
     admission: Admission,
     report: Callable[[], object],
 ) -> FastAPI:
-    """All of them. `report` is what the metrics are made of."""
+    """Return all pages. `report` returns what the metrics are made of."""
 
     def collect() -> dict[str, Any]:
         return {

@@ -1,8 +1,8 @@
-"""From the files of a cell to its core, and back before a clean stop.
+"""Recover a cell's core from its files, and drain it before a clean stop.
 
-Owns: the order of recovery (the log's records, then the chunks that these name, then the start),
-when a cell may stop, and the order of draining. Chunks that the log does not name (*orphans*) are
-most likely of work that a crash ended. They stay until the core proves that: see `open_chunks`.
+Owns: when a cell may stop, the order of draining, and the order of recovery: the log's records, the
+chunks that these name, the start. Chunks that the log does not name (*orphans*) are most likely
+from work that a crash ended. They stay until the core proves that: see `open_chunks`.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ _logger: Final = logging.getLogger("dodona.node")
 def recover(
     settings: NodeSettings, log: CellLog, files: ChunkFiles, book: RecoveryBook
 ) -> NodeCore:
-    """The cell as its log and chunks have it, not serving yet; the start is in the book. Raises
-    DataCorrupted, OSError."""
+    """Return the core as its log and chunks have it. It does not serve yet. Writes the start into
+    the book. Raises DataCorrupted, OSError."""
     core = NodeCore(CellId(settings.cell), settings.address, settings.limits())
     count = 0
     began = read_clock()
-    gc.disable()  # millions of objects are made here, and all of them stay
+    gc.disable()  # millions of objects are made here, and all stay
     for record in log.survey():
         core.foresee(record)
     for record in log.read():
@@ -72,14 +72,15 @@ def recover(
 
 
 def keep_posted(core: NodeCore, log: CellLog, space: DiskSpace, now: Now) -> None:
-    """Tell the core what only the log and the disk know."""
+    """Report to the core what only the log and the disk know."""
     core.note_log(log.size_bytes(), log.fill_ratio(), now)
     note_disk(core, log, space)
 
 
 def note_disk(core: NodeCore, log: CellLog, space: DiskSpace) -> None:
-    """Tell the core what there is no space for, if it is so. What was opened without space for a
-    file to append to is given one as soon as there is. Nobody reads or appends meanwhile."""
+    """Report to the core why there is no space, if there is none. If the log was opened without
+    space for a file to append to, it gets one as soon as there is space. No thread may read or
+    append meanwhile."""
     shortage = space.shortage()
     is_writable = log.is_writable or (shortage is None and log.make_writable())
     if not is_writable:
@@ -88,10 +89,10 @@ def note_disk(core: NodeCore, log: CellLog, space: DiskSpace) -> None:
 
 
 def open_chunks(core: NodeCore, files: ChunkFiles) -> int:
-    """Open all chunks that the log names. → how many others there are.
+    """Open all chunks that the log names. Returns the number of orphans.
 
-    The others stay where they are until the cell has joined its cluster and its next checkpoint is
-    durable; their numbers are not used again. Raises DataCorrupted, OSError.
+    Orphans stay until the cell has joined its cluster and its next checkpoint is durable. Their
+    numbers are not used again. Raises DataCorrupted, OSError.
     """
     orphans = check_orphans(core, files.path)
     if orphans:
@@ -103,31 +104,31 @@ def open_chunks(core: NodeCore, files: ChunkFiles) -> int:
 
 
 def check_orphans(core: NodeCore, path: Path) -> tuple[int, ...]:
-    """The numbers of the chunks in this folder that the log does not name, once it was replayed.
+    """Return the numbers of the orphans in this folder, after the log was replayed.
 
-    A cell makes no chunk before it has joined a cluster. So the log of one that never joined is
-    not the log that belongs to the chunks. Raises DataCorrupted.
+    A cell makes no chunk before it has joined a cluster. So a log that never joined one does not
+    belong to the chunks. Raises DataCorrupted.
     """
     orphans = tuple(sorted(numbers_in(path) - core.chunks_needed().keys()))
     if orphans and core.cell.cluster == NO_CLUSTER:
         raise DataCorrupted(
-            f"{path} has {len(orphans)} chunks that the log does not name, and the log is that of "
-            "a new cell: the log that belongs to the chunks is missing. Put its files back, or "
-            "restore a backup",
+            f"{path} has {len(orphans)} chunks that the log does not name. The log is that of a "
+            "new cell, so the log of the chunks is missing. Put the files of the old log back, or "
+            "restore a backup.",
             path=str(path),
         )
     return orphans
 
 
 async def finish(core: NodeCore, runtime: Runtime) -> None:
-    """Let in nothing new, and wait until nothing is under way: no transaction without an outcome,
-    no batch, no read that waits, nothing that is not durable."""
+    """Admit nothing new, and wait until no work is under way. That is: each transaction has an
+    outcome, no batch or read is left, and everything is durable."""
     runtime.call(core.refuse_writes)
     await wait_until(lambda: not (core.is_busy or runtime.statistics().waiting_count))
 
 
 async def drain(core: NodeCore, runtime: Runtime) -> None:
-    """Bring all rows into chunks, as far as there is time: the next start is quick then."""
+    """Bring all rows into chunks, as far as there is time, so that the next start is fast."""
     until_s = time.monotonic() + DRAIN_S_MAX
     while not core.is_drained and time.monotonic() < until_s:
         runtime.call(core.drain)

@@ -1,7 +1,7 @@
-"""Writes down what became of a cell's start, in the book of its starts.
+"""Write the progress of a cell's start into the book of its starts.
 
-Owns: when that is written: while there is something new, and at a stop in order. The core says
-what; the book, in a thread, makes it durable.
+Owns: when that is written: while there is something new, and at a clean stop. The core says what to
+write. The book makes it durable, in a thread.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ LOOK_S: Final = 0.25
 
 
 class RecoveryNotes:
-    """Of one start. Belongs to an event loop from `start` to `close`."""
+    """The notes of one start. They belong to an event loop from `start` to `close`."""
 
     def __init__(self, book: RecoveryBook, recovered: Recovered) -> None:
         self._book = book
@@ -24,11 +24,11 @@ class RecoveryNotes:
         self._written = _changes_of(recovered)
 
     def start(self) -> None:
-        """Take notes until all is decided."""
+        """Take notes until everything is decided."""
         self._task = asyncio.create_task(self._run(), name="recovery notes")
 
     async def close(self) -> None:
-        """The last ones, and that this was a stop in order."""
+        """Write the last notes, and that this was a clean stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

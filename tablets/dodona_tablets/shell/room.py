@@ -1,13 +1,16 @@
-"""Room ahead of the end of a growing file, so that a small write need not grow it.
+"""Keep room ahead of the end of a growing file, so that a small write need not grow it.
 
-Owns: the zeros between what a file holds and its end. A commit that makes the file longer also has
-to make its new length durable: an input and output of its own, a tenth of the time of a small
-commit, and under load another turn to wait for. Zeros are really written, as extents that are only
-allocated are converted one by one, which costs the same again.
+Owns: the zeros between the content of a file and its end. A commit that makes the file longer also
+has to make its new length durable. That is one more operation of the disk. It takes a tenth of the
+time of a small commit, and under load it is one more wait. Zeros are really written. If extents
+were only allocated, the file system would convert them one by one, which costs the same again.
 
-Invariants: zeros are written behind the end of the file only, so that nothing which is there is
-ever touched; they are durable before anybody relies on them. Without space for them the file grows
-as it would have without. Knows nothing of what the file is.
+Invariants:
+- Zeros are written behind the end of the file only, so that no content is ever touched.
+- They are durable before a write relies on them.
+- Without space for zeros, the file grows as it would without this module.
+
+This module does not know what the file is.
 """
 
 import os
@@ -17,34 +20,34 @@ from typing import Final
 from dodona_server.disk_space import is_no_space
 
 STEP_BYTES: Final = 1 << 20
-"""Written at once, in 1 to 2 ms where a commit takes 0.3: every few thousand commits."""
+"""Written at a time, in 1 to 2 ms (a commit takes 0.3 ms), once in a few thousand commits."""
 AHEAD_BYTES: Final = 128 << 10
-"""With less than this left, room is made: more than a group of small commits takes."""
+"""If less than this is left, room is made. It is more than a group of small commits takes."""
 
 _ZEROS: Final = bytes(STEP_BYTES)
 _LEFT_STEPS_MIN: Final = 16
-"""With less space left than so many steps, what is left is for the file itself, and for others."""
+"""If the disk has less space than so many steps, it is left for the file itself, and for others."""
 
 
 class Room:
-    """The room in one file that somebody else writes. One thread at a time."""
+    """The room in one file that another part writes. One thread at a time may use it."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
-        """`bytes_max` is how long the file may become."""
+        """Open the file. `bytes_max` is how long it may become."""
         self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         self._bytes_max = bytes_max
         self._end = os.fstat(self._file).st_size
 
     def ensure(self, used_bytes: int) -> None:
-        """Before a write behind `used_bytes`: make room if there is little. Raises OSError if the
-        disk fails, and nothing if it is only full."""
+        """Make room before a write behind `used_bytes`, if there is little. Raises OSError if the
+        disk fails, but not if it is only full."""
         if used_bytes + AHEAD_BYTES <= self._end:
             return
         end = os.fstat(self._file).st_size  # a large write may have made it longer
         wanted = used_bytes + STEP_BYTES
         if end < wanted:
             self._extend(end, min(wanted, self._bytes_max))
-        self._end = max(end, wanted)  # as if there was space: a full disk is not asked every time
+        self._end = max(end, wanted)  # also without space: a full disk is not asked every time
 
     def _extend(self, end: int, wanted: int) -> None:
         try:
@@ -59,5 +62,5 @@ class Room:
                 raise
 
     def close(self) -> None:
-        """Let go of the file; its zeros stay."""
+        """Close the file. Its zeros stay."""
         os.close(self._file)

@@ -1,4 +1,4 @@
-"""A node, put together: log, chunks, core, runtime, links, endpoint, and the few REST pages.
+"""Put a node together: log, chunks, core, runtime, links, endpoint, and the few REST pages.
 
 Owns: the order of starting (recover, then serve) and of stopping (refuse, drain, close).
 """
@@ -59,7 +59,7 @@ def run_node(settings: NodeSettings) -> None:
 
 
 class NodeReport(NamedTuple):
-    """What its metrics are made of."""
+    """The values that the metrics are made of."""
 
     server: ServerReport
     cell: NodeStatistics
@@ -69,7 +69,7 @@ class NodeReport(NamedTuple):
 
 
 def create_app(settings: NodeSettings, log: CellLog) -> Served:
-    """The REST pages and the data plane of a node over an open log."""
+    """Return the REST pages and the data plane of a node over an open log."""
     files = ChunkFiles(settings.data_dir)
     book = RecoveryBook.open(log.path)
     core = recover(settings, log, files, book)
@@ -146,8 +146,9 @@ async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
 
 def _lifecycle(core: NodeCore, runtime: Runtime, links: Links) -> Lifecycle:
     def why_not_ready() -> str | None:
-        """A cell serves once its log is replayed, the oracle has answered for its fence, and the
-        master knows it as one of its cluster; and as long as its disk answers."""
+        """Return why the cell does not serve, or None. It serves once its log is replayed, the
+        oracle has answered for its fence, and the master knows it as a cell of its cluster. It also
+        needs a disk that answers."""
         if core.waits_for is not None:
             reason = "" if links.refusal is None else f": {links.refusal}"
             return f"waiting for {core.waits_for}{reason}"
@@ -162,5 +163,5 @@ def _lifecycle(core: NodeCore, runtime: Runtime, links: Links) -> Lifecycle:
 
 
 def _raise(error: BaseException, _: Now) -> None:
-    """On the core's thread: what went wrong in another ends the process."""
+    """Raise an error of another thread on the core's thread, where it ends the process."""
     raise error

@@ -1,4 +1,4 @@
-"""A node's settings.
+"""Define a node's settings.
 
 Owns: every number and name that an operator may choose, with its unit. `--help` prints them all.
 """
@@ -28,45 +28,44 @@ _RUNTIME_DEFAULTS: Final = RuntimeLimits()
 
 
 class NodeSettings(ServerSettings, TracedSettings):
-    """The tablet node: hosts one cell. One process, one data folder."""
+    """A tablet node. It hosts one cell, in one process with one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_NODE_")
     server = "node"
 
     cell: Annotated[int, Ge(0)] = Field(
-        description="the cell's number: the same for as long as its data lives"
+        description="number of the cell: it must stay the same as long as the cell has data"
     )
     port: Port = Field(8502, description="port for the data plane and for health checks")
-    data_dir: Path = Field(description="folder of the cell's log and chunks")
-    master_url: Url = Field("http://127.0.0.1:8500", description="where the master is")
+    data_dir: Path = Field(description="folder with the cell's log and chunks")
+    master_url: Url = Field("http://127.0.0.1:8500", description="URL of the master")
     public_url: Url | None = Field(
-        None, description="where others reach this node; by default http://host:port"
+        None, description="URL at which others reach this node; by default http://host:port"
     )
-    map_mib_max: Annotated[int, Ge(512)] = Field(
-        65_536, description="size that the log may grow to, MiB"
-    )
+    map_mib_max: Annotated[int, Ge(512)] = Field(65_536, description="largest size of the log, MiB")
     memory_mib_max: Annotated[int, Ge(16)] = Field(
         _DEFAULTS.memory_bytes_max >> 20,
-        description="memory for rows that are in no chunk yet, or not only, MiB",
+        description="memory for rows in stores, MiB: rows that are in no chunk yet, or are kept "
+        "in memory as well",
     )
     batch_mib_max: Count = Field(
         _DEFAULTS.batch_bytes_max >> 20,
-        description="memory for bulk data on its way into chunks, MiB: it takes up to three times "
+        description="memory for bulk data that is in no chunk yet, MiB: it takes up to three times "
         "as much while it is checked and written",
     )
     compaction_mib_per_s_max: Count = Field(
         64, description="how fast compaction may read and write, MiB/s"
     )
     waiting_count_max: Count = Field(
-        100_000, description="records and answers that may wait for the disk"
+        100_000, description="largest number of records and answers that wait for the disk"
     )
     inline_flush_us_max: Annotated[int, Ge(0)] = Field(
         3_000,
-        description="as long as the disk takes no longer for a short flush, nothing else is done "
-        "meanwhile, which is faster for all, µs; 0: never",
+        description="longest flush that the event loop makes itself, µs: nothing else runs "
+        "meanwhile, but short flushes are faster for all clients; 0: the loop makes none",
     )
     async_loss_ms_max: Milliseconds = Field(
-        100, description="what a crash may take back of durability=async, ms"
+        100, description="how much time of durability=async writes a crash may lose, ms"
     )
     transaction_life_s_max: Seconds = Field(
         _DEFAULTS.transaction_life_s_max, description="longest life of a transaction, s"
@@ -79,23 +78,24 @@ class NodeSettings(ServerSettings, TracedSettings):
     )
     client_clock_difference_s_max: Seconds = Field(
         _DEFAULTS.client_clock_difference_s_max,
-        description="how far a client's clock may be off for atomicity=none, s",
+        description="how far a client's clock may be wrong in writes with atomicity=none, s",
     )
     blocked_wait_ms_max: Milliseconds = Field(
-        _DEFAULTS.blocked_wait_ms_max, description="longest wait on a prepared row, ms"
+        _DEFAULTS.blocked_wait_ms_max,
+        description="longest wait for the outcome of a prepared row, ms",
     )
 
     reader_lease_s_max: int = Field(
         _DEFAULTS.reader_lease_ms_max // 1000,
-        ge=60,  # what clients ask for by themselves
+        ge=60,  # clients ask for this by themselves
         le=3_600,
-        description="how long a snapshot is held at most without being renewed, s: "
-        "longer leases are refused",
+        description="longest lease of a held snapshot, s: the reader must renew it in that time, "
+        "and longer leases are refused",
     )
     reader_renewal_s_max: Seconds = Field(
         _DEFAULTS.reader_renewal_ms_max // 1000,
-        description="how long everything is kept of a tablet that was just mounted, s: so that "
-        "whoever holds a snapshot of it can renew that",
+        description="how long a tablet keeps all versions after its mount, s: so that readers can "
+        "renew the snapshots that they hold",
     )
 
     @model_validator(mode="after")
@@ -105,17 +105,17 @@ class NodeSettings(ServerSettings, TracedSettings):
 
     @property
     def address(self) -> str:
-        """Where others reach this node."""
+        """Return the address at which others reach this node."""
         return public_address(self.host, self.port, self.public_url)
 
     @property
     def log_bytes_max(self) -> int:
-        """How large the log may become."""
+        """Return how large the log may become, in bytes."""
         return self.map_mib_max << 20
 
     def runtime_limits(self) -> RuntimeLimits:
-        """The runtime's limits as set here. What waits for the log, and one frame more, fits into
-        what a full one has left (`log_fill_ratio_max`)."""
+        """Return the runtime's limits as set here. What waits for the log, and one frame more, fits
+        into what a full log has left (`log_fill_ratio_max`)."""
         return RuntimeLimits(
             waiting_count_max=self.waiting_count_max,
             waiting_bytes_max=min(_RUNTIME_DEFAULTS.waiting_bytes_max, self.log_bytes_max // 8),
@@ -124,7 +124,7 @@ class NodeSettings(ServerSettings, TracedSettings):
         )
 
     def limits(self) -> CellLimits:
-        """The cell's limits as set here."""
+        """Return the cell's limits as set here."""
         return CellLimits(
             transaction_life_s_max=self.transaction_life_s_max,
             transaction_rows_max=self.transaction_rows_max,

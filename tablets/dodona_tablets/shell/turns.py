@@ -1,15 +1,16 @@
-"""What a thread needs of Python, made by the event loop in short turns beside its own work.
+"""Run the Python work of a thread in the event loop, in short turns beside the loop's own work.
 
-Owns: how much of the loop's time that may take, and the way of what is made to the thread. Two
-threads that both run Python never run side by side: they hand the interpreter's lock to and fro,
-and each time a core has to wake first. A node that takes rows at its full pace while it flushes is
-a third faster if one thread does both (decision 034).
+Owns: how much of the loop's time this may take, and how the thread gets the items that the loop
+makes. Two threads that both run Python never run side by side. They pass the interpreter's lock to
+and fro, and each time a core has to wake first. A node that takes rows at its full pace while it
+flushes is a third faster if one thread does both (decision 034).
 
 Invariants:
-- A turn takes about as long as all else took since the last one: rows come in no faster than older
-  ones leave for chunks. It is a step at least, and hardly longer than `TURN_MS_MAX`.
-- No more than `AHEAD_MAX` things lie ready: a disk that is slow holds the maker up, and no memory.
-- Who is given up hears of it: what was made of something by then is not taken for all of it.
+- A turn takes about as long as all other work took since the last turn. So rows come in no faster
+  than older rows leave for chunks. A turn is one step at least, and hardly longer than
+  `TURN_MS_MAX`.
+- At most `AHEAD_MAX` items are ready. So a slow disk holds up the maker, and memory does not fill.
+- A thread whose work is cancelled gets an error. So it does not take a part of the items for all.
 """
 
 import asyncio
@@ -26,11 +27,12 @@ AHEAD_MAX: Final = 4
 
 
 class GivenUp(Exception):
-    """The process is about to end, and nobody waits for this."""
+    """The process is about to end, so the work was cancelled."""
 
 
 class Turns(Generic[T]):
-    """Makes the items of an iterable in a loop's thread; iterated over, once, in another."""
+    """The items of an iterable, made in a loop's thread, and iterated over, once, in another
+    thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, items: Iterable[T]) -> None:
         self._loop = loop
@@ -38,19 +40,20 @@ class Turns(Generic[T]):
         self._made: SimpleQueue[T | BaseException] = SimpleQueue()
         self._ahead_count = 0
         self._is_waiting = False
-        """Whether the thread has enough for now."""
+        """Whether the thread has enough items for now."""
         self._is_over = False
         self._ended_s = time.monotonic()
 
     def give_up(self) -> None:
-        """From any thread: make no more of them. Who waits for the next one gets `GivenUp`."""
+        """Make no more items. A thread that waits for the next one gets `GivenUp`. Any thread may
+        call this."""
         self._is_over = True
         self._made.put(GivenUp())
 
     # In the thread
 
     def __iter__(self) -> Iterator[T]:
-        """Raises what making them raised, and GivenUp."""
+        """Yield the items. Raises what the maker raised, and GivenUp."""
         self._tell(self._turn)
         try:
             while not isinstance(item := self._made.get(), BaseException):
@@ -62,7 +65,7 @@ class Turns(Generic[T]):
             raise item
 
     def _tell(self, callback: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: whoever closed it gives up on this
+        with suppress(RuntimeError):  # the loop is closed: its owner calls `give_up`
             self._loop.call_soon_threadsafe(callback)
 
     # In the loop

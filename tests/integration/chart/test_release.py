@@ -70,7 +70,7 @@ def test_a_check_fails_where_there_is_no_such_cluster(release: Release, tmp_path
     other = Release(release.rendered, wrong, tmp_path, release.network)
     ended = other.run("Pod", "check")
     assert ended.returncode != 0
-    assert "not the cluster's key" in ended.stderr
+    assert "does not have the cluster's key" in ended.stderr
 
 
 def test_the_first_token_is_the_one_of_the_secret(

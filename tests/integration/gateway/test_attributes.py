@@ -17,7 +17,7 @@ SCHEMA: Final = [
 def test_a_misspelled_setting_is_refused_with_the_one_that_was_meant(rest: Rest) -> None:
     path = "//attributes/misspelled"
     told = rest.refused("create_table", path=path, schema=SCHEMA, attributes={"min_data_tll": 1})
-    assert "did you mean 'min_data_ttl'" in told.detail
+    assert "Did you mean 'min_data_ttl'" in told.detail
     assert not rest("node_exists", path=path)["value"]
 
 

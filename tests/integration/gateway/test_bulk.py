@@ -186,7 +186,7 @@ def test_modes_and_versions_of_an_application(rest: Rest) -> None:
     assert count_rows(rest, "//bulk/modes") == 5
     rest("create_table", path="//bulk/plain", schema=SCHEMA, atomicity="none", mount=True)
     problem = refused(rest, "//bulk/plain", ARROW, ten, mode="insert")
-    assert "go with a table with atomicity" in problem.detail
+    assert "The table has atomicity none. Leave out mode" in problem.detail
 
 
 def hang_up(url: str, table: str, content: bytes) -> None:

@@ -88,7 +88,7 @@ def test_a_token_lets_in_and_is_forgotten_at_the_logout(
     assert page.get_by_label("Token").get_attribute("type") == "password"
     page.get_by_label("Token").fill("dodona_no")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert").last).to_contain_text("this is no token")
+    expect(page.get_by_role("alert").last).to_contain_text("The text is not a token")
     forget_status_lines(stranger)
     page.get_by_label("Token").fill(cluster.admin_token)
     page.get_by_label("Token").press("Enter")
@@ -247,7 +247,7 @@ def test_rows_of_then_are_not_those_of_now(guest: Watched, cluster: LocalCluster
     page.get_by_label("from", exact=True).fill("170")
     page.get_by_role("textbox", name="Time, UTC").fill("2001-02-03T04:05:06")
     page.get_by_role("button", name="Show rows").click()
-    expect(page.locator(".empty")).to_contain_text("There is no row with such a key")
+    expect(page.locator(".empty")).to_contain_text("There is no row in this range of keys")
     expect(page.locator(".empty")).to_contain_text("2001-02-03 04:05:06")
 
 
@@ -307,7 +307,7 @@ def test_an_error_is_shown_with_its_place(guest: Watched) -> None:
     page.get_by_label("The query").fill(f"id,\nsumx(total) from [{ORDERS}]")
     page.get_by_role("button", name="Run").click()
     error = page.locator("#result .error")
-    expect(error).to_contain_text("there is no function sumx")
+    expect(error).to_contain_text("There is no function sumx")
     expect(error).to_contain_text("Line 2, character 1")
     expect(error).to_contain_text("invalid_request")
     page.get_by_label("The query").fill(f"id, total from [{ORDERS}] where id between 1 and 2")
@@ -411,7 +411,7 @@ def test_what_is_in_doubt_is_shown_and_so_is_the_recovery_that_takes_it_over(
         guest.open()
         assert time.monotonic() - began_s < 5, "a silent node stalls the page"
         expect(page.locator("#cell-1 header")).to_contain_text("no answer")
-        expect(page.locator("#cell-1")).to_contain_text("As it told last")
+        expect(page.locator("#cell-1")).to_contain_text("Last report")
         expect(page.locator(".readings .warn")).to_contain_text("1 over 1 s")
         cluster.kill("node 0")
         cluster.wait_until_ready("node 0", start_count=2)
@@ -467,7 +467,7 @@ def test_every_page_is_usable_by_keyboard_reader_and_telephone(guest: Watched, p
     )
     assert nameless == []
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "To the contents"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     expect(page.locator("nav [aria-current=page]").first).to_be_visible()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)

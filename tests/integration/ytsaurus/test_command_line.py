@@ -127,19 +127,19 @@ def test_time_and_atomicity(yt: Run, folder: str) -> None:
 def test_errors_end_it_with_a_text_and_a_status(yt: Run, folder: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("get", f"{folder}/nothing")
-    assert b"there is no table and no directory" in refused.value.stderr
+    assert b"There is no table and no directory" in refused.value.stderr
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("select-rows", f"* from [{folder}/nothing]", *TEXT)
-    assert b"there is no table" in refused.value.stderr
+    assert b"There is no table" in refused.value.stderr
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("select-rows", "* from [//t]", "--format", "dsv")
-    assert b"a format is yson or json" in refused.value.stderr
+    assert b"A format must be yson or json" in refused.value.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("read-table", "{}/t", "--format", "json"), b"use select_rows"),
+        (("read-table", "{}/t", "--format", "json"), b"Use select_rows"),
         (("list", "{}", "-l"), b"list without -l"),
     ],
 )

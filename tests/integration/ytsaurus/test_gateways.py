@@ -77,7 +77,7 @@ def test_a_transaction_lives_at_one_gateway(
             elsewhere.abort_transaction,
             elsewhere.ping_transaction,
         ):
-            with pytest.raises(Gone, match="another gateway"):
+            with pytest.raises(Gone, match="Another gateway"):
                 call(its_id)
         attached = elsewhere.Transaction(transaction_id=its_id, acquire=False, type="tablet")
         with attached, pytest.raises(Gone):

@@ -78,8 +78,8 @@ def test_a_packed_body_that_is_torn_writes_nothing(
     whole = pack(b"".join(ROW % (k, b"x" * 50) for k in range(100)))
     for length in (1, 2, 5, 12, len(whole) // 2, len(whole) - 1):
         refused(insert(url, table, whole[:length], encoding), "", 1)
-    refused(insert(url, table, whole + b"junk", encoding), "the body is n", 1)
-    refused(insert(url, table, b"junk" + whole, encoding), "the body is n", 1)
+    refused(insert(url, table, whole + b"junk", encoding), "The body is n", 1)
+    refused(insert(url, table, b"junk" + whole, encoding), "The body is n", 1)
     assert list(client.select_rows(f"* from [{table}]")) == []
 
 
@@ -261,4 +261,4 @@ def test_headers_that_are_too_long_are_an_error_of_ytsaurus_too(url: str) -> Non
     )
     assert answer.status_code == 431
     assert answer.headers["X-YT-Response-Code"] == "1717"
-    assert json.loads(answer.headers["X-YT-Error"])["message"].startswith("the request line")
+    assert json.loads(answer.headers["X-YT-Error"])["message"].startswith("The request line")

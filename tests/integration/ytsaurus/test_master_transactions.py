@@ -107,14 +107,14 @@ def test_a_snapshot_lock_keeps_what_was_there(
 
 
 def test_locks_that_make_no_sense(client: yt.YtClient, folder: str) -> None:
-    with pytest.raises(yt.YtResponseError, match="in a master transaction"):
+    with pytest.raises(yt.YtResponseError, match="needs a master transaction"):
         client.lock(folder)
     with client.Transaction():
         with pytest.raises(yt.YtResponseError, match="mode"):
             client.lock(folder, mode="other")
         with pytest.raises(yt.errors.YtResolveError):
             client.lock(f"{folder}/nothing")
-        with pytest.raises(yt.YtResponseError, match="only transactions and locks"):
+        with pytest.raises(yt.YtResponseError, match="Only transactions and locks"):
             client.get("#0-1-c8-0/@state")
 
 

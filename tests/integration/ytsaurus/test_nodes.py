@@ -245,12 +245,12 @@ def test_what_is_the_systems_is_not_set(client: yt.YtClient, folder: str) -> Non
     for name in ("id", "type", "tablet_state", "schema", "acl", "owner", "inherit_acl"):
         with pytest.raises(yt.YtResponseError):
             client.set(f"{folder}/t/@{name}", "x")
-    with pytest.raises(yt.YtResponseError, match="tokens say who may do what"):
+    with pytest.raises(yt.YtResponseError, match="The grants of tokens control access"):
         client.create("map_node", f"{folder}/d", attributes={"acl": []})
     for path in (folder, f"{folder}/t"):
-        with pytest.raises(yt.YtResponseError, match="only attributes are set"):
+        with pytest.raises(yt.YtResponseError, match="Only attributes can be set"):
             client.set(path, {})
-    with pytest.raises(yt.YtResponseError, match="attributes of a value"):
+    with pytest.raises(yt.YtResponseError, match="does not keep attributes inside the value"):
         client.set(f"{folder}/@mine", yt.yson.to_yson_type(1, attributes={"a": 1}))
     with pytest.raises(yt.YtResponseError):
         client.set(f"{folder}/@mine", b"\xff")
@@ -304,7 +304,7 @@ def test_rows_are_counted_when_they_are_asked_for(
 def test_a_static_read_is_refused_with_what_to_use(any_client: yt.YtClient, folder: str) -> None:
     client = any_client
     client.create("table", f"{folder}/t", attributes=TABLE)
-    with pytest.raises(yt.YtResponseError, match="use select_rows"):
+    with pytest.raises(yt.YtResponseError, match="Use select_rows"):
         list(client.read_table(f"{folder}/t"))
     with pytest.raises(yt.YtResponseError, match="no accounts"):
         client.list(folder, attributes=["resource_usage"])

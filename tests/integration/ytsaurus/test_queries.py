@@ -131,7 +131,7 @@ def test_hints_are_left_alone_and_the_rest_is_refused(client: yt.YtClient, table
     ("query", "words"),
     [
         ("garbage", "FROM"),
-        ("k from [//nothing/there]", "there is no table"),
+        ("k from [//nothing/there]", "There is no table"),
         ("zzz from [{}]", "zzz"),
         ("k from [{}] where", "end of the query"),
         ("k from [{}]; drop table x", ";"),

@@ -334,8 +334,8 @@ def test_rows_with_timestamps(client: yt.YtClient, make_table: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"versioned": True, "with_timestamps": True}, "but not both"),
-        ({"versioned_read_options": {"read_mode": "other"}}, "read_mode is default or"),
+        ({"versioned": True, "with_timestamps": True}, "versioned or read_mode, not both"),
+        ({"versioned_read_options": {"read_mode": "other"}}, "read_mode must be default or"),
         ({"column_names": []}, "column_names is empty"),
         ({"column_names": ["zz"]}, "no such column"),
     ],
@@ -354,7 +354,7 @@ def test_a_path_that_chooses_rows_or_columns_is_refused(
 ) -> None:
     path = make_table("k int64 key", "v string")
     for text in (f"{path}{{v}}", f"{path}[1:2]"):
-        with pytest.raises(yt.YtResponseError, match="not chosen by a path"):
+        with pytest.raises(yt.YtResponseError, match="A path can't select rows or columns"):
             client.lookup_rows(text, [{"k": 1}])
 
 

@@ -114,8 +114,8 @@ def test_rows_stay_when_a_table_is_resharded(any_client: yt.YtClient, folder: st
         ([[1]], "irst pivot key|index"),
         ([[], [5], [5]], "increasing"),
         ([[], ["s"]], "int"),
-        ([[], 5], "pivot_keys are a list of lists"),
-        ({"a": 1}, "pivot_keys are a list of lists"),
+        ([[], 5], "pivot_keys must be a list of keys"),
+        ({"a": 1}, "pivot_keys must be a list of keys"),
     ],
 )
 def test_pivot_keys_that_make_no_sense(
@@ -173,9 +173,9 @@ def test_settings_may_come_as_a_mount_config(client: yt.YtClient, folder: str) -
     assert client.get(f"{path}/@max_data_versions") == 3
     client.set(f"{path}/@mount_config/min_data_ttl", 5)
     assert client.get(f"{path}/@min_data_ttl") == 5
-    with pytest.raises(yt.YtResponseError, match="mount_config has no 'enable_magic' here"):
+    with pytest.raises(yt.YtResponseError, match="mount_config has no 'enable_magic'"):
         client.set(f"{path}/@mount_config/enable_magic", True)
-    with pytest.raises(yt.YtResponseError, match="mount_config has no 'enable_magic' here"):
+    with pytest.raises(yt.YtResponseError, match="mount_config has no 'enable_magic'"):
         create(client, f"{folder}/other", mount_config={"enable_magic": True})
 
 

@@ -78,14 +78,14 @@ def rename_after_silence(patch: pytest.MonkeyPatch) -> None:
 BUGS = (
     PlantedBug(
         None,
-        "a blind write does not wait for whoever holds its row",
+        "a blind write does not wait for the transaction that holds its row",
         never_wait,
         ("NOCONFLICT",),
         BLIND,
     ),
     PlantedBug(
         None,
-        "what a blind write committed stands in nobody's way",
+        "a committed blind write conflicts with no other transaction",
         stand_in_nobodys_way,
         ("NOCONFLICT",),
         BLIND,

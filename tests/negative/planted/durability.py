@@ -269,7 +269,7 @@ BUGS = (
     ),
     CheckedBug(
         42,
-        "those who waited for a flush that failed are told that it is durable",
+        "callers that waited for a failed flush get the answer that it is durable",
         answer_after_a_failed_flush,
         check_failed_flush,
         "test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told",

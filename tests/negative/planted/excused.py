@@ -1,4 +1,4 @@
-"""What of the catalogue can't be planted, because there is nothing yet that could break so."""
+"""Items of the catalogue that can't be planted: Dodona has nothing that could break like that."""
 
 from negative.bug import Excuse
 
@@ -6,12 +6,12 @@ EXCUSES = (
     Excuse(
         21,
         "a replica's read does not move the leader's largest read timestamp",
-        "a cell has one copy, and only it answers reads: there are no replicas",
+        "each cell has one copy, which answers all reads. There are no replicas",
     ),
     Excuse(
         47,
-        "a task that Spark repeats sends a batch again after newer writes",
-        "batches carry no number of their load, so that none can be turned away: a repeated batch "
-        "is a write like any other. Stamps of a clock that is off are planted",
+        "a repeated Spark task sends a batch again after newer writes",
+        "a batch names its load, but has no number in the load. So a cell can't refuse a repeated "
+        "batch: that batch is a write like any other. The part about a wrong clock is planted",
     ),
 )

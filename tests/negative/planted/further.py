@@ -36,7 +36,7 @@ def hoard_timestamps(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS = (
-    PlantedBug(None, "nobody checks for conflicts", check_no_conflicts, ("NOCONFLICT", "CRASH")),
+    PlantedBug(None, "no cell checks for conflicts", check_no_conflicts, ("NOCONFLICT", "CRASH")),
     PlantedBug(
         None, "a proxy keeps timestamps for later callers", hoard_timestamps, ("MONOTONIC", "CRASH")
     ),

@@ -246,7 +246,7 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
     ),
     PlantedBug(
         None,
-        "the publication of a load meets nobody who holds its rows",
+        "the publication of a load ignores transactions that hold its rows",
         meet_no_holder,
         ("NOCONFLICT", "RWLOCK"),
         LOADS,
@@ -351,7 +351,7 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
     ),
     PlantedBug(
         None,
-        "nobody says which loads were recovered",
+        "no record says which loads were recovered",
         recover_in_silence,
         ("INVARIANT",),
         LOADS,

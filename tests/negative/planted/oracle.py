@@ -330,7 +330,7 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
     ),
     PlantedBug(
         9,
-        "timestamps are told before their ceiling is durable",
+        "the master gives out timestamps before their ceiling is durable",
         tell_above_the_durable_ceiling,
         TIMESTAMPS,
         STILL,
@@ -363,7 +363,7 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
     ),
     CheckedBug(
         14,
-        "the result of a master transaction is told before the store has it",
+        "the master reports the result of a master transaction before the store has it",
         tell_before_it_is_written,
         lambda _: test_master.test_nobody_is_told_of_a_commit_that_a_crash_could_take_back(),
         "test_nobody_is_told_of_a_commit_that_a_crash_could_take_back",

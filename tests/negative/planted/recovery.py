@@ -182,7 +182,7 @@ def remove_the_decision_early(patch: pytest.MonkeyPatch) -> None:
 BUGS = (
     PlantedBug(
         23,
-        "nobody recovers what is prepared when its client has died",
+        "no cell recovers a prepared transaction after its client has crashed",
         never_recover,
         ("LIVENESS",),
     ),
@@ -229,7 +229,7 @@ BUGS = (
     ),
     PlantedBug(
         31,
-        "whoever is prepared asks for the outcome only once",
+        "a prepared participant asks for the outcome only once",
         ask_only_once,
         ("LIVENESS",),
         Where(network=LOSSY),
@@ -250,7 +250,7 @@ BUGS = (
     ),
     PlantedBug(
         34,
-        "whoever stays prepared for some seconds guesses that it was aborted",
+        "a participant that stays prepared for some seconds guesses an abort",
         give_up_by_time,
         ("ATOMICITY", "DURABILITY"),
     ),

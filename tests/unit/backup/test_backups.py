@@ -187,13 +187,13 @@ def test_a_folder_that_is_taken(db: Client, folder: Path) -> None:
     make_plain(db, "//t")
     back_up(db, folder)
     before = sorted(folder.rglob("*"))
-    with pytest.raises(InvalidRequest, match="is not empty, it has something else in it"):
+    with pytest.raises(InvalidRequest, match="is not empty, it has other files in it"):
         back_up(db, folder)
     assert sorted(folder.rglob("*")) == before
     (folder / "backup.json").unlink()
     with pytest.raises(InvalidRequest, match="it has a backup that was interrupted in it"):
         back_up(db, folder)
-    with pytest.raises(InvalidRequest, match="can't be made a backup: File exists"):
+    with pytest.raises(InvalidRequest, match="can't be used for a backup: File exists"):
         back_up(db, folder / "tables" / "00000" / "00000-00.arrow")
 
 
@@ -230,7 +230,9 @@ def test_what_can_t_be_saved_leaves_no_folder(db: Client, folder: Path) -> None:
         back_up(db, folder)
     make_plain(db, "//t")
     db.create_table("//closed", PLAIN)
-    with pytest.raises(TableNotMounted, match=r"can't be read: //closed\. Mount or freeze them"):
+    with pytest.raises(
+        TableNotMounted, match=r"can't be read: //closed\. Mount or freeze these tables"
+    ):
         back_up(db, folder)
     with pytest.raises(TableNotFound):
         back_up(db, folder, ["//t", "//none"])
@@ -276,7 +278,7 @@ def test_a_killed_backup_is_never_restored(
     monkeypatch.setattr("dodona_local.backup.making._clear", lambda *_, **__: None)
     with pytest.raises(KeyboardInterrupt):
         back_up(db, folder, progress=Interrupting(KeyboardInterrupt(), "saving"))
-    with pytest.raises(InvalidRequest, match="was interrupted before its end"):
+    with pytest.raises(InvalidRequest, match="has a backup that was interrupted"):
         restore(other, folder)
 
 
@@ -293,6 +295,6 @@ def test_a_table_that_is_altered_meanwhile_is_no_backup(
         return hold(self, paths, timestamp)
 
     monkeypatch.setattr(Client, "hold_snapshot", planted)
-    with pytest.raises(MetadataChanged, match="altered meanwhile"):
+    with pytest.raises(MetadataChanged, match="altered during the backup"):
         back_up(db, folder)
     assert not folder.exists()

@@ -23,7 +23,9 @@ def test_nothing_is_overwritten(db: Client, other: Client, folder: Path) -> None
     make_plain(db, "//a/u")
     back_up(db, folder)
     make_plain(other, "//a/t", 3)
-    with pytest.raises(TableExists, match=r"^//a/t is there already, and nothing is overwritten"):
+    with pytest.raises(
+        TableExists, match=r"^//a/t exists already, and a restore overwrites nothing"
+    ):
         restore(other, folder)
     assert other.get("//") == {"a": {"t": None}}
     assert other.read_arrow("//a/t").num_rows == 3
@@ -34,7 +36,7 @@ def test_a_table_where_a_directory_goes(db: Client, other: Client, folder: Path)
     make_plain(db, "//a/t")
     back_up(db, folder)
     make_plain(other, "//a")
-    with pytest.raises(TableExists, match=r"^//a is there already"):
+    with pytest.raises(TableExists, match=r"^//a exists already"):
         restore(other, folder)
 
 
@@ -47,7 +49,7 @@ def test_a_name_that_the_tree_takes_no_more(
         make_plain(db, "//a/..")
     make_plain(db, "//b")
     back_up(db, folder)
-    with pytest.raises(InvalidRequest, match=r"no node is called \. or \.\.") as caught:
+    with pytest.raises(InvalidRequest, match=r"node can't be named \. or \.\.") as caught:
         restore(other, folder)
     assert caught.value.attributes["path"] == "//a/.."
     assert other.get("//") == {}
@@ -87,7 +89,7 @@ def test_a_failed_restore_leaves_nothing(
     with pytest.raises(kind) as caught:
         restore(other, folder, progress=Interrupting(error, step))
     if kind is RestoreFailed:
-        text = "the restore failed, and nothing is left of it: planted"
+        text = "the restore failed, and left nothing behind: planted"
         assert str(caught.value).startswith(text)
     assert other.get("//") == {}
     restore(other, folder)
@@ -103,7 +105,7 @@ def test_what_can_t_be_removed_is_named(
         raise Unavailable("the master is away")
 
     monkeypatch.setattr(Client, "remove", planted)
-    with pytest.raises(RestoreFailed, match=r"//restore-\d+ may be left of it"):
+    with pytest.raises(RestoreFailed, match=r"may have left //restore-\d+, which you can remove"):
         restore(other, folder, progress=Interrupting(DataCorrupted("planted"), "loading"))
 
 
@@ -118,7 +120,7 @@ def test_rows_that_are_missing_are_noticed(
         return write(self, path, [batch.slice(1) for batch in data], **options)
 
     monkeypatch.setattr(Client, "write_arrow", planted)
-    with pytest.raises(RestoreFailed, match="of 10 rows of //t 9 are there"):
+    with pytest.raises(RestoreFailed, match="10 rows of //t were saved, but 9 were loaded"):
         restore(other, folder)
     assert other.get("//") == {}
 
@@ -160,7 +162,7 @@ def test_what_could_not_be_mounted_is_named(
         mount(self, path, **options)
 
     monkeypatch.setattr(Client, "mount_table", planted)
-    with pytest.raises(RestoreFailed, match=r"these are not mounted: //u, //v. Mount them"):
+    with pytest.raises(RestoreFailed, match=r"these are not mounted: //u, //v. Mount these tables"):
         restore(other, folder)
     monkeypatch.undo()
     for path in ("//u", "//v"):

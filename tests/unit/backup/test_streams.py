@@ -88,7 +88,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert out.startswith("1 table with 10 rows restored, as of ")
     status, out, err = call(capsys, "restore", folder, "--data-dir", other)
     assert (status, out) == (1, "")
-    assert err.startswith("dodona: //t is there already")
+    assert err.startswith("dodona: //t exists already")
     status, _, err = call(capsys, "backup", folder, "--data-dir", tmp_path / "none")
     assert (status, err) == (1, f"dodona: there is no embedded database in {tmp_path / 'none'}\n")
     status, _, err = call(capsys, "restore", tmp_path / "none", "--data-dir", other)

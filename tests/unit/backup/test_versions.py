@@ -184,7 +184,7 @@ def test_versions_of_an_older_backup_are_dropped_and_that_is_said(
     save_rows_of_versions(db)
     back_up(db, folder, ["//t", "//saved"])
     make_older(folder, "//t")
-    with pytest.warns(DodonaWarning, match="does not say of which tables the 1 versions"):
+    with pytest.warns(DodonaWarning, match="does not say to which tables the 1 versions"):
         restored = restore(other, folder, paths)
     assert [it.path for it in restored.tables] == ["//t"]
     assert same(other.read_arrow("//t"), db.read_arrow("//t"))
@@ -228,16 +228,16 @@ def test_the_table_of_versions_is_neither_saved_nor_restored(
     db: Client, other: Client, folder: Path
 ) -> None:
     make_loaded(db, "//t", 3)
-    with pytest.raises(InvalidRequest, match="come with the tables"):
+    with pytest.raises(InvalidRequest, match="each table brings the versions"):
         back_up(db, folder, ["//t", APPLICATIONS])
     save_rows_of_versions(db)
     back_up(db, folder)
-    with pytest.raises(InvalidRequest, match="come with the tables"):
+    with pytest.raises(InvalidRequest, match="each table brings the versions"):
         restore(other, folder, [APPLICATIONS])
     make_older(folder)
     with (
         pytest.warns(DodonaWarning, match="are not restored"),
-        pytest.raises(InvalidRequest, match="come with the tables"),
+        pytest.raises(InvalidRequest, match="each table brings the versions"),
     ):
         restore(other, folder)
     assert other.get("//") == {}
@@ -293,7 +293,7 @@ def test_a_restore_that_is_not_published_leaves_no_version_that_counts(
         raise Unavailable("planted")
 
     monkeypatch.setattr(MasterTransaction, "commit", planted)
-    with pytest.raises(RestoreFailed, match="nothing is left of it: planted"):
+    with pytest.raises(RestoreFailed, match="left nothing behind: planted"):
         restore(db, folder, ["//t"])
     monkeypatch.undo()
     db.create_table("//t", PLAIN, mount=True)

@@ -25,9 +25,9 @@ from unit.cli.commands import TABLE, Commands
 BAD = {
     "long": ("x" * 300, "File name too long"),
     "deep": ("a/" * 3000, "File name too long"),
-    "nobody": ("~nobody-here/db", "a user who has no home here"),
-    "surrogate": ("a\ud800", "a character that no path can have"),
-    "NUL": ("a\0b", "a character that no path can have"),
+    "nobody": ("~nobody-here/db", "a user without a home folder here"),
+    "surrogate": ("a\ud800", "a character that a path can't have"),
+    "NUL": ("a\0b", "a character that a path can't have"),
     "loop": ("loop", "Too many levels of symbolic links"),
     "under a file": ("file/inside", "Not a directory"),
 }
@@ -114,7 +114,7 @@ def test_an_empty_folder_is_not_this_one(folder: Path, command: str) -> None:
     given = {"select": ["select", TABLE, "--data-dir", ""], "up": ["up", "--data-dir", ""]}
     done = CliRunner().invoke(application, given.get(command, [command, ""]))
     assert done.exit_code == 2
-    assert "it is empty: name a folder" in " ".join(done.stderr.replace("│", " ").split())
+    assert "the path is empty: name a folder" in " ".join(done.stderr.replace("│", " ").split())
     assert {it.name for it in folder.iterdir()} == {"file", "loop"}
 
 

@@ -92,7 +92,7 @@ def test_unmounted_tables_are_named_or_left_out_of_a_backup(tmp_path: Path) -> N
             make_plain(db, path)
         db.unmount_table("//u")
     said = commands.refused("backup", tmp_path / "all")
-    assert "//u. Mount or freeze them" in said
+    assert "//u. Mount or freeze these tables" in said
     assert "--skip-unmounted" in said
     assert not (tmp_path / "all").exists()
     done = commands.run("backup", tmp_path / "some", "--skip-unmounted")
@@ -102,4 +102,4 @@ def test_unmounted_tables_are_named_or_left_out_of_a_backup(tmp_path: Path) -> N
     copy.said("restore", tmp_path / "some")
     assert copy.said("list") == "t\nv\n"
     said = commands.refused("backup", tmp_path / "none", "//u", "--skip-unmounted")
-    assert "none is mounted" in said
+    assert "no table is mounted" in said

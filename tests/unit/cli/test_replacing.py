@@ -51,7 +51,7 @@ def test_a_device_is_written_as_it_is(tmp_path: Path, is_overwriting: bool) -> N
         assert path.is_char_device()
     assert link.is_symlink()
     full = device(tmp_path, "full", 7)
-    with pytest.raises(DiskFull, match="is full: a part of the rows may be there"):
+    with pytest.raises(DiskFull, match="is full: a part of the rows may be written"):
         write(full, is_overwriting)
     assert full.is_char_device()
 
@@ -101,7 +101,7 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "near").symlink_to("far/target")
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "near")
-    with pytest.raises(InvalidRequest, match="is there already"):
+    with pytest.raises(InvalidRequest, match="exists already"):
         write(link, False)
     number = target.stat().st_ino
     write(link)

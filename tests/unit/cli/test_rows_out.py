@@ -78,7 +78,7 @@ def test_rows_are_chosen_by_key_and_by_number(full: Commands) -> None:
     assert full.rows(TABLE, "--columns", "balance, id", "--limit", 1) == [{"id": 1, "balance": 100}]
     assert "no such column: 'x'" in full.refused("select", TABLE, "--columns", "x")
     assert "no such key column" in full.refused("select", TABLE, "--lower", "name=x")
-    assert "a key is JSON, or name=value" in full.refused("select", TABLE, "--lower", "7")
+    assert "write a key as JSON, or as name=value" in full.refused("select", TABLE, "--lower", "7")
 
 
 def test_the_past_is_read_by_its_timestamp_or_its_time(full: Commands) -> None:
@@ -92,7 +92,7 @@ def test_the_past_is_read_by_its_timestamp_or_its_time(full: Commands) -> None:
     assert counted.split() == ["n", "3"]
     time = full.elsewhere("timestamp", "show", before).strip()
     assert abs(int(full.elsewhere("timestamp", "at", time)) - int(before)) < 1 << 30
-    assert "no time such as" in full.refused("select", TABLE, "--timestamp", "yesterday")
+    assert "not a time such as" in full.refused("select", TABLE, "--timestamp", "yesterday")
     assert full.rows(TABLE, "--timestamp", "2001-01-01T00:00:00Z") == []
 
 
@@ -113,9 +113,9 @@ def test_a_timestamp_of_nothing_is_not_the_newest(full: Commands) -> None:
     """A script whose variable was never set reads nothing, and no other state."""
     for words in readings(full):
         assert "timestamp" in full.refused(*words, "0")
-        assert "no time such as" in full.refused(*words, "")
+        assert "not a time such as" in full.refused(*words, "")
     assert full.said("versions", TABLE, "id=1", "--since", "0")
-    assert "no time such as" in full.refused("versions", TABLE, "id=1", "--since", "")
+    assert "not a time such as" in full.refused("versions", TABLE, "id=1", "--since", "")
     assert "not JSON" in full.refused("reshard", TABLE, "--pivot-keys", "", "--tablet-count", "2")
 
 
@@ -135,8 +135,8 @@ def test_a_number_that_means_another_time_is_refused(
     since = ["versions", TABLE, "id=1", "--since"]
     for words in [*readings(full), since]:
         said = full.refused(*words, number)
-        assert f"is a timestamp of {moment}, of which no oracle gave any" in said
-        assert f"a day as {day}T00:00:00Z" in said
+        assert f"No oracle issued timestamp {number} (its time is {moment})." in said
+        assert f"Write a time with a time zone, such as {day}T00:00:00Z." in said
 
 
 def test_a_backup_is_of_a_time_too(full: Commands) -> None:
@@ -152,10 +152,10 @@ def test_lookup_keeps_the_order_of_its_keys(full: Commands) -> None:
         == '"name"\n"n2"\n'
     )
     for key, words in (
-        ("id=x", "column 'id' is int64, which 'x' is not"),
-        ("id=1,id=2", "a key names each column once"),
+        ("id=x", "column 'id' has type int64, but 'x' is no such value"),
+        ("id=1,id=2", "name each column of a key once"),
         ("id=1,name=x", "no such key column (columns=['name']"),
-        ("[]", "a key has a value for each key column"),
+        ("[]", "a key needs a value for each key column"),
         ('{"id": "1"}', "takes an int, not str"),
         ("{", "a key is not JSON"),
     ):
@@ -235,7 +235,7 @@ def test_a_file_is_of_one_moment(full: Commands, tmp_path: Path) -> None:
 def test_a_file_that_is_there_stays(full: Commands, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("mine")
-    assert "is there already" in full.refused("export", TABLE, file)
+    assert "exists already" in full.refused("export", TABLE, file)
     assert file.read_text() == "mine"
     full.said("export", TABLE, file, "--overwrite")
     assert file.read_text().startswith('"id"')
@@ -315,9 +315,9 @@ def test_what_duckdb_makes_is_spelled_too(full: Commands) -> None:
 def test_a_column_that_would_hide_another_is_refused(full: Commands) -> None:
     sql = "select 1 as a, 2 as a"
     assert full.said("query", sql, "--format", "csv") == '"a","a"\n1,2\n'
-    assert "two columns have one name" in full.refused("query", sql, "--format", "json")
+    assert "two columns have the same name" in full.refused("query", sql, "--format", "json")
 
 
 def test_a_query_that_is_wrong_is_told(full: Commands) -> None:
     assert "SELECT" in full.refused("query", "drop table x")
-    assert "there is no table //none" in full.refused("query", "select * from [//none]")
+    assert "There is no table //none" in full.refused("query", "select * from [//none]")

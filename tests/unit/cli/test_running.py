@@ -309,7 +309,7 @@ def test_arrow_is_not_for_terminals(bank: Commands) -> None:
         bank.folder, "select", TABLE, "--format", "arrow", stdout=theirs, stderr=theirs
     ) as it:
         os.close(theirs)
-        assert "arrow is no text" in read_terminal(ours)
+        assert "arrow is a binary format" in read_terminal(ours)
         assert it.wait(WAIT_S_MAX) == 2
 
 

@@ -110,7 +110,7 @@ def test_a_master_that_is_not_one_is_told(serve: Callable[..., None]) -> None:
     serve({**HEALTHY, "http://master:1/v1/cluster": (200, b"<html>")})
     code, parts = look()
     assert code == 1
-    assert "is not one of a Dodona master" in parts["master"]["state"]
+    assert "does not come from a Dodona master" in parts["master"]["state"]
     serve({**HEALTHY, "http://master:1/readyz": (404, b"<html>")})
     assert look()[1]["master"]["state"] == "it answers with HTTP status 404"
 
@@ -144,7 +144,7 @@ def test_a_cell_that_never_joined_is_no_bad_address(serve: Callable[..., None]) 
     serve({**HEALTHY, "http://master:1/v1/cluster": (200, cluster)})
     code, parts = look()
     assert code == 1
-    assert "has let in no node of this cell" in parts["cell 1"]["state"]
+    assert "has admitted no node of this cell" in parts["cell 1"]["state"]
 
 
 def test_a_cell_that_is_gone_is_told(serve: Callable[..., None]) -> None:

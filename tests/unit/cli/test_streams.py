@@ -400,7 +400,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(bank: Commands) -> None:
 
 def test_a_query_that_is_no_text_is_told(bank: Commands) -> None:
     done = in_shell(bank.folder, "query -", "", input=b"select '\xff'")
-    words = "dodona: standard input is no text in UTF-8: see byte 8\n"
+    words = "dodona: standard input is not UTF-8 text: see byte 8\n"
     assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", words)
 
 

@@ -38,7 +38,7 @@ SCHEMA_JSON = ("--schema", "--format", "json")
     ("schema", "words"),
     [
         ("id", "can't be read: No such file"),
-        ("id:int64:key,v", "a column is name:type, not 'v'"),
+        ("id:int64:key,v", "write a column as name:type, not 'v'"),
         ("id:int64:key,v:int64:keys", "'keys' is none of key, required, lock=NAME, sum"),
         ("id:int64:key,v:text", "type of a column is one of"),
         ("id:int64,v:int64", "a sorted table needs a column"),
@@ -110,12 +110,13 @@ def test_a_table_goes_through_its_states(bank: Commands) -> None:
 
 def test_what_can_t_be_done_is_said(bank: Commands) -> None:
     assert "unmount" in bank.refused("reshard", TABLE, "--tablet-count", 2)
-    assert "there is no table //none" in bank.refused("mount", "//none")
+    assert "There is no table //none" in bank.refused("mount", "//none")
     assert "either pivot_keys or tablet_count" in bank.refused(
         *("create", "//t", "--schema", "k:int64:key,v:int64"),
         *("--pivot-keys", "[[]]", "--tablet-count", 2),
     )
-    for pivots, words in (("[", "not JSON"), ("{}", "list of lists"), ('["a"]', "are a list of")):
+    lists = "write key values as a list of"
+    for pivots, words in (("[", "not JSON"), ("{}", "list of lists"), ('["a"]', lists)):
         assert words in bank.refused("reshard", TABLE, "--pivot-keys", pivots)
 
 

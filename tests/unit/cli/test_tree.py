@@ -102,4 +102,4 @@ def test_an_attribute_without_meaning_is_warned_of_and_a_misspelled_one_refused(
 ) -> None:
     result = bank.run("set", f"{TABLE}/@optimize_for", "scan")
     assert "dodona: warning: attribute 'optimize_for'" in result.stderr
-    assert "did you mean" in bank.refused("set", f"{TABLE}/@min_data_tll", "1")
+    assert "Did you mean" in bank.refused("set", f"{TABLE}/@min_data_tll", "1")

@@ -61,7 +61,7 @@ def test_a_key_that_is_too_long_is_told_with_its_row(monkeypatch: pytest.MonkeyP
 
 def test_more_keys_than_an_array_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_keys, "KEYS_BYTES_MAX", 100)
-    with pytest.raises(LimitExceeded, match="take fewer rows"):
+    with pytest.raises(LimitExceeded, match="use fewer rows"):
         encode_keys(SCHEMA, batch([1.0], ["a" * 50]))
 
 

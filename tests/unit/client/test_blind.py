@@ -52,7 +52,7 @@ from unit.client.protocols import (
 )
 
 TOO_OLD = Failure("snapshot_too_old", "from before the mount")
-GIVEN_UP = Failure("transaction_aborted", "given up before it was prepared")
+GIVEN_UP = Failure("transaction_aborted", "The transaction was aborted before prepare.")
 CONFLICT = Failure("transaction_conflict", "another one holds the row")
 CELLS = (CellId(0), CellId(1))
 

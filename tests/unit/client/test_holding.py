@@ -212,7 +212,7 @@ def test_who_let_go_is_asked_no_more(clock: Clock, session: Session, cells: Cell
     assert [(cell, body.lease_ms) for cell, body in it.posted()] == [(0, 0), (1, 0)]  # type: ignore[union-attr]
     assert session.holds.wait_ms() is None
     play(clock, session.release_hold(held), nobody)
-    with pytest.raises(InvalidRequest, match="its block has ended"):
+    with pytest.raises(InvalidRequest, match="snapshot was released"):
         held.check(clock.now_us)
 
 
@@ -422,7 +422,7 @@ def test_the_first_page_is_by_the_new_schema_if_the_table_was_altered_before_it(
     """Nothing was handed out yet: so nobody has to begin anew."""
     held = hold(clock, session, cells)
     it = Play(clock, session.read_pages(held, PATH).next())
-    it.answer(Failure("tablet_moved", "the tablet was mounted anew"))
+    it.answer(Failure("tablet_moved", "The tablet was mounted again."))
     it.wait()
     it.answer(table(columns=SCHEMA.columns[:2]))
     _, body = it.call

@@ -126,7 +126,7 @@ TABLES: list[tuple[Mistake, str]] = [
     (lambda db: db.outcome(1 << 70, 0), "transaction is a number up to"),
     (lambda db: db.outcome(5, "0"), "coordinator is a number from 0"),
     (lambda db: db.outcome(5, 1 << 70), "coordinator is a number up to"),
-    (lambda db: db.run_in_transaction(None), "function is called"),
+    (lambda db: db.run_in_transaction(None), "`function` must be callable, not"),
     (lambda db: db.run_in_transaction(len, "3"), "attempts_max is a number from 1, not '3'"),
     (lambda db: db.run_in_transaction(len, 3, None), "deadline_ms is a number from 1"),
 ]
@@ -172,7 +172,7 @@ def test_an_async_function_is_not_taken_for_one_that_ran(db: dodona.Client) -> N
 def test_a_plain_function_is_not_awaited(tmp_path: Path) -> None:
     async def main() -> None:
         async with await dodona.aio.open(tmp_path / "data") as twin:
-            with pytest.raises(InvalidRequest, match="async one"):
+            with pytest.raises(InvalidRequest, match="must be async"):
                 await twin.run_in_transaction(lambda tx: 7)  # type: ignore[arg-type,return-value]
 
     asyncio.run(main())
@@ -238,7 +238,7 @@ def test_a_timestamp_is_an_int(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["2026", None, 1.0, date(2026, 1, 2)])
 def test_a_moment_is_a_datetime(wrong: Any) -> None:
-    with pytest.raises(InvalidRequest, match="a moment is a datetime"):
+    with pytest.raises(InvalidRequest, match="`moment` must be a datetime"):
         dodona.timestamp_from_datetime(wrong)
 
 

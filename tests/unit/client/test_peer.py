@@ -375,9 +375,11 @@ async def test_a_closed_peer_answers_everything_with_a_failure() -> None:
         await wait_for_frames(endpoint, 1)
         unsent = peer.call(ask(2))
         await peer.close()
-        assert_unavailable(await sent, "closed by this client", was_sent=True)
-        assert_unavailable(await unsent, "closed by this client", was_sent=False)
-        assert_unavailable(await peer.call(ask(3)), "closed by this client", was_sent=False)
+        assert_unavailable(await sent, "this client has closed the connection", was_sent=True)
+        assert_unavailable(await unsent, "this client has closed the connection", was_sent=False)
+        assert_unavailable(
+            await peer.call(ask(3)), "this client has closed the connection", was_sent=False
+        )
         await peer.close()
 
 
@@ -387,7 +389,7 @@ async def test_closing_while_connecting_leaves_nothing_behind() -> None:
         call = peer.call(ask())
         await asyncio.sleep(0)
         await peer.close()
-        assert_unavailable(await call, "closed by this client", was_sent=False)
+        assert_unavailable(await call, "this client has closed the connection", was_sent=False)
         await asyncio.sleep(0.05)  # a connection that is left behind has come by then, or is missed
         await until(lambda: endpoint.transports == [])
 
@@ -413,11 +415,11 @@ async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.M
         early = peer.call(ask(1))
         await wait_for_frames(endpoint, 1)
         closing = asyncio.ensure_future(peer.close())
-        assert_unavailable(await early, "closed by this client", was_sent=True)
+        assert_unavailable(await early, "this client has closed the connection", was_sent=True)
         late = peer.call(ask(2))
         is_let_go.set()
         await closing
-        assert_unavailable(await late, "closed by this client", was_sent=False)
+        assert_unavailable(await late, "this client has closed the connection", was_sent=False)
         assert endpoint.bodies == [ask(1)]
 
 
@@ -445,7 +447,9 @@ async def test_one_who_asks_where_nobody_answers_is_told_so() -> None:
         peer.ask(ask(), replies.put_nowait)  # refused a moment ago: answered at once
         assert_unavailable(replies.get_nowait(), "can't be reached", was_sent=False)
     peer.ask(ask(), replies.put_nowait)
-    assert_unavailable(replies.get_nowait(), "closed by this client", was_sent=False)
+    assert_unavailable(
+        replies.get_nowait(), "this client has closed the connection", was_sent=False
+    )
 
 
 async def test_one_who_is_called_back_may_ask_again_and_close() -> None:

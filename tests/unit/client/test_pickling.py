@@ -20,7 +20,7 @@ SCHEMA: list[dict[str, Any]] = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},
 ]
-CLIENT = "make a client in each process, by `connect`"
+CLIENT = "make a client in each process with `connect`"
 BEGIN = "begin one in each process"
 SNAPSHOT = "send its `timestamp` and `reader`"
 LOAD = "send its `ticket`"
@@ -71,7 +71,7 @@ def test_of_the_asyncio_client(tmp_path: Path, name: str) -> None:
             made = make(db)
             if hasattr(type(made), "__await__") or asyncio.iscoroutine(made):
                 if not asyncio.iscoroutine(made):
-                    check(made, "await it")
+                    check(made, "use `await` or `async with` in this process")
                 made = await made
             check(made, instead)
 

@@ -252,9 +252,9 @@ def aborted() -> TransactionBuffer:
 @pytest.mark.parametrize(
     ("it", "said"),
     [
-        (committing(), "it is being committed"),
-        (committed(), "it is already committed"),
-        (aborted(), "it is already aborted"),
+        (committing(), "the transaction is being committed"),
+        (committed(), "the transaction is already committed"),
+        (aborted(), "the transaction is already aborted"),
     ],
 )
 def test_a_closed_transaction_takes_nothing(it: TransactionBuffer, said: str) -> None:

@@ -226,7 +226,7 @@ def test_what_a_master_transaction_sees_is_not_taken_for_everybodys() -> None:
 def test_in_a_master_transaction_nothing_is_mounted() -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
-    with pytest.raises(InvalidRequest, match="after its commit"):
+    with pytest.raises(InvalidRequest, match="after the commit"):
         play(clock, tx.create_table(PATH, COLUMNS, mount=True), nobody)
 
 

@@ -235,7 +235,7 @@ def test_it_ends_when_its_client_is_gone(db: dodona.Client) -> None:
 
     wait_until(is_free, pause_s=0.05)
     for _ in range(2):
-        with pytest.raises(TransactionNotFound, match="could not be pinged in time"):
+        with pytest.raises(TransactionNotFound, match="no ping arrived in time"):
             tx.commit()
 
 

@@ -46,7 +46,7 @@ def test_a_table_about_to_be_mounted_is_waited_for() -> None:
     [
         ("mounting", 'is in "mounting" state: the master waits for cell 3'),
         ("unmounting", 'is in "unmounting" state: the master waits for cell 3'),
-        ("frozen", 'is in "frozen" state'),
+        ("frozen", 'is in "frozen" state. Mount or unfreeze the table.'),
     ],
 )
 def test_a_table_that_stays_on_its_way_is_waited_for_by_name(state: str, told: str) -> None:

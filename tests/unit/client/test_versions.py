@@ -206,5 +206,5 @@ def test_a_cell_of_an_older_release_is_not_asked_for_a_part_of_a_history() -> No
         clock, session = fresh()
         assert play(clock, session.lookup_versions(PATH, [{"id": 1}]), answer) == [EXPECTED]
         lookup = session.lookup_versions(PATH, [{"id": 1}], **bounds)  # type: ignore[arg-type]
-        with pytest.raises(InvalidRequest, match="upgrade the nodes"):
+        with pytest.raises(InvalidRequest, match="Upgrade the nodes"):
             play(clock, lookup, answer)

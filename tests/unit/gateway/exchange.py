@@ -86,7 +86,7 @@ class Exchange:
 async def admit(text: str | None) -> Principal:
     if text == "Bearer good":
         return ANYBODY
-    raise Unauthenticated("nobody has this token")
+    raise Unauthenticated("The token is unknown.")
 
 
 def edge_of(

@@ -51,7 +51,7 @@ def test_what_says_nothing_or_something_else_is_refused(content_type: str | None
 
 
 def test_whoever_uses_curl_is_told_how_and_a_long_type_is_not_repeated() -> None:
-    with pytest.raises(UnsupportedMediaType, match="curl sends JSON with --json"):
+    with pytest.raises(UnsupportedMediaType, match="JSON with curl, use --json"):
         form_of("application/x-www-form-urlencoded", VALUE_FORMS)
     with pytest.raises(UnsupportedMediaType) as refused:
         form_of("x" * 100_000, VALUE_FORMS)

@@ -241,14 +241,14 @@ async def test_an_answer_that_is_taken_too_slowly_ends_in_its_middle(
     await exchange.go(edge_of(application, request_seconds_max=0.05), "/v1/x", TOKEN)
     assert len(exchange.messages) == 2
     (record,) = caplog.records
-    assert "within the answer" in record.message
+    assert "passed during the answer" in record.message
 
 
 async def test_a_stream_may_take_longer_but_not_be_silent() -> None:
     edge = edge_of(answer, request_seconds_max=0.01, stream_idle_seconds_max=0.05)
     exchange = await Exchange(b"part", is_whole=False).go(edge, "/stream", TOKEN)
     assert exchange.status == 408
-    assert "nothing of the body came for 0.05 s" in exchange.problem["detail"]
+    assert "The caller sent no byte of the body for 0.05 s" in exchange.problem["detail"]
 
     exchange = Exchange()
     exchange.may_be_taken.clear()
@@ -262,7 +262,7 @@ async def test_a_stream_may_take_longer_but_not_be_silent() -> None:
             errors.append(error)
 
     await exchange.go(edge_of(application, stream_idle_seconds_max=0.05), "/stream", TOKEN)
-    assert "nothing of the answer was taken for 0.05 s" in errors[0].message
+    assert "The caller read no byte of the answer for 0.05 s" in errors[0].message
 
 
 async def test_a_stream_as_a_whole_has_a_deadline_too() -> None:
@@ -360,7 +360,7 @@ async def test_long_answers_leave_piece_by_piece_and_have_a_bound_together(
     await until(lambda: edge._budgets.answers._used_bytes)
     refused = await Exchange().go(edge, "/v1/long", TOKEN)
     assert refused.status == 429
-    assert "bytes of answers that are not taken yet" in refused.problem["detail"]
+    assert "bytes of answers that callers have not read yet" in refused.problem["detail"]
     assert (await Exchange().go(edge, "/v1/short", TOKEN)).status == 200
     slow.may_be_taken.set()
     await under_way
@@ -395,7 +395,7 @@ async def test_a_failure_before_anything_left_is_a_problem_though_an_answer_had_
     assert (await Exchange().go(edge_of(application), "/v1/fail", TOKEN)).status == 500
     nothing = await Exchange().go(edge_of(application), "/v1/x", TOKEN)
     assert nothing.status == 503
-    assert "there is no answer" in nothing.problem["detail"]
+    assert "There is no answer" in nothing.problem["detail"]
 
 
 # ---- what is said

@@ -112,10 +112,10 @@ async def test_a_file_that_can_t_be_written_is_said_before_there_is_a_token(
 
 
 def test_a_folder_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="there is no folder"):
+    with pytest.raises(InvalidRequest, match=r"the folder .* does not exist"):
         read_first_token(tmp_path / "none" / "token")
     file = tmp_path / "none" / "token"
     command = [sys.executable, "-m", "dodona_gateway", "--first-token-file", str(file)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    assert "there is no folder" in ended.stderr
+    assert f"the folder {file.parent} does not exist" in ended.stderr

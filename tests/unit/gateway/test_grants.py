@@ -39,7 +39,10 @@ def test_a_pattern_is_for_these_nodes(grant: str, allowed: str, refused: str) ->
 def test_a_refusal_says_what_is_lacking() -> None:
     with pytest.raises(Forbidden) as raised:
         somebody("read://home/**").check("write", "//home/t/@x")
-    assert raised.value.message == "the token of 'ada' does not grant write on //home/t"
+    assert raised.value.message == (
+        "The token of 'ada' does not grant write on //home/t. "
+        "Ask an administrator for a token with this grant."
+    )
     assert raised.value.attributes == {"role": "write", "path": "//home/t"}
     with pytest.raises(Forbidden) as raised:
         somebody("write://home/*").check("write", "//home/t", subtree=True)
@@ -68,7 +71,7 @@ def test_what_has_no_path_is_for_whoever_has_the_role_somewhere_or_everywhere() 
     reader, owner = somebody("read://t"), somebody("admin://home/**")
     reader.check_somewhere("read")
     owner.check_somewhere("write")
-    with pytest.raises(Forbidden, match="grants write nowhere"):
+    with pytest.raises(Forbidden, match="does not grant write on any node"):
         reader.check_somewhere("write")
     with pytest.raises(Forbidden) as raised:
         owner.check_everywhere("admin")

@@ -90,7 +90,7 @@ def test_no_lease_ends_a_transaction_that_a_call_is_at() -> None:
 def test_somebody_else_s_transaction_is_not_there_for_you() -> None:
     bench = Bench()
     holding = bench.begin(1)
-    with pytest.raises(TransactionNotFound, match="no such transaction"):
+    with pytest.raises(TransactionNotFound, match="does not hold the transaction"):
         bench.find(1, "bob")
     bench.pass_ms(99)
     with pytest.raises(TransactionNotFound):  # nor did that renew it
@@ -104,12 +104,12 @@ def test_somebody_else_s_transaction_is_not_there_for_you() -> None:
 
 def test_what_is_not_held_here_is_told_apart() -> None:
     bench = Bench()
-    with pytest.raises(WrongGateway, match="another gateway"):
+    with pytest.raises(WrongGateway, match="Another gateway"):
         bench.holdings.find(str(held_id(1, GATEWAY + 1)), "ann", 0)
     with pytest.raises(TransactionNotFound, match="ended long ago") as refused:
         bench.find(1)
     assert type(refused.value) is TransactionNotFound
-    with pytest.raises(InvalidRequest, match="a transaction's id"):
+    with pytest.raises(InvalidRequest, match="not a transaction's id"):
         bench.holdings.find("nonsense", "ann", 0)
 
 
@@ -117,10 +117,10 @@ def test_there_are_only_so_many_and_one_owner_has_only_so_many() -> None:
     bench = Bench(open_count_max=3, open_per_owner_max=2)
     first = bench.begin(1)
     bench.begin(2)
-    with pytest.raises(Overloaded, match="you have 2 transactions open"):
+    with pytest.raises(Overloaded, match="You have 2 open transactions"):
         bench.begin(3)
     bench.begin(3, "bob")
-    with pytest.raises(Overloaded, match="holds 3 transactions"):
+    with pytest.raises(Overloaded, match="holds 3 open transactions"):
         bench.begin(4, "eve")
     bench.holdings.end(first, 0)
     bench.begin(4)
@@ -183,5 +183,5 @@ def test_all_that_are_open_can_be_looked_through() -> None:
 def test_a_lease_has_bounds(lease_ms: int) -> None:
     assert check_lease(1) == 1
     assert check_lease(LEASE_MS_MAX) == LEASE_MS_MAX
-    with pytest.raises(InvalidRequest, match="lease_ms is 1 to"):
+    with pytest.raises(InvalidRequest, match="lease_ms must be 1 to"):
         check_lease(lease_ms)

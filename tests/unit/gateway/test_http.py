@@ -181,7 +181,7 @@ def test_trailers_have_a_bound_and_are_no_headers(server: Server) -> None:
 def test_what_is_no_http_is_a_problem(server: Server, garbage: bytes) -> None:
     with server.connect() as line:
         problem = line.send(garbage).problem()
-        assert (problem["status"], problem["detail"]) == (400, "this is not HTTP")
+        assert (problem["status"], problem["detail"]) == (400, "The request is not HTTP.")
         assert line.is_at_end()
     assert server.application.asked == []
 

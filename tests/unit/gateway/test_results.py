@@ -74,7 +74,7 @@ def test_a_value_is_shown(expression: str, as_json: Any, as_msgpack: Any) -> Non
 def test_a_date_outside_of_the_calendar_is_refused_and_text_of_it_is_not(
     expression: str, is_json: bool
 ) -> None:
-    with pytest.raises(InvalidRequest, match="cast it to text") as refused:
+    with pytest.raises(InvalidRequest, match="Cast it to text") as refused:
         result_of(expression, is_json=is_json)
     assert refused.value.attributes == {"column": "it"}
     assert result_of(f"({expression})::varchar", is_json=is_json).rows[0][0]

@@ -66,7 +66,7 @@ def test_a_body_that_ends_within_a_row_is_no_body() -> None:
 def test_a_last_line_that_is_cut_is_no_line() -> None:
     reader = LinesOfJson()
     reader.feed(LINES[:-1])
-    with pytest.raises(InvalidRequest, match="no JSON object") as refused:
+    with pytest.raises(InvalidRequest, match="not a JSON object") as refused:
         reader.finish()
     assert refused.value.attributes["row_index"] == 2
 

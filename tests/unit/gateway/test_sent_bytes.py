@@ -127,7 +127,7 @@ async def test_a_lookup_of_ytsaurus(tmp_path: Path, options: dict[str, Any]) -> 
         refused = await look_up("lookup_rows", "json", **options)
         assert refused.status_code == 400
         assert refused.json()["code"] == 1717
-        assert "ask for less" in refused.text
+        assert "Ask for less" in refused.text
         assert (await look_up("lookup_rows", "yson", **options)).status_code == 200
         await it.db.insert_rows(TABLE, [{"k": 0, "v": b"x" * (2 * BYTES_MAX)}])
         refused = await look_up("lookup_rows", "yson", **options)

@@ -77,7 +77,7 @@ async def test_slots_have_a_bounded_line() -> None:
     tasks = [asyncio.create_task(take()) for _ in range(1 + WAITING_PER_SLOT_MAX)]
     await until_all_wait()
     assert slots.statistics() == {"running": 1, "waiting": WAITING_PER_SLOT_MAX}
-    with pytest.raises(Overloaded, match="works at 1 queries at a time"):
+    with pytest.raises(Overloaded, match="runs 1 queries at a time"):
         await take()
     go_on.set()
     await asyncio.gather(*tasks)

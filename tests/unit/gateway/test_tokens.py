@@ -90,7 +90,9 @@ def test_an_unknown_id_is_compared_as_a_wrong_secret_is(monkeypatch: pytest.Monk
             accept(token, wrong, 6)
         messages.append(str(raised.value))
     assert compared == [(32, 32)] * 2
-    assert messages == ["nobody has this token"] * 2
+    assert (
+        messages == ["The token is unknown. Check it, or ask an administrator for a new one."] * 2
+    )
 
 
 def test_a_token_ends_when_it_expires_or_is_revoked() -> None:
@@ -104,7 +106,7 @@ def test_a_token_ends_when_it_expires_or_is_revoked() -> None:
     with pytest.raises(Unauthenticated, match="was revoked"):
         accept(revoked, presented, 1)  # whatever the clock of this machine says
     wrong = parse_token(f"dodona_{it.token.id}_{'A' * 43}")
-    with pytest.raises(Unauthenticated, match="nobody"):
+    with pytest.raises(Unauthenticated, match="is unknown"):
         accept(revoked, wrong, 1)  # who does not know the secret is told nothing
 
 

@@ -272,7 +272,7 @@ async def test_a_node_that_starts_or_has_transactions_is_not_at_rest() -> None:
 # ---- draws
 
 
-def test_a_seed_draws_the_same_blows_and_troubles_again() -> None:
+def test_a_seed_draws_the_same_faults_and_troubles_again() -> None:
     def drawn(seed: int) -> list[object]:
         random = Random(seed)
         links = [Link(CLIENT, "node 0"), Link("node 0", "node 1"), Link("node 1", "node 0")]

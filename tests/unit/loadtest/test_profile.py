@@ -164,13 +164,13 @@ def test_a_study_s_processes_are_looked_at(
 
 @pytest.mark.integration
 def test_processes_of_before_are_not_looked_at(tmp_path: Path) -> None:
-    """Fifteen idle workers of Spark took so many onlookers that the study's own came too late."""
+    """Fifteen idle workers of Spark took so many profilers that the study's own came too late."""
     if not may_look():
         pytest.skip("py-spy may not look into processes here")
     with idle_process():
         strangers = descendants()
         with idle_process(), Watch(Manner(20), "raw", tmp_path, strangers) as watch:
-            profilers = vars(watch)["_onlookers"]
+            profilers = vars(watch)["_profilers"]
             wait_until(lambda: len(profilers) == 2)  # this process, and its child
         assert profilers.keys().isdisjoint(strangers)
 
@@ -198,7 +198,7 @@ def test_processes_that_did_next_to_nothing_are_only_named(tmp_path: Path) -> No
 def test_a_row_is_looked_at_where_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And onlookers have all cores: they are no part of it."""
+    """And profilers have all cores: they are no part of it."""
     everywhere = os.sched_getaffinity(0)
     seen: dict[str, object] = {}
 
@@ -223,7 +223,7 @@ def test_a_row_is_looked_at_where_it_is_measured(
             return Sample(1, 0, 1.0, 1.0, 1.0, 1.0)
 
     def record(*_: object) -> dict[str, str]:
-        seen["onlookers"] = os.sched_getaffinity(0)
+        seen["profilers"] = os.sched_getaffinity(0)
         return {}
 
     monkeypatch.setattr(profile, "ClientProcess", Client)
@@ -232,7 +232,7 @@ def test_a_row_is_looked_at_where_it_is_measured(
     row = Row("row", "A row", "Fair.", (Contender("Dodona", start),), (1,), (1,), pinning="shared")
     profile.look(profile.Look(row, 1, 1.0, Manner(100)), tmp_path)
     one_core = {min(everywhere)}
-    assert seen == {"servers": one_core, "client": one_core, "onlookers": everywhere}
+    assert seen == {"servers": one_core, "client": one_core, "profilers": everywhere}
 
 
 def test_one_command_looks_at_every_row_and_study() -> None:

@@ -70,7 +70,7 @@ def test_the_error_names_the_limit_and_what_to_do(
         way(tmp_path)
     assert caught.value.attributes["limit_bytes"] == limit
     assert caught.value.attributes["needed_bytes"] == MAP_BYTES
-    assert f"{limit >> 20} MiB in all" in caught.value.message
+    assert f"the limit of this process is {limit >> 20} MiB" in caught.value.message
 
 
 def test_a_database_that_could_not_be_opened_is_whole_afterwards(tmp_path: Path) -> None:

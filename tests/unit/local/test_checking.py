@@ -157,7 +157,7 @@ def test_the_command_says_what_to_do(folder: Path) -> None:
     damaged = run(cli.application, ["check", str(folder)])
     assert damaged.exit_code == 1
     assert "1 damaged" in damaged.stdout
-    assert "a file of a chunk is missing" in damaged.stderr
+    assert "A file of a chunk is missing" in damaged.stderr
     assert "dodona restore" in damaged.stderr
 
 

@@ -81,13 +81,13 @@ def test_a_load_is_aborted_by_its_name(folder: Path, published: dodona.Load) -> 
     assert (said.exit_code, said.stdout) == (0, f"load {last['load']} is aborted\n")
     assert json_of(folder, "abort", str(last["load"])) == {"load": last["load"], "published": None}
     *_, last = json_of(folder, "list")
-    assert (last["state"], last["reason"]) == ("aborted", "it was aborted by dodona loads abort")
+    assert (last["state"], last["reason"]) == ("aborted", "aborted with dodona loads abort")
     too_late = run(folder, "abort", str(published.id))
     assert too_late.exit_code == 1
     assert "was published before, with 2 rows at timestamp" in too_late.stdout
     unknown = run(folder, "abort", "12345")
     assert unknown.exit_code == 1
-    assert "dodona: no load of this id is open or recorded" in unknown.stderr
+    assert "dodona: No load with this id is open or recorded" in unknown.stderr
     assert run(folder, "abort", "0").exit_code == 2
 
 

@@ -185,7 +185,7 @@ def test_a_command_says_it_in_one_sentence(limit: int, folder: Path) -> None:
     assert done.returncode == 3
     assert done.stdout == ""
     assert done.stderr.startswith("dodona: ")
-    assert f"which are {limit} (`ulimit -n`)" in done.stderr
+    assert f"limit of open files and connections, {limit} (`ulimit -n`)" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

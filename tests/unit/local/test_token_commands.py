@@ -76,15 +76,19 @@ def test_a_token_is_ended_by_its_id(folder: Path) -> None:
     ("words", "code", "said"),
     [
         (["create", "ada"], 2, "--grant"),
-        (["create", "ada", "--grant", "own:/"], 1, "dodona: a role is one of read, write, admin"),
-        (["create", "ada", "--grant", "read:home"], 1, "dodona: a path begins with //"),
-        (["create", "", *GRANTS], 1, "dodona: a token's name"),
+        (
+            ["create", "ada", "--grant", "own:/"],
+            1,
+            "dodona: A role must be one of read, write, admin",
+        ),
+        (["create", "ada", "--grant", "read:home"], 1, "dodona: The path does not begin with //"),
+        (["create", "", *GRANTS], 1, "dodona: The name is empty"),
         (["create", "ada", *GRANTS, "--expires", "30"], 2, "a duration is a number and a unit"),
         (["create", "ada", *GRANTS, "--expires", "0d"], 2, "a duration is a number and a unit"),
         (["create", "ada", *GRANTS, "--expires", "36501d"], 2, "a duration is a number and"),
-        (["revoke", "0123456789abcdef"], 1, "dodona: there is no token of this id"),
-        (["expire", "0123456789abcdef", "1s"], 1, "dodona: there is no token of this id"),
-        (["revoke", "ada"], 1, "dodona: a token's id is 16 hexadecimal digits"),
+        (["revoke", "0123456789abcdef"], 1, "dodona: No token has this id"),
+        (["expire", "0123456789abcdef", "1s"], 1, "dodona: No token has this id"),
+        (["revoke", "ada"], 1, "dodona: A token's id is 16 hexadecimal digits"),
     ],
 )
 def test_what_is_wrong_is_said(folder: Path, words: list[str], code: int, said: str) -> None:

@@ -81,7 +81,11 @@ def test_pages_that_can_not_be_made_are_told_and_health_is_still_answered() -> N
     async def ask() -> None:
         for _ in range(2):
             status, body = await get(front, "/v1/tables")
-            assert (status, b"its log says why" in body, b"secret" in body) == (500, True, False)
+            assert (status, b"Its log shows the error" in body, b"secret" in body) == (
+                500,
+                True,
+                False,
+            )
         assert (await get(front, "/healthz"))[0] == 200
 
     asyncio.run(ask())

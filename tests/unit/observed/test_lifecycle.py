@@ -1,4 +1,4 @@
-"""Probes, the door before a server is there, and its leave."""
+"""Probes, the listener before a server is ready, and how a server stops."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def test_probes_have_three_meanings() -> None:
     assert "secret" not in http.get("/healthz").text
 
 
-# ---- the door
+# ---- the listener
 
 
 def test_a_door_answers_probes_until_the_server_does() -> None:
@@ -191,7 +191,7 @@ def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture)
             serve_pages(application, leaving.lifecycle, leaving.settings, listener)
     finally:
         signal.signal(signal.SIGTERM, kept)
-    assert "longer than 50 ms" in caplog.text
+    assert "did not end within 50 ms" in caplog.text
     assert leaving.finished == ["asked"]
 
 

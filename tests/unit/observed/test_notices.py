@@ -78,7 +78,7 @@ def test_a_master_that_refuses_every_timestamp_is_not_ready(tmp_path: Path) -> N
         store.append([it.record for it in first.take_effects() if hasattr(it, "record")])
         core = MasterCore.recover(store.items(), read_clock(), machine="second")
         lifecycle = create_master(core, store, settings, RecoveryBook.open(store.path)).lifecycle
-        assert "taken over" in str(lifecycle.why_not_ready())
+        assert "just started on another machine" in str(lifecycle.why_not_ready())
         again = MasterCore.recover(store.items(), read_clock(), machine="first")
         lifecycle = create_master(again, store, settings, RecoveryBook.open(store.path)).lifecycle
         assert lifecycle.why_not_ready() is None

@@ -43,7 +43,7 @@ def test_a_head_that_does_not_follow_is_refused(tmp_path: Path, head: int, chang
     (transaction,) = struct.unpack_from("<Q", raw, at)
     struct.pack_into("<Q", raw, at, transaction + change)
     path.write_bytes(raw)
-    with pytest.raises(DataCorrupted, match="not of two in a row"):
+    with pytest.raises(DataCorrupted, match="not consecutive"):
         open_environment(path, MAP_BYTES)
 
 

@@ -220,12 +220,12 @@ def test_a_failure_says_what_and_where() -> None:
     core = recovered(disk)
     core.handle("a", GetTable("//nowhere"), NOW)
     assert settle(core, disk) == [
-        Failure("table_not_found", "there is no table //nowhere", {"path": "//nowhere"})
+        Failure("table_not_found", "There is no table //nowhere.", {"path": "//nowhere"})
     ]
 
 
 def test_stored_items_that_are_not_understood_are_refused_loudly() -> None:
-    with pytest.raises(DataCorrupted, match="no known kind"):
+    with pytest.raises(DataCorrupted, match="unknown kind"):
         MasterCore.recover([("tables of another kind", b"1", b"")], NOW)
     with pytest.raises(DataCorrupted, match="StoredTable"):
         MasterCore.recover([("tables", b"1", b"\xc1")], NOW)

@@ -93,7 +93,7 @@ def test_each_command_in_each_state(
     if outcome == REFUSED:
         with pytest.raises(InvalidTabletState) as caught:
             function(before, None, None)
-        assert caught.value.message == f'Cannot {name} tablet 10 in "{state}" state'
+        assert caught.value.message == f'Cannot {name} tablet 10 in "{state}" state.'
         assert caught.value.attributes == {"table": "//t", "tablet": 10, "state": state}
     elif outcome == SAME:
         assert function(before, None, None) is before
@@ -197,7 +197,9 @@ def test_a_command_is_about_its_range_only() -> None:
 def test_a_range_that_is_none_is_refused(
     function: Function, first: int | None, last: int | None
 ) -> None:
-    with pytest.raises(InvalidRequest, match="are no range of a table with tablets 0 to 1") as it:
+    with pytest.raises(
+        InvalidRequest, match="not a valid range: the table has tablets 0 to 1"
+    ) as it:
         function(table("mounted", "mounted"), first, last)
     assert it.value.attributes["first_tablet"] == (first or 0)
     assert it.value.attributes["last_tablet"] == (1 if last is None else last)

@@ -193,11 +193,11 @@ def test_a_mounted_table_that_is_removed_vanishes_from_its_cell(
 
 def test_mounting_needs_a_living_cell(cluster: Realm) -> None:
     cluster.ask(create())
-    with pytest.raises(Unavailable, match="no cell is alive"):
+    with pytest.raises(Unavailable, match="No cell is alive"):
         cluster.ask(MountTable("//bank/accounts"))
     cluster.beat(0)
     cluster.instant_us += 2_000_001
-    with pytest.raises(Unavailable, match="no cell is alive"):
+    with pytest.raises(Unavailable, match="No cell is alive"):
         cluster.ask(MountTable("//bank/accounts"))
     cluster.beat(0)
     cluster.ask(MountTable("//bank/accounts"))
@@ -208,7 +208,7 @@ def test_mounting_needs_a_living_cell(cluster: Realm) -> None:
 
 def test_a_living_cell_can_not_be_claimed_from_another_address(cluster: Realm) -> None:
     cluster.beat(0)
-    with pytest.raises(InvalidRequest, match=r"cell 0 is alive at http://127\.0\.0\.1:9000"):
+    with pytest.raises(InvalidRequest, match=r"Cell 0 is alive at http://127\.0\.0\.1:9000"):
         cluster.beat(0, port=9500)
     cluster.instant_us += 1_900_000
     cluster.beat(0)

@@ -112,7 +112,7 @@ def test_only_the_callers_of_the_failed_request_fail() -> None:
 
 
 def test_a_range_that_nobody_asked_for_is_a_surprise() -> None:
-    with pytest.raises(AssertionError, match="nobody asked"):
+    with pytest.raises(AssertionError, match="no caller asked"):
         Batcher[str]().split(Timestamp(1))
 
 

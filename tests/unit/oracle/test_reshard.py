@@ -102,11 +102,11 @@ def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
 @pytest.mark.parametrize(
     ("pivots", "reason"),
     [
-        ((), "First pivot key must be"),
-        ((pivot(11),), "First pivot key must be that of the first tablet"),
+        ((), "First pivot key must equal"),
+        ((pivot(11),), "First pivot key must equal the pivot key of the first replaced tablet"),
         ((pivot(10), pivot(10)), "strictly increasing"),
         ((pivot(10), pivot(12), pivot(11)), "strictly increasing"),
-        ((pivot(10), pivot(30)), "must lie below the tablet after"),
+        ((pivot(10), pivot(30)), "must be less than the pivot key of the next tablet"),
         ((pivot(10), pivot(11) + b"\x99"), "values of the first key columns"),
     ],
 )
@@ -252,13 +252,19 @@ def test_the_same_schema_changes_nothing() -> None:
             (KEY, Column("k2", "int64", sort_order="ascending", required=True), TEXT, NUMBER, SUM),
             "can't be required",
         ),
-        ((KEY, TEXT, NUMBER, replace(SUM, aggregate=None)), "must go on doing so"),
-        ((KEY, TEXT, NUMBER, replace(SUM, aggregate="min")), "must go on doing so"),
+        (
+            (KEY, TEXT, NUMBER, replace(SUM, aggregate=None)),
+            "aggregate sum of a column can't change",
+        ),
+        (
+            (KEY, TEXT, NUMBER, replace(SUM, aggregate="min")),
+            "aggregate sum of a column can't change",
+        ),
         ((Column("k2", "int64", sort_order="ascending"), KEY, TEXT, NUMBER, SUM), "key columns"),
         ((KEY, replace(NUMBER, sort_order="ascending"), TEXT, SUM), "can't become a key column"),
         ((replace(KEY, sort_order=None), TEXT, NUMBER, SUM), "needs a column with sort_order"),
         ((KEY,), "at least one column that is not a key"),
-        ((KEY, TEXT, NUMBER, SUM, SUM), "two columns have one name"),
+        ((KEY, TEXT, NUMBER, SUM, SUM), "two columns have the same name"),
         ((KEY, replace(TEXT, aggregate="sum"), NUMBER, SUM), "sum aggregates int64"),
     ],
 )

@@ -57,7 +57,7 @@ def test_on_another_machine_the_first_timestamp_waits_until_the_lease_is_over() 
     refusal = process.ask(5 + TAKEOVER_US - 1)
     assert isinstance(refusal, Failure)
     assert refusal.kind == "unavailable"
-    assert "taken over" in refusal.message
+    assert "just started on another machine" in refusal.message
     after = process.ask(5 + TAKEOVER_US)
     assert isinstance(before, TimestampRange)
     assert isinstance(after, TimestampRange)
@@ -71,8 +71,8 @@ def test_whoever_waits_says_that_it_is_not_ready_until_it_would_answer() -> None
     first.ask(1)
     core = Process(store, "second", 5).core
     over_us = 5 + TAKEOVER_US
-    assert "taken over" in str(core.why_not_ready(first.at(5)))
-    assert "taken over" in str(core.why_not_ready(first.at(over_us - 1)))
+    assert "just started on another machine" in str(core.why_not_ready(first.at(5)))
+    assert "just started on another machine" in str(core.why_not_ready(first.at(over_us - 1)))
     assert core.why_not_ready(first.at(over_us)) is None
     assert store[ORACLE, MACHINE] == b"first", "to be asked changes nothing"
 

@@ -125,7 +125,7 @@ def test_every_alias_means_what_the_name_means(option: Any) -> None:
         for alias in (*option.aliases, option.name.upper()):
             assert parse[action]({**others, alias.lower(): text}) == expected
             if alias.lower() != option.name.lower():
-                with pytest.raises(InvalidRequest, match="are one: give one"):
+                with pytest.raises(InvalidRequest, match="are one option: give only one"):
                     parse[action]({**others, option.name: text, alias: text})
 
 
@@ -160,8 +160,8 @@ def test_options_of_a_write() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"path": "//a"}, "the option 'url' is missing: give it by option"),
-        ({"url": "http://here"}, "the option 'path' is missing: give it by load"),
+        ({"path": "//a"}, "the option 'url' is missing: set it by option"),
+        ({"url": "http://here"}, "the option 'path' is missing: set it by load"),
         ({"url": " ", "path": "//a"}, "the option 'url' is empty"),
         (
             {**BASE, "timestmp": "1"},
@@ -174,22 +174,31 @@ def test_options_of_a_write() -> None:
         ),
         ({**BASE, "atomicity": "none"}, "a read has no option 'atomicity'; it has these"),
         ({**BASE, "checkpointlocation": "x"}, "a read has no option 'checkpointlocation'"),
-        ({**BASE, "timestamp": "1", "versionasof": "1"}, "'timestamp' and 'versionasof' are one"),
+        (
+            {**BASE, "timestamp": "1", "versionasof": "1"},
+            "'timestamp' and 'versionasof' are one option",
+        ),
         ({**BASE, "timestamp": "yesterday"}, "takes an integer timestamp, 'latest', or an RFC 333"),
         ({**BASE, "timestamp": "-1"}, "takes an integer timestamp"),
         ({**BASE, "timestamp": "0"}, "not a timestamp of the oracle"),
-        ({**BASE, "timestamp": "20260701"}, "a day as 2026-07-01T00:00:00Z"),
-        ({**BASE, "timestamp": "1782864000"}, "a timestamp of 1970-01-01 00:00:01, of which no"),
+        ({**BASE, "timestamp": "20260701"}, r"a time zone, such as 2026-07-01T00:00:00Z\."),
+        (
+            {**BASE, "timestamp": "1782864000"},
+            r"No oracle issued timestamp 1782864000 \(its time is 1970-01-01 00:00:01\)",
+        ),
         ({**BASE, "timestamp": "9" * 5000}, "not a timestamp of the oracle"),
         ({**BASE, "timestamp": str(1 << 62)}, "not a timestamp of the oracle"),
-        ({**BASE, "timestamp": "2026-01-01T00:00:00"}, "without a time zone names no moment; it"),
-        ({**BASE, "columns": "a,,b"}, "takes names with commas between"),
+        (
+            {**BASE, "timestamp": "2026-01-01T00:00:00"},
+            r"The datetime has no time zone\. Pass one that has a time zone\. The option takes",
+        ),
+        ({**BASE, "columns": "a,,b"}, "takes names separated by commas"),
         ({**BASE, "filter": ""}, "the option 'filter' is empty"),
         ({**BASE, "key_range": "[1]"}, "takes JSON such as"),
         ({**BASE, "key_range": '{"from": [1]}'}, "takes JSON such as"),
         ({**BASE, "key_range": '{"lower": 1}'}, "takes JSON such as"),
-        ({**BASE, "key_range": '{"lower": [NaN]}'}, "NaN is no JSON"),
-        ({**BASE, "key_range": '{"lower": [[1]]}'}, r"\[1\] is no value of a key column"),
+        ({**BASE, "key_range": '{"lower": [NaN]}'}, "NaN is not JSON"),
+        ({**BASE, "key_range": '{"lower": [[1]]}'}, r"\[1\] is not a value of a key column"),
         ({**BASE, "key_range": '{"lower": [{"hex": "0"}]}'}, "'0' is Odd-length string"),
         ({**BASE, "key_range": "[" * 100_000}, "takes JSON such as"),
         ({**BASE, "split_rows": "0"}, "takes an integer from 1 to 9223372036854775807, not '0'"),
@@ -211,13 +220,13 @@ def test_a_bad_read_is_refused(options: dict[str, str], message: str) -> None:
         ({**BASE, "timestamp": "1"}, False, "a write has no option 'timestamp'"),
         ({**BASE, "atomicity": "half"}, False, "takes 'full' or 'none', not 'half'"),
         ({**NONE, "durability": "maybe"}, False, "takes 'sync' or 'async', not 'maybe'"),
-        ({**BASE, "durability": "async"}, False, "'async' goes with atomicity 'none' only"),
+        ({**BASE, "durability": "async"}, False, "'async' needs atomicity 'none'"),
         ({**BASE, "start_timestamp": "latest"}, False, "takes a timestamp or a time, not 'latest'"),
-        ({**BASE, "write_mode": "insert"}, True, "does not go with write_mode 'insert'"),
-        ({**BASE, "write_mode": "delete"}, True, "does not go with write_mode 'delete'"),
-        ({**BASE, "key_range": "{}"}, False, "goes with mode.'overwrite'. only"),
-        ({**BASE, "txn_app_id": "a"}, False, "given both or neither"),
-        ({**BASE, "txn_version": "1"}, False, "given both or neither"),
+        ({**BASE, "write_mode": "insert"}, True, "can't have write_mode 'insert'"),
+        ({**BASE, "write_mode": "delete"}, True, "can't have write_mode 'delete'"),
+        ({**BASE, "key_range": "{}"}, False, "'key_range' of a write needs mode.'overwrite'."),
+        ({**BASE, "txn_app_id": "a"}, False, "give both options .*, or neither"),
+        ({**BASE, "txn_version": "1"}, False, "give both options .*, or neither"),
         (NONE, True, "mode.'overwrite'. needs atomicity 'full'"),
         ({**NONE, "write_mode": "insert"}, False, "write_mode 'insert' needs atomicity 'full'"),
         ({**NONE, "write_mode": "update"}, False, "write_mode 'update' needs atomicity 'full'"),
@@ -299,5 +308,7 @@ def test_a_load_that_began_without_a_range_to_erase_overwrites_nothing() -> None
 
 def test_a_ticket_that_is_none_is_refused() -> None:
     for text in ("%", "AAAA", "gA=="):
-        with pytest.raises(InvalidRequest, match="'load_ticket': this is no ticket of a load"):
+        with pytest.raises(
+            InvalidRequest, match="'load_ticket': the text is not a ticket of a load"
+        ):
             parse_write({**BASE, "load_ticket": text}, is_overwrite=False)

@@ -61,7 +61,7 @@ def test_ranges_have_equally_many_tablets() -> None:
 
 @pytest.mark.parametrize("wanted", [0, -1, 100_001, 1.5, True, "4"])
 def test_a_number_of_partitions_that_is_none_is_refused(wanted: object) -> None:
-    with pytest.raises(InvalidRequest, match="there are 1 to 100000 partitions, not"):
+    with pytest.raises(InvalidRequest, match="`partitions` must be 1 to 100000, not"):
         share_out(pivots(2), wanted, parallelism=1, partitions_max=1)  # type: ignore[arg-type]
 
 

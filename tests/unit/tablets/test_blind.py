@@ -101,7 +101,7 @@ def test_it_waits_only_so_long() -> None:
     reply = bench.answer(route)
     assert isinstance(reply, Failure)
     assert reply.kind == "transaction_conflict"
-    assert "timed out waiting" in reply.message
+    assert "Timed out waiting" in reply.message
     assert bench.answer(bench.commit_blind(reserved, put(1, 2))) == reply
 
 

@@ -67,7 +67,7 @@ def test_every_kind_of_write_is_refused_until_there_is_room(
     reply = bench.answer(write(bench))
     assert isinstance(reply, Failure)
     assert (reply.kind, reply.attributes) == ("overloaded", {"cell": 0, "log_fill_percent": 76})
-    assert "the log is full" in reply.message
+    assert "The log is full" in reply.message
     assert bench.logs[CellId(0)] == logged
     fill(bench, CellLimits().log_fill_ratio_max)
     route = write(bench)
@@ -188,7 +188,7 @@ def insert_until_it_is_full(db: dodona.Client, count: int = 0) -> int:
         try:
             db.insert_rows(TABLE, [row(number)])
         except Overloaded as error:
-            if "the log is full" not in error.message:
+            if "The log is full" not in error.message:
                 raise
             return number
     raise AssertionError("it is never full")

@@ -168,7 +168,10 @@ def test_a_tablet_is_named_once() -> None:
     request = CommitOne(bench.begin(), (changes(put(1, 1)), changes(put(1, 2))))
     reply = bench.answer(bench.ask(request))
     assert isinstance(reply, Failure)
-    assert (reply.kind, reply.message) == ("invalid_request", "a transaction names a tablet twice")
+    assert reply.kind == "invalid_request"
+    assert reply.message == (
+        "The transaction has two parts for one tablet. Send one part per tablet."
+    )
 
 
 def test_a_transaction_without_modifications_obeys_the_fence() -> None:

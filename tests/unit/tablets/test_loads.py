@@ -85,7 +85,7 @@ def test_a_load_that_ended_takes_nothing_and_never_opens_again() -> None:
         assert failure(load.ask(request)).kind == LoadEnded.kind
     assert failure(load.try_seal(chunk)).kind == LoadEnded.kind
     assert failure(load.open()).kind == LoadEnded.kind
-    assert failure(load.open()).message == "the load is not open: it was closed"
+    assert failure(load.open()).message == "The load is not open: it was closed."
 
 
 def test_of_loads_that_are_forgotten_it_is_known_that_they_are_over() -> None:
@@ -118,7 +118,7 @@ def test_loads_are_bounded_in_number_and_in_what_they_stage() -> None:
     third = Loading(bench)
     refused = failure(third.open())
     assert refused.kind == Overloaded.kind
-    assert "at most 2" in refused.message
+    assert "the limit is 2" in refused.message
     load.stage({1: 1})
     assert failure(load.ask(load.request("write", {2: 2}))).kind == Overloaded.kind
 
@@ -134,6 +134,18 @@ def test_what_seals_leave_is_bounded_too() -> None:
         load.seal(*chunks)
     assert failure(load.try_seal(*chunks)).kind == Overloaded.kind
     assert statistics(bench) == (1, 4)
+
+
+def test_the_error_about_too_many_staged_batches_names_the_limit() -> None:
+    bench = Bench(limits=CellLimits(staged_chunks_max=2))
+    bench.commit(put(5, 5))
+    load = Loading(bench)
+    load.erased = ((key(0), key(9)),)
+    load.seal(*[load.stage({number: number}) for number in (1, 2)])
+    assert statistics(bench) == (1, 3)
+    refused = failure(load.ask(load.request("write", {3: 3})))
+    assert refused.kind == Overloaded.kind
+    assert "the limit is 2." in refused.message
 
 
 def test_bytes_on_their_way_into_chunks_are_bounded_but_for_one_batch() -> None:
@@ -158,9 +170,9 @@ def test_bytes_on_their_way_into_chunks_are_bounded_but_for_one_batch() -> None:
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"lease_ms": 0}, "a lease"),
-        ({"since": Timestamp(0)}, "a start timestamp"),
-        ({"load": LoadId((1 << 61) + 5)}, "a timestamp of the oracle"),
+        ({"lease_ms": 0}, "a positive lease"),
+        ({"since": Timestamp(0)}, "a valid start timestamp"),
+        ({"load": LoadId((1 << 61) + 5)}, "a timestamp from the oracle"),
     ],
 )
 def test_a_load_that_makes_no_sense_is_refused(changed: dict[str, Any], text: str) -> None:
@@ -175,7 +187,7 @@ def test_a_lease_has_a_longest_length() -> None:
     load = Loading(Bench(limits=CellLimits(load_lease_ms_max=LEASE_MS - 1)))
     refused = failure(load.open())
     assert refused.kind == InvalidRequest.kind
-    assert refused.message == f"a load has a lease of at most {LEASE_MS - 1} ms, not {LEASE_MS}"
+    assert refused.message == f"A load has a lease of at most {LEASE_MS - 1} ms, not {LEASE_MS}."
     load = Loading(Bench(limits=CellLimits(load_lease_ms_max=LEASE_MS)))
     assert load.open() == LoadHeld(LEASE_MS)
 
@@ -232,7 +244,7 @@ def test_a_batch_can_not_take_the_name_of_a_seals_deletions() -> None:
     request = replace(load.request("write", {1: 1}), part=(-1, 0, 0, 2))
     refused = failure(load.ask(request))
     assert refused.kind == InvalidRequest.kind
-    assert "no negative number" in refused.message
+    assert "The partition number is negative" in refused.message
     assert statistics(bench) == (1, 0)
 
 

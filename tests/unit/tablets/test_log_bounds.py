@@ -128,6 +128,6 @@ def test_one_damaged_sector_does_no_harm_and_two_are_told(tmp_path: Path, sector
         assert "is missing" in str(error)  # noqa: PT017 - either is right
     raw[(1 - sector) * SECTOR_BYTES + 9] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DataCorrupted, match="the bounds of the log are damaged") as caught:
+    with pytest.raises(DataCorrupted, match="The bounds of the log are damaged") as caught:
         read(tmp_path)
     assert caught.value.attributes["path"] == str(path)

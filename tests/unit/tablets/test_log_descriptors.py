@@ -7,7 +7,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from dodona.errors import Overloaded
+from dodona.errors import DiskFull, Overloaded
+from dodona_server import environment
 from dodona_tablets.core.records import Checkpoint
 from dodona_tablets.shell import log as module
 from dodona_tablets.shell.log import DESCRIPTORS_MAX, LOG_NAME, CellLog
@@ -84,6 +85,36 @@ def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Mo
     with only(0), pytest.raises((OSError, lmdb.Error), match="Too many open files"):
         append_all()
     assert 100_000 <= log._last.size_bytes < 150_000
+    log.close()
+
+
+def test_a_full_disk_is_no_lack_of_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may lack space only when a new file is opened: the full file does not grow then."""
+
+    def full(opened: lmdb.Environment) -> None:
+        opened.close()
+        raise OSError(errno.ENOSPC, "full")
+
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    fill(log, range(1, 5))
+    before, before_count = list(log.read()), open_count()
+
+    def append_all() -> None:
+        for number in range(11, 18):
+            log.append([rows(number)])
+            before.append(rows(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "_make_durable", full)
+        with pytest.raises(DiskFull, match="is full"):
+            append_all()
+    assert log._last.size_bytes < 100_000
+    assert open_count() == before_count
+    log.close()
+    log = CellLog.open(tmp_path, BYTES_MAX)
+    assert list(log.read()) == before
     log.close()
 
 

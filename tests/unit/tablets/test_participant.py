@@ -230,7 +230,7 @@ def test_waiting_is_bounded() -> None:
     assert isinstance(reply, Failure)
     assert reply.kind == "unavailable"  # no conflict: the other's coordinator does not answer
     assert reply.attributes["cell"] == 0
-    assert "timed out" in reply.message
+    assert "Timed out" in reply.message
 
 
 def test_the_oracle_is_asked_again_and_then_given_up() -> None:
@@ -330,7 +330,7 @@ def test_a_transaction_has_bounds_in_rows_and_in_bytes() -> None:
 @pytest.mark.parametrize(
     ("modifications", "expected", "words"),
     [
-        (TabletModifications(ATOMIC, Revision(9), (put(1, 1),)), "tablet_moved", "anew"),
+        (TabletModifications(ATOMIC, Revision(9), (put(1, 1),)), "tablet_moved", "again"),
         (TabletModifications(ATOMIC, REVISION, ((key(1), 8, (1,)),)), "schema_violation", "mask"),
         (TabletModifications(ATOMIC, REVISION, ((key(1), 1, ("x",)),)), "schema_violation", "'a'"),
         (TabletModifications(NON_ATOMIC, REVISION, (put(1, 1),)), "invalid_request", "atomicity"),

@@ -207,7 +207,7 @@ def test_a_lease_that_is_too_long_is_refused_with_the_longest() -> None:
         reply = hold(bench, bench.timestamp(), lease_ms=lease_ms)
         assert isinstance(reply, Failure)
         assert reply.kind == "invalid_request"
-        assert reply.message == f"a snapshot has a lease of at most 2000 ms, not {lease_ms}"
+        assert reply.message == f"A snapshot has a lease of at most 2000 ms, not {lease_ms}."
         assert reply.attributes == {"lease_ms": lease_ms, "lease_ms_max": 2_000}
     assert hold(bench, bench.timestamp(), lease_ms=2_000) == SnapshotHeld(2_000)
     assert hold(bench, bench.timestamp(), lease_ms=500) == SnapshotHeld(500)

@@ -218,10 +218,10 @@ def test_a_blind_transaction_may_share_its_writes() -> None:
         ),
         (change(sum=1, deltas=MOST, shared=0), "no value for the change of column most"),
         (change(sum=1, deltas=8, shared=0), "does not fit"),
-        (change(sum=1, shared=1), "shared lock that its write does not take"),
-        (change(sum=1, shared=COUNTS << 1), "shared lock that its write does not take"),
-        (part((KEY, 0, ()), special={KEY: (0, 1)}), "shared lock that its write does not take"),
-        (part(special={KEY: (0, 0)}), "a special write that is not there"),
+        (change(sum=1, shared=1), "locks a group that it does not set"),
+        (change(sum=1, shared=COUNTS << 1), "locks a group that it does not set"),
+        (part((KEY, 0, ()), special={KEY: (0, 1)}), "locks a group that it does not set"),
+        (part(special={KEY: (0, 0)}), "A special write has no write of its key."),
     ],
 )
 def test_special_writes_must_fit_their_writes(

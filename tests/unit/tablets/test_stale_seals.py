@@ -26,7 +26,7 @@ def test_a_seal_holds_across_a_flush_and_not_when_it_can_be_told_no_more() -> No
         load.open()
     refused = failure(load.publish())
     assert refused.kind == SnapshotTooOld.kind
-    assert "sealed anew" in refused.message
+    assert "sealed again" in refused.message
     load.seal(*sealed.chunks)
     bench.commit(put(6, 6))
     bench.pass_time(10)
@@ -46,7 +46,7 @@ def test_what_a_load_overwrites_is_erased_as_it_is_when_it_is_published(is_delet
     bench.commit(delete(3) if is_deleted else put(4, 4))
     refused = failure(load.publish())
     assert refused.kind == SnapshotTooOld.kind
-    assert "changed after it was sealed" in refused.message
+    assert "changed after the seal" in refused.message
     assert load.seal(staged).deleted_count == (0 if is_deleted else 2)
     assert isinstance(load.publish(), Committed)
     assert [bench.read(it) for it in (2, 3, 4)] == [(2, None), None, None]

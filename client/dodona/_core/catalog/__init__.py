@@ -1,1 +1,1 @@
-"""Tables, the tree that they are in, and the master transactions on it."""
+"""Tables, the tree that contains them, and the master transactions on the tree."""

@@ -1,8 +1,8 @@
-"""Tables as a whole: mounting, freezing, resharding, altering, listing them. Pure.
+"""Mount, freeze, reshard, alter and list whole tables. Pure.
 
-Owns: the calls that there are outside master transactions only, and the waits for tablets to be in
-the state that was asked for. Whatever changes a table has its route forgotten, also where it
-failed: the reply may have been lost.
+Owns: the calls that exist only outside master transactions, and the waits until tablets have the
+wanted state. After each change of a table the client forgets its route. It does so also after a
+failure, since the reply may have been lost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,11 +40,12 @@ from dodona_wire.types import Atomicity
 
 MOUNT_TIMEOUT_MS: Final = 30_000
 TABLETS_NAMED_MAX: Final = 100
-"""In an error, of those that are not in the state that was asked for."""
+"""How many tablets that do not have the wanted state an error names."""
 
 
 class CatalogSession(TreeSession):
-    """The calls of the tree, under no master transaction, and the life of tables."""
+    """The calls of the tree outside master transactions, and the calls that mount and change
+    tables."""
 
     def create_table(
         self,
@@ -56,7 +57,8 @@ class CatalogSession(TreeSession):
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
     ) -> Protocol[None]:
-        """As `TreeSession.create_table`, and with `mount` as `mount_table` after that."""
+        """Create a table as `TreeSession.create_table` does. With `mount`, mount it as
+        `mount_table` does."""
         check_flag(mount, "mount")
         yield from super().create_table(
             path, schema, atomicity, pivot_keys, tablet_count, False, attributes
@@ -72,7 +74,8 @@ class CatalogSession(TreeSession):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Mount tablets, and wait until cells serve them. Raises TableNotFound, Unavailable, and
+        InvalidTabletState if a tablet's state does not allow it."""
         check_flag(freeze, "freeze")
         request = MountTable(path, freeze, first_tablet_index, last_tablet_index)
         yield from self._bring(request, FROZEN if freeze else MOUNTED, timeout_ms)
@@ -84,7 +87,8 @@ class CatalogSession(TreeSession):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Unmount tablets, and wait until no cell has them. Raises TableNotFound, Unavailable, and
+        InvalidTabletState if a tablet's state does not allow it."""
         request = UnmountTable(path, first_tablet_index, last_tablet_index)
         yield from self._bring(request, UNMOUNTED, timeout_ms)
 
@@ -95,7 +99,8 @@ class CatalogSession(TreeSession):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Freeze tablets, and wait until they take no more writes. Raises TableNotFound,
+        Unavailable, and InvalidTabletState if a tablet's state does not allow it."""
         request = FreezeTable(path, first_tablet_index, last_tablet_index)
         yield from self._bring(request, FROZEN, timeout_ms)
 
@@ -106,7 +111,8 @@ class CatalogSession(TreeSession):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Unfreeze tablets, and wait until they take writes again. Raises TableNotFound,
+        Unavailable, and InvalidTabletState if a tablet's state does not allow it."""
         request = UnfreezeTable(path, first_tablet_index, last_tablet_index)
         yield from self._bring(request, MOUNTED, timeout_ms)
 
@@ -117,7 +123,9 @@ class CatalogSession(TreeSession):
         last_tablet_index: int | None = None,
         timeout_ms: int = MOUNT_TIMEOUT_MS,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, Unavailable."""
+        """Let mounted tablets use the current settings of their table, which takes effect soon
+        after the call. Raises TableNotFound, Unavailable, and InvalidTabletState if a tablet's
+        state does not allow it."""
         request = RemountTable(path, first_tablet_index, last_tablet_index)
         yield from self._change_mounting(request, self._context.polling(timeout_ms))
 
@@ -129,38 +137,41 @@ class CatalogSession(TreeSession):
         first_tablet_index: int | None = None,
         last_tablet_index: int | None = None,
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, SchemaViolation, InvalidRequest."""
+        """Divide a table, or some tablets in a row, into new tablets. Raises TableNotFound,
+        InvalidTabletState, SchemaViolation, InvalidRequest."""
         first, last = first_tablet_index, last_tablet_index
         if pivot_keys is None and tablet_count is None:
-            raise InvalidRequest("give pivot_keys or tablet_count")
+            raise InvalidRequest("Pass pivot_keys or tablet_count.")
         if tablet_count is not None and not first is last is None:
             raise InvalidRequest(
-                "tablet_count cuts a whole table: give pivot_keys for a part of it"
+                "tablet_count divides a whole table. For a part of a table, pass pivot_keys."
             )
-        table = yield from self._get(path)  # its schema may have changed since it was last used
+        table = yield from self._get(path)  # the schema in the cache may be old
         pivots = pivots_of(TableSchema(table.columns), pivot_keys, tablet_count)
         yield from self._change_mounting(ReshardTable(path, pivots, first, last), None)
 
     def alter_table(
         self, path: str, schema: Iterable[Column | Mapping[str, Any]] | TableSchema
     ) -> Protocol[None]:
-        """Raises TableNotFound, InvalidTabletState, SchemaViolation."""
+        """Give an unmounted table a new schema, which its rows must fit. Raises TableNotFound,
+        InvalidTabletState, SchemaViolation."""
         check_path(path)
         parsed = TableSchema.parse(schema)
         yield from self._change_mounting(AlterTable(path, parsed.columns), None)
 
     def begin_change(self, request: TableLifeRequest) -> Protocol[None]:
-        """Ask for it, and wait for no tablet. Raises TableNotFound, InvalidTabletState."""
+        """Ask the master for the change, and wait for no tablet. Raises TableNotFound,
+        InvalidTabletState."""
         yield from self._change_mounting(request, self._context.patience())
 
     def list_tables(self, prefix: str = "//") -> Protocol[list[str]]:
-        """Paths that begin with `prefix`, in order."""
+        """Return the paths that begin with `prefix`, in order."""
         listed = yield from self._ask_patiently(ListTables(check_text(prefix, "prefix")), TableList)
         return list(listed.paths)
 
     def get_cluster(self, timeout_ms: int | None = None) -> Protocol[Cluster]:
-        """The proxies and cells that the master hears from. `timeout_ms` is how long to wait for a
-        master that is away."""
+        """Return the proxies and cells that the master knows. `timeout_ms` is how long to wait if
+        the master does not answer."""
         context = self._context
         patience = context.patience() if timeout_ms is None else context.polling(timeout_ms)
         cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
@@ -172,8 +183,8 @@ class CatalogSession(TreeSession):
     def _change_mounting(
         self, request: TableLifeRequest, patience: Patience | None
     ) -> Protocol[None]:
-        """Ask for it: again while the master is away if there is `patience` for that, that is if a
-        repetition changes nothing more."""
+        """Ask the master for the change. With `patience`, ask again while the master does not
+        answer. `patience` is None if a repetition would change more."""
         check_path(request.path)
         if not isinstance(request, AlterTable):
             _check_range(request.first_tablet, request.last_tablet)
@@ -191,7 +202,7 @@ class CatalogSession(TreeSession):
         state: str,
         timeout_ms: int,
     ) -> Protocol[None]:
-        """Ask for it, and wait until the tablets concerned are in that state."""
+        """Ask the master for the change, and wait until the tablets concerned have the state."""
         context, path = self._context, request.path
         patience = context.polling(timeout_ms)
         yield from self._change_mounting(request, patience)
@@ -216,7 +227,8 @@ class CatalogSession(TreeSession):
 
 
 def _late(table: Table, waiting: Sequence[Tablet], state: str, waited_us: int) -> Unavailable:
-    """Names the cell of the first tablet that is waited for, if it has one."""
+    """Return the error for a wait that took too long. It names the cell of the first tablet that is
+    late, if the tablet has one."""
     waited_ms = round(waited_us / 1000)
     text = f"{len(waiting)} tablets of {table.path} are not {state} after {shown(waited_ms)} ms"
     states = {int(it.tablet): it.state for it in waiting[:TABLETS_NAMED_MAX]}
@@ -234,9 +246,14 @@ def _late(table: Table, waiting: Sequence[Tablet], state: str, waited_us: int) -
 
 
 def _check_range(first: int | None, last: int | None) -> None:
-    """The master knows how many tablets there are. Raises InvalidRequest."""
+    """Check a range of tablet indexes. The master knows how many tablets there are. Raises
+    InvalidRequest."""
     for name, index in (("first_tablet_index", first), ("last_tablet_index", last)):
         if index is not None:
             check_number(index, name, 0)
     if first is not None and last is not None and first > last:
-        raise InvalidRequest("the first tablet comes after the last", first=first, last=last)
+        raise InvalidRequest(
+            "The first tablet comes after the last. Pass a range that is not empty.",
+            first=first,
+            last=last,
+        )

@@ -1,9 +1,11 @@
-"""A master transaction as its client holds it: its state, and when it is to be pinged. Pure.
+"""A master transaction in the client that holds it: its state, and the times of its pings. Pure.
 
-Owns: what may be done in which state, and what became of a transaction that the master does not
-know any more. The master ends one that was not pinged for its time-out; whoever holds it learns of
-that by a ping or by the next call. A transaction that its holder let go of is pinged no more.
-Threads may share it: every change is a single assignment, and a list is replaced as a whole.
+Owns: which calls each state allows, and what has happened to a transaction that the master no
+longer knows. The master ends a transaction that gets no ping within its timeout. The client learns
+of this by a ping, or by the next call. The client sends no pings for a transaction to which the
+program holds no reference.
+Threads may share a transaction: every change is a single assignment, and a list is replaced as a
+whole.
 """
 
 from collections.abc import Iterator
@@ -21,12 +23,12 @@ from dodona_wire.types import TreeTransactionId
 TIMEOUT_MS: Final = 30_000
 PING_PERIOD_MS_MAX: Final = 5_000
 PINGS_PER_TIMEOUT: Final = 3
-"""So many in a row have to fail before the master ends a transaction whose client is alive."""
+"""How many pings in a row must fail before the master ends the transaction of a running client."""
 PINGS_AT_ONCE_MAX: Final = 16
 
 
 class Lease:
-    """One master transaction. Those inside it hold on to it."""
+    """One master transaction. Transactions inside it hold a reference to it."""
 
     __slots__ = (
         "__weakref__",
@@ -45,25 +47,26 @@ class Lease:
         self.parent = parent
         self.state = TransactionState.ACTIVE
         self.is_lost = False
-        """Whether the master ended it of its own accord."""
+        """Whether the master has ended the transaction itself, after a missed ping."""
         self.is_in_doubt = False
-        """Whether a commit has ended, and how is not known."""
+        """Whether a commit has ended with an unknown result."""
         self.ping_due_us = instant_us
         self.put_off_ping(instant_us)
 
     def put_off_ping(self, instant_us: int) -> None:
-        """It is pinged now: when it is to be again."""
+        """Plan the next ping after one that is sent now."""
         period_ms = min(PING_PERIOD_MS_MAX, max(1, self.timeout_ms // PINGS_PER_TIMEOUT))
         self.ping_due_us = instant_us + period_ms * 1000
 
     @property
     def is_open(self) -> bool:
-        """Whether it is active, as far as this client knows."""
+        """Whether the transaction is active, as far as this client knows."""
         return self.state is TransactionState.ACTIVE
 
     @property
     def state_known(self) -> TransactionState:
-        """Its state; one that was open when the transaction around it ended was aborted then."""
+        """The transaction's state. If it was open when its outer transaction ended, it is
+        aborted."""
         if self.is_open and self.parent is not None:
             outer = self.parent.state_known
             if outer in (TransactionState.COMMITTED, TransactionState.ABORTED):
@@ -71,54 +74,57 @@ class Lease:
         return self.state
 
     def describe(self, name: str) -> str:
-        """For people, under the name of the class that they see."""
+        """Return a text for people, under the class name that they see."""
         return f"<{name} {self.id} {'lost' if self.is_lost else self.state_known.value}>"
 
     def check_open(self) -> None:
-        """Raises TransactionClosed, TransactionNotFound."""
+        """Check that calls are allowed. Raises TransactionClosed, TransactionNotFound."""
         if self.is_lost:
             raise self.lost_error()
         if not self.is_open:
             raise TransactionClosed(
-                f"master transaction {self.id} is {self.state.value}", transaction=self.id
+                f"Master transaction {self.id} is {self.state.value}.", transaction=self.id
             )
         if self.parent is not None:
             self.parent.check_open()
 
     def lose(self) -> None:
-        """The master does not know it. No news if its holder has ended it."""
+        """Note that the master does not know the transaction. If the client has ended it, this
+        changes nothing."""
         if self.is_open:
             self.is_lost = True
             self.state = TransactionState.ABORTED
 
     def lost_error(self) -> TransactionNotFound:
-        """For all calls after it was lost."""
+        """Return the error for all calls after the master has ended the transaction."""
         return TransactionNotFound(
-            f"master transaction {self.id} could not be pinged in time: the master has ended it, "
-            "and nothing of it is left",
+            f"The master has aborted transaction {self.id}, since no ping arrived in time. "
+            "Begin a new transaction.",
             transaction=self.id,
             timeout_ms=self.timeout_ms,
         )
 
 
 class Pings:
-    """Which master transactions of one client are to be pinged, and when."""
+    """The master transactions of one client that need pings, and the times of the pings."""
 
     def __init__(self, instant_us: InstantClock) -> None:
         self._instant_us = instant_us
         self._leases: list[ref[Lease]] = []
 
     def add(self, lease: Lease) -> None:
-        """Ping it from now on, as long as it is open and somebody holds it."""
+        """Ping the transaction from now on, while it is open and the program holds a reference to
+        it."""
         self._leases = [ref(lease), *[ref(it) for it in self._open()]]
 
     def wait_ms(self) -> int | None:
-        """How long until the next ping. None if there is to be none."""
+        """Return the milliseconds until the next ping, or None if there is none."""
         due_us = min((lease.ping_due_us for lease in self._open()), default=None)
         return None if due_us is None else max(0, -((self._instant_us() - due_us) // 1000))
 
     def do_due(self) -> Protocol[None]:
-        """Ping those whose time has come. A master that is away is asked again at their next."""
+        """Ping the transactions that are due. If the master does not answer, the next ping follows
+        one period later."""
         now_us = self._instant_us()
         due = [lease for lease in self._open() if lease.ping_due_us <= now_us][:PINGS_AT_ONCE_MAX]
         if not due:
@@ -139,47 +145,48 @@ class Pings:
 
 
 class RowsRefused:
-    """The row calls of a master transaction, so that who tries them learns where they belong."""
+    """The row calls of a master transaction. Each raises an error that says where to make the
+    call."""
 
     def insert_rows(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to insert rows. Raises InvalidRequest."""
         _refuse_rows()
 
     def delete_rows(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to delete rows. Raises InvalidRequest."""
         _refuse_rows()
 
     def lock_rows(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to lock rows. Raises InvalidRequest."""
         _refuse_rows()
 
     def write_arrow(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to write Arrow data. Raises InvalidRequest."""
         _refuse_rows()
 
     def lookup_rows(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to look up rows. Raises InvalidRequest."""
         _refuse_rows()
 
     def lookup_versions(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to look up versions. Raises InvalidRequest."""
         _refuse_rows()
 
     def select(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to read a range of rows. Raises InvalidRequest."""
         _refuse_rows()
 
     def read_arrow(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to read rows as Arrow data. Raises InvalidRequest."""
         _refuse_rows()
 
     def query(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises InvalidRequest."""
+        """Refuse to run a query. Raises InvalidRequest."""
         _refuse_rows()
 
 
 def _refuse_rows() -> NoReturn:
     raise InvalidRequest(
-        "master transactions change the tree only: rows are read and written in the transactions "
-        "of `begin()` on the client"
+        "Master transactions change the tree only. Read and write rows in a transaction of "
+        "`begin()` on the client."
     )

@@ -1,6 +1,6 @@
-"""A table in its user's words: what a client tells of it, and how it is cut into tablets. Pure.
+"""Tables in the terms of users: what a client returns of a table, and its tablets. Pure.
 
-Owns: the translation between those words and the catalog's: key values and encoded keys.
+Owns: the translation between the terms of users and of the catalog: key values and encoded keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +20,9 @@ TABLETS_MAX: Final = 10_000
 
 
 class TabletInfo(msgspec.Struct, frozen=True):
-    """One tablet. `pivot_key` holds the leading key column values that it begins at: it goes on
-    to the next tablet's. `state` is unmounted, mounted (reads and writes), frozen (reads only), or
-    on its way: mounting, frozen_mounting, freezing, unfreezing, unmounting."""
+    """One tablet. `pivot_key` has the leading key values at which it begins. It ends where the next
+    tablet begins. `state` is unmounted, mounted (reads and writes) or frozen (reads only). While
+    the state changes, it is mounting, frozen_mounting, freezing, unfreezing or unmounting."""
 
     tablet: TabletId
     pivot_key: tuple[Any, ...]
@@ -32,8 +32,8 @@ class TabletInfo(msgspec.Struct, frozen=True):
 
 
 class TableInfo(msgspec.Struct, frozen=True):
-    """A table as the master knew it at one moment. `settings` are as they were last set: tablets go
-    by those of their last mount or remount."""
+    """A table as the master knew it at one time. `settings` are the last ones that were set. A
+    tablet uses those of its last mount or remount."""
 
     path: str
     schema: TableSchema
@@ -43,12 +43,12 @@ class TableInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_mounted(self) -> bool:
-        """Whether all tablets take reads and writes."""
+        """Whether all tablets accept reads and writes."""
         return all(tablet.state == "mounted" for tablet in self.tablets)
 
 
 def describe(table: Table) -> TableInfo:
-    """A catalog entry in the user's words."""
+    """Return a table of the catalog in the terms of users."""
     schema = TableSchema(table.columns)
     tablets = tuple([_describe_tablet(schema, it) for it in table.tablets])
     return TableInfo(table.path, schema, table.atomicity, tablets, table.settings)
@@ -65,7 +65,8 @@ def _describe_tablet(schema: TableSchema, tablet: Tablet) -> TabletInfo:
 
 
 def decode_prefix(key: Key, types: tuple[str, ...]) -> tuple[Any, ...]:
-    """The values of an encoded key that may lack trailing columns. Raises DataCorrupted."""
+    """Return the values of an encoded key, which may lack trailing columns. Raises
+    DataCorrupted."""
     for count in range(len(types)):
         try:
             return decode_key(key, types[:count])
@@ -77,9 +78,9 @@ def decode_prefix(key: Key, types: tuple[str, ...]) -> tuple[Any, ...]:
 def pivots_of(
     schema: TableSchema, pivot_keys: Sequence[Sequence[Any]] | None, tablet_count: int | None
 ) -> tuple[Key, ...]:
-    """The first keys of all tablets. One tablet unless something else is asked for."""
+    """Return the first keys of all tablets. Without arguments there is one tablet."""
     if pivot_keys is not None and tablet_count is not None:
-        raise InvalidRequest("give either pivot_keys or tablet_count, not both")
+        raise InvalidRequest("Pass either pivot_keys or tablet_count, not both.")
     if pivot_keys is not None:
         if isinstance(pivot_keys, str | bytes | Mapping) or not isinstance(pivot_keys, Iterable):
             raise InvalidRequest(
@@ -95,7 +96,7 @@ def pivots_of(
 
 
 def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
-    """Divide all values that the first key column can take: good for hashes and the like."""
+    """Divide all values of the first key column evenly. This suits hashes and other even keys."""
     if column.type == "string":
         values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
     elif column.type in ("int64", "uint64"):
@@ -103,7 +104,7 @@ def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
         values = [lowest + at * (1 << 64) // count for at in range(count)]
     else:
         raise InvalidRequest(
-            f"tablet_count can't divide a first key column of type {column.type}: give pivot_keys",
+            f"tablet_count can't divide a first key column of type {column.type}. Pass pivot_keys.",
             column=column.name,
         )
     return (Key(b""), *(encode_key([value], [column.type]) for value in values[1:]))

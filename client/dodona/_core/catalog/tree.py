@@ -1,9 +1,10 @@
-"""The catalog's tree: directories, tables, attributes, and the master transactions on them. Pure.
+"""The tree of the catalog: directories, tables, attributes, and master transactions on them. Pure.
 
-Owns: the calls that there are both outside master transactions and inside one, the checks that are
-better made here than by the master (a schema in the user's words, pivot keys, values), and the end
-of a master transaction. Which calls are repeated while the master is away: those that change
-nothing, and those whose repetition changes nothing more.
+Owns: the calls that are the same inside and outside master transactions, and the end of a master
+transaction. Also the checks that the client can make better than the master: schemas from users,
+pivot keys, values.
+If the master does not answer, the client repeats two kinds of calls: those that change nothing, and
+those whose repeat changes no more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,11 +56,12 @@ LOCK_MODES: Final = get_args(LockMode)
 
 Wanted = TypeVar("Wanted")
 Names = list[str]
-"""Inside a class that has a method `list`, that word is no type."""
+"""A list of names. In a class with a method `list`, the word `list` is not the type."""
 
 
 class TreeSession:
-    """The calls of the tree, under one master transaction or, with no `lease`, none."""
+    """The calls of the tree inside one master transaction. Without a `lease` they are outside of
+    all."""
 
     def __init__(self, context: Context, lease: Lease | None = None) -> None:
         self._context = context
@@ -77,11 +79,12 @@ class TreeSession:
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
     ) -> Protocol[None]:
-        """Raises SchemaViolation, NodeExists, InvalidRequest."""
+        """Create a table, which is not mounted. Raises SchemaViolation, InvalidRequest, and
+        NodeExists if the path is in use."""
         check_path(path)
         if mount:
             raise InvalidRequest(
-                "in a master transaction nothing is mounted: do it after its commit"
+                "A master transaction can't mount tables. Mount the table after the commit."
             )
         parsed = TableSchema.parse(schema)
         if atomicity not in ("full", "none"):
@@ -95,12 +98,13 @@ class TreeSession:
             self._context.routing.learn(table)
 
     def remove_table(self, path: str) -> Protocol[None]:
-        """Raises TableNotFound, of a directory too, and InvalidRequest."""
+        """Remove a table. Raises InvalidRequest, and TableNotFound also if the path is that of a
+        directory."""
         yield from self.get_table(path)
         yield from self.remove(path)
 
     def get_table(self, path: str) -> Protocol[TableInfo]:
-        """What the master knows of the table now. Raises TableNotFound."""
+        """Return what the master knows of the table now. Raises TableNotFound if there is none."""
         table = yield from self._get(path)
         if self._lease is None:
             self._context.routing.learn(table)
@@ -118,56 +122,62 @@ class TreeSession:
         recursive: bool = False,
         ignore_existing: bool = False,
     ) -> Protocol[None]:
-        """Raises NodeExists, NodeNotFound."""
+        """Create a directory. Raises NodeExists, and NodeNotFound if there is no directory above
+        it."""
         packed = pack_map(attributes, "attributes")
         check_flag(recursive, "recursive")
         check_flag(ignore_existing, "ignore_existing")
         check_path(path)
         request = CreateDirectory(path, packed, recursive, ignore_existing, self._id())
-        # With attributes a repetition may find those of another's directory.
+        # With attributes, a repeated call may find a directory that another client made with
+        # others.
         ask = self._ask_patiently if ignore_existing and not attributes else self._ask
         yield from ask(request, Done)
 
     def remove(self, path: str, recursive: bool = False, force: bool = False) -> Protocol[None]:
-        """Raises NodeNotFound, InvalidRequest for a directory that is not empty."""
+        """Remove a table or directory. Raises NodeNotFound, and InvalidRequest for a directory that
+        is not empty."""
         check_flag(recursive, "recursive")
         check_flag(force, "force")
         request = RemoveNode(check_path(path), recursive, force, self._id())
         yield from self._change(path, request)
 
     def move(self, source: str, destination: str, recursive: bool = False) -> Protocol[None]:
-        """Raises NodeNotFound, NodeExists, InvalidTabletState."""
+        """Move a table or directory. Raises NodeNotFound, NodeExists if the new path is in use, and
+        InvalidTabletState if a table is not unmounted."""
         check_flag(recursive, "recursive")
         check_path(destination)
         request = MoveNode(check_path(source), destination, recursive, self._id())
         yield from self._change(source, request)
 
     def copy(self, source: str, destination: str, recursive: bool = False) -> Protocol[None]:
-        """Raises NodeNotFound, NodeExists, InvalidTabletState."""
+        """Copy a table or directory. Raises NodeNotFound, NodeExists if the new path is in use, and
+        InvalidTabletState if a table is not unmounted."""
         check_flag(recursive, "recursive")
         check_path(destination)
         request = CopyNode(check_path(source), destination, recursive, self._id())
         yield from self._ask(request, Done)
 
     def list(self, path: str) -> Protocol[Names]:
-        """The names in a directory, sorted. Raises NodeNotFound."""
+        """Return the names in a directory, sorted. Raises NodeNotFound."""
         request = ListNodes(check_path(path), self._id())
         names = yield from self._ask_patiently(request, NodeNames)
         return [*names.names]
 
     def exists(self, path: str) -> Protocol[bool]:
-        """Whether there is such a node or attribute."""
+        """Return whether there is such a node or attribute."""
         request = NodeExists(check_path(path), self._id())
         reply = yield from self._ask_patiently(request, NodeValue)
         return msgspec.msgpack.decode(reply.value, type=bool)
 
     def get(self, path: str) -> Protocol[Any]:
-        """What is at the path. Raises NodeNotFound."""
+        """Return the value that is at the path. Raises NodeNotFound if there is none."""
         reply = yield from self._ask_patiently(GetNode(check_path(path), self._id()), NodeValue)
         return msgspec.msgpack.decode(reply.value)
 
     def set(self, path: str, value: Any) -> Protocol[None]:
-        """Raises NodeNotFound, InvalidRequest."""
+        """Set the value that is at the path. Raises NodeNotFound if there is no such node,
+        InvalidRequest."""
         request = SetNode(check_path(path), pack_value(value, "value"), self._id())
         yield from self._ask(request, Done)
 
@@ -176,40 +186,42 @@ class TreeSession:
     def begin(
         self, timeout_ms: int = TIMEOUT_MS, title: str = ""
     ) -> Protocol["MasterTransactionSession"]:
-        """Begin one: nested, if this is under one already. Raises Unavailable, InvalidRequest."""
+        """Begin a master transaction. If this session has one, the new one is nested in it. The
+        master ends it if no ping comes within `timeout_ms`. Raises Unavailable, InvalidRequest."""
         if type(timeout_ms) is not int or timeout_ms <= 0:
             raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(timeout_ms)}")
         check_text(title, "title")
         request = BeginTreeTransaction(timeout_ms, self._id(), title)
         began_us = self._context.instant_us()
-        # One whose reply was lost does nothing and ends by itself.
+        # If the reply was lost, the first transaction does nothing, and ends by its timeout.
         begun = yield from self._ask_patiently(request, TreeTransaction)
         return MasterTransactionSession(self._context, Lease(begun, self._lease, began_us))
 
     def resume(self, begun: TreeTransaction) -> "MasterTransactionSession":
-        """The calls under one that was begun elsewhere, and is pinged there."""
+        """Return the calls inside a transaction that another process began, and pings."""
         return MasterTransactionSession(
             self._context, Lease(begun, None, self._context.instant_us())
         )
 
-    # ---- asking
+    # ---- requests to the master
 
     def _id(self) -> TreeTransactionId:
-        """What it acts under. Raises TransactionClosed, TransactionNotFound."""
+        """Return the id of the transaction that calls run in. Raises TransactionClosed,
+        TransactionNotFound."""
         if self._lease is None:
             return NO_TREE_TRANSACTION
         self._lease.check_open()
         return self._lease.id
 
     def _change(self, path: str, request: Any) -> Protocol[None]:
-        """What is at the path, or below it, will not be there any more."""
+        """Ask for a change after which the cached routes at the path and below it are wrong."""
         try:
             yield from self._ask(request, Done)
         finally:
             self._context.routing.forget(path)
 
     def _ask(self, request: Any, wanted: type[Wanted]) -> Protocol[Wanted]:
-        """Once: a repetition would be another change."""
+        """Ask the master once, since a repeat would be one more change."""
         return (yield from self._guard(self._context.ask_master(request, wanted)))
 
     def _ask_patiently(self, request: Any, wanted: type[Wanted]) -> Protocol[Wanted]:
@@ -229,7 +241,7 @@ class TreeSession:
 
 
 class MasterTransactionSession(TreeSession):
-    """The calls under one master transaction, and its end."""
+    """The calls inside one master transaction, and its end."""
 
     def __init__(self, context: Context, lease: Lease) -> None:
         super().__init__(context, lease)
@@ -242,7 +254,8 @@ class MasterTransactionSession(TreeSession):
         child: str | None = None,
         attribute: str | None = None,
     ) -> Protocol[int]:
-        """→ the id of the node. Raises NodeNotFound, NodeLocked, InvalidRequest."""
+        """Lock a node, and return the id of the node. Raises NodeNotFound, InvalidRequest, and
+        NodeLocked if another transaction holds a lock on it."""
         if mode not in LOCK_MODES:
             raise InvalidRequest(
                 f"a lock's mode is one of {', '.join(LOCK_MODES)}, not {shown(mode)}"
@@ -256,23 +269,25 @@ class MasterTransactionSession(TreeSession):
         return lock.node
 
     def ping(self) -> Protocol[None]:
-        """Raises TransactionNotFound, TransactionClosed, Unavailable."""
+        """Show the master that this client is alive. Raises TransactionNotFound, TransactionClosed,
+        Unavailable."""
         request = PingTreeTransaction(self._id())
         self.lease.put_off_ping(self._context.instant_us())
         yield from self._ask_patiently(request, Done)
 
     def commit(self) -> Protocol[None]:
-        """Asked for again while the master is away: a second commit changes nothing, and the
-        master remembers the first. Raises CommitOutcomeUnknown: then this may be called again, and
-        finds out; and others: then nothing was committed, and it is still active unless it is
-        lost."""
+        """Commit the transaction. The request is sent again while the master does not answer. A
+        second commit changes nothing, since the master remembers the first one.
+        After CommitOutcomeUnknown, call this again to learn the outcome. After any other error
+        nothing was committed. The transaction is then still active, unless the master has ended
+        it."""
         lease = self.lease
         is_in_doubt = lease.is_in_doubt
         request = CommitTreeTransaction(lease.id if is_in_doubt else self._id())
         lease.state, lease.is_in_doubt = TransactionState.COMMITTING, False
         try:
             yield from self._ask_to_commit(request, is_in_doubt)
-        finally:  # also if whoever waits for it is interrupted
+        finally:  # also if the caller is interrupted
             lease.is_in_doubt = lease.state is TransactionState.COMMITTING
         self._context.routing.forget("//")  # which tables it moved is not known here
 
@@ -294,11 +309,11 @@ class MasterTransactionSession(TreeSession):
 
     def _uncommitted(self, error: DodonaError, is_in_doubt: bool) -> DodonaError:
         is_lost = isinstance(error, TransactionNotFound)
-        if is_in_doubt and not is_lost:  # what was sent first may still come
+        if is_in_doubt and not is_lost:  # the first request may still arrive
             named = {it: error.attributes[it] for it in NAMING_ATTRIBUTES if it in error.attributes}
             return CommitOutcomeUnknown(
-                f"whether master transaction {self.lease.id} was committed is not known: commit it "
-                f"again to find out. {error.message}",
+                f"The outcome of master transaction {self.lease.id} is unknown. Commit the "
+                f"transaction again. Reason: {error.message}",
                 transaction=self.lease.id,
                 **named,
             )
@@ -309,16 +324,17 @@ class MasterTransactionSession(TreeSession):
         return self.lease.lost_error()
 
     def abort(self) -> Protocol[None]:
-        """Repeating it is harmless. Raises TransactionClosed after a commit, Unavailable."""
+        """Abort the transaction. Repeats do no harm. Raises Unavailable, and TransactionClosed
+        after a commit."""
         if self.lease.state is TransactionState.ABORTED:
             return
         request = AbortTreeTransaction(self._id())
-        self.lease.state = TransactionState.ABORTED  # pinged no more: at the latest it ends itself
+        self.lease.state = TransactionState.ABORTED  # no more pings: at worst it times out
         yield from self._context.ask_master_patiently(request, Done, self._context.patience())
 
     def leave(self, has_failed: bool) -> Protocol[None]:
-        """The end of a block: commit, or abort if the block has failed. One attempt is made at
-        that, whose own failure is no news to who handles the block's."""
+        """End a `with` block: commit, or abort if the block has failed. The abort is tried once. If
+        the abort fails, no error is raised, since the error of the block says more."""
         lease = self.lease
         if has_failed and lease.is_open:
             lease.state = TransactionState.ABORTED
@@ -337,4 +353,4 @@ class MasterTransactionSession(TreeSession):
 def _refusal_of(reply: Reply) -> DodonaError:
     if isinstance(reply, Failure):
         return error_of(reply)
-    return Unavailable(f"the master answered a commit with {type(reply).__name__}")
+    return Unavailable(f"The master answered a commit with {type(reply).__name__}.")

@@ -1,7 +1,7 @@
-"""A load in the cells: opened in all of them before anything is staged, and closed in all. Pure.
+"""Open a load in all cells before rows are staged, and close it in all cells at its end. Pure.
 
-Owns: what is said to every cell of the cluster about a load, and what its answers come to. All
-cells have it, since a tablet may be anywhere by the time that a batch comes.
+Owns: the requests about a load to every cell of the cluster, and what the answers mean together.
+All cells have the load, since a tablet may be in any cell when a batch arrives.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,8 +30,8 @@ ASK_AGAIN_KINDS: Final = frozenset({"unavailable", "overloaded"})
 
 
 def open_everywhere(context: Context, ticket: LoadTicket) -> Protocol[None]:
-    """Raises what a cell refuses with, or Unavailable if one can't be reached: its tablets could
-    take nothing of the load."""
+    """Open the load in all cells. Raises the refusal of a cell, or Unavailable if a cell does not
+    answer: its tablets could take no rows of the load."""
     tablets: dict[CellId, list[TabletId]] = {}
     for table in ticket.tables:
         route = yield from context.route(table.path)
@@ -48,9 +48,10 @@ def open_everywhere(context: Context, ticket: LoadTicket) -> Protocol[None]:
 
 
 def renew_everywhere(context: Context, load: LoadId) -> Protocol[None]:
-    """One attempt, wherever it arrives. Raises LoadEnded if no cell has it open: one alone may have
-    come to the cluster later than the load. Who joined a load may know the cells of its own tables
-    alone: tablets may move to the others, so these are asked as well, if the master names them."""
+    """Renew the load once in all cells that can be reached. Raises LoadEnded if no cell has it
+    open. (One cell without it may have joined the cluster after the load began.)
+    A process that joined a load may know only the cells of its own tables. Tablets may move to
+    other cells. So these get the request too, if the master names them."""
     cells = list(context.routing.addresses) or (yield from _cells(context, context.patience()))
     replies = list((yield Calls(tuple([(cell, RenewLoad(load)) for cell in cells]))))
     yield from context.find_cells()
@@ -63,7 +64,7 @@ def renew_everywhere(context: Context, load: LoadId) -> Protocol[None]:
 
 
 def close_everywhere(context: Context, load: LoadId) -> Protocol[None]:
-    """In the cells that can be reached; in the others its lease ends by itself."""
+    """Close the load in all cells that can be reached. In the others its lease ends."""
     if context.fault_at(FaultPoint.LEAVE_LOAD_OPEN):
         return
     try:
@@ -73,7 +74,7 @@ def close_everywhere(context: Context, load: LoadId) -> Protocol[None]:
 
 
 def is_alive(context: Context, load: LoadId) -> Protocol[bool | None]:
-    """Whether some cell has it open; None if that can't be said, since one does not answer."""
+    """Return whether a cell has the load open. None: a cell does not answer, so this is unknown."""
     try:
         replies = yield from _ask_cells(context, lambda _: PeekLoad(load), None)
     except Unavailable:
@@ -87,8 +88,8 @@ def is_alive(context: Context, load: LoadId) -> Protocol[bool | None]:
 def _ask_cells(
     context: Context, request: Callable[[CellId], DataRequest], patience: Patience | None
 ) -> Protocol[dict[CellId, Reply]]:
-    """Every cell's answer; with patience those are asked again that do not answer. Raises
-    Unavailable."""
+    """Return the answer of every cell. With `patience`, cells that do not answer are asked again.
+    Raises Unavailable."""
     left: Iterable[CellId] = yield from _cells(context, patience or context.patience())
     answers: dict[CellId, Reply] = {}
     while True:
@@ -111,7 +112,7 @@ def _ask_cells(
 
 
 def _cells(context: Context, patience: Patience) -> Protocol[list[CellId]]:
-    """All cells of the cluster. Raises Unavailable."""
+    """Return all cells of the cluster. Raises Unavailable."""
     cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
     context.routing.learn_cells(cluster)
     return [it.cell for it in cluster.cells]

@@ -1,7 +1,7 @@
-"""When the loads of one client are renewed, so that no cell believes their owner dead. Pure.
+"""Plan when a client renews its loads, so that no cell ends a load whose owner still runs. Pure.
 
-Owns: which loads somebody in this process works at, and when each is due. A load that turns out to
-be over is not renewed again; whoever brings it rows is told by the cells.
+Owns: which loads this process works on, and when each one is due. A load that has ended is not
+renewed again. If a task then sends rows for it, the cells refuse them.
 """
 
 from typing import Final
@@ -18,12 +18,13 @@ ROUNDS_PER_LEASE: Final = 4
 
 
 class Lease:
-    """A load that is to be kept alive as long as this is referred to, and open."""
+    """A load that the client renews while it is open and the program has a reference to this
+    object."""
 
     __slots__ = ("__weakref__", "due_us", "is_open", "ticket")
 
     def __init__(self, ticket: LoadTicket) -> None:
-        """Raises InvalidRequest on what is no ticket."""
+        """Make a lease that is open. Raises InvalidRequest if `ticket` is no LoadTicket."""
         if not isinstance(ticket, LoadTicket):
             raise InvalidRequest(f"a load's ticket is a LoadTicket, not {shown(ticket)}")
         self.ticket = ticket
@@ -32,25 +33,25 @@ class Lease:
 
 
 class Leases:
-    """Of one client."""
+    """The leases of the loads of one client."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._leases: list[ref[Lease]] = []
 
     def add(self, lease: Lease) -> None:
-        """Renew it from now on."""
+        """Renew the lease from now on."""
         self._leases = [ref(lease), *[ref(it) for it in self._open()]]
         self._plan(lease)
 
     def wait_ms(self) -> int | None:
-        """How long until the next renewal. None if there is to be none."""
+        """Return the milliseconds until the next renewal, or None if there is none."""
         due_us = min((lease.due_us for lease in self._open()), default=None)
         now_us = self._context.instant_us()
         return None if due_us is None else max(0, -((now_us - due_us) // 1000))
 
     def do_due(self) -> Protocol[None]:
-        """Renew those whose time has come."""
+        """Renew all leases that are due."""
         now_us = self._context.instant_us()
         for lease in [it for it in self._open() if it.due_us <= now_us]:
             self._plan(lease)
@@ -58,7 +59,7 @@ class Leases:
                 yield from renew_everywhere(self._context, lease.ticket.load)
             except LoadEnded:
                 lease.is_open = False
-            except DodonaError:  # the next round will do
+            except DodonaError:  # the next round tries again
                 continue
 
     def _plan(self, lease: Lease) -> None:

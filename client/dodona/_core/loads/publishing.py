@@ -1,12 +1,13 @@
-"""How what is staged of a load becomes visible: sealed in each tablet, then one transaction. Pure.
+"""Make the staged rows of a load visible: seal each tablet, then commit one transaction. Pure.
 
-Owns: the checks that the tables are still those that the load began with, the seals, and the
-transaction that publishes: it attaches the chunks in all tablets, writes the load's record, and
-that of its application. All of that is visible at its commit timestamp, or nothing ever is.
+Owns: the check that the tables have not changed since the load began, the seals, and the
+transaction that publishes. This transaction attaches the chunks in all tablets, and writes the
+records of the load and of its application. All these changes become visible at one commit
+timestamp, or never.
 
 Invariants:
-- The record says `publishing` durably before the first cell is asked to prepare.
-- What decides between publication and somebody who gives the load up is the lock on its record.
+- The record durably says `publishing` before the first cell is asked to prepare.
+- The lock on the record decides between a process that publishes and one that aborts.
 """
 
 from collections.abc import Iterable
@@ -60,7 +61,7 @@ FINAL: Final = (
     MetadataChanged,
     ProtocolChanged,
 )
-"""Nothing that is done with what is staged would help."""
+"""Errors that no other attempt with the staged rows could avoid."""
 REFUSALS: Final = (
     TransactionAborted,
     SnapshotTooOld,
@@ -69,11 +70,11 @@ REFUSALS: Final = (
     RowNotFound,
     Unavailable,
 )
-"""What a load is refused with, and what it may look like that it was published before."""
+"""Errors that refuse a load, and that may also appear if the load was published before."""
 
 
 class Sealed(NamedTuple):
-    """What a tablet was found fit to show."""
+    """What a tablet will show of the load, after all checks."""
 
     seal: LoadSealed
     publication: Publication
@@ -84,7 +85,7 @@ Erased = tuple[tuple[Key, Key], ...]
 
 
 class Publisher:
-    """Publishes one load. Made anew by whoever does it."""
+    """The publisher of one load. Each process that publishes makes its own."""
 
     def __init__(
         self,
@@ -101,29 +102,31 @@ class Publisher:
         for batch in staged:
             if ticket.table(batch.path) is None:
                 raise InvalidRequest(
-                    "what was staged belongs to another load", load=ticket.load, table=batch.path
+                    "A staged batch belongs to another load. Pass the batches of this load only.",
+                    load=ticket.load,
+                    table=batch.path,
                 )
             chunks = self._chunks.setdefault(batch.path, {}).setdefault(batch.tablet, [])
             if batch.chunk not in chunks:
                 chunks.append(batch.chunk)
 
     def publish(self) -> Protocol[Published]:
-        """Raises what a seal or the transaction was refused with: the load is then as it was.
-        CommitOutcomeUnknown says that nobody knows yet."""
+        """Publish the load. Raises the refusal of a seal or of the transaction: the load is then
+        unchanged. Raises CommitOutcomeUnknown if the outcome can't be found out yet."""
         try:
             return (yield from self._seal_and_commit())
         except ConcurrentTransaction:
             raise
-        except REFUSALS as error:  # perhaps since it was published before, and nothing is staged
+        except REFUSALS as error:  # if it was published before, nothing is staged
             published = yield from self._find_after(error)
             if published is None:
                 raise
             return published
 
     def _find_after(self, error: DodonaError) -> Protocol[Published | None]:
-        """As `_find_published`; and if it is not, no attempt of before will publish it any more:
-        its transaction began before the record was written anew. Raises CommitOutcomeUnknown if
-        that can't be brought about."""
+        """Return how the load was published, or None after an error. For None, no earlier attempt
+        can publish it any more, since this writes the record again: the earlier transaction began
+        before that. Raises CommitOutcomeUnknown if neither can be found out."""
         try:
             published = yield from self._find_published()
             if published is None:
@@ -136,7 +139,10 @@ class Publisher:
             raise
         except DodonaError:
             load = self._ticket.load
-            text = f"whether load {load} was published before could not be found out: {error}"
+            text = (
+                f"The outcome of load {load} is unknown. Publish or abort the load again. "
+                f"Reason: {error}"
+            )
             raise CommitOutcomeUnknown(text, load=load) from error
 
     def _seal_and_commit(self) -> Protocol[Published]:
@@ -161,7 +167,8 @@ class Publisher:
     # The transaction
 
     def _commit(self, seals: Seals) -> Protocol[Published]:
-        """Raises TransactionAborted and its kin, and nothing came of it."""
+        """Commit the transaction that publishes. After TransactionAborted or an error of its kind,
+        nothing has changed."""
         session, ticket = self._session, self._ticket
         transaction = yield from session.begin()
         state = yield from self._records.state_in(transaction, ticket.load)
@@ -185,12 +192,12 @@ class Publisher:
             raise
         assert timestamp is not None
         if self._context.fault_at(FaultPoint.LOSE_PUBLISHED):
-            raise CommitOutcomeUnknown("the answer was lost", transaction=transaction.id)
+            raise CommitOutcomeUnknown("The answer was lost.", transaction=transaction.id)
         return Published(timestamp, counts["row_count"], counts["deleted_count"])
 
     def _record_version(self, transaction: TransactionBuffer) -> Protocol[Published | None]:
-        """Buffer the record of the application's version. → what it was published with, if it
-        was."""
+        """Put the record of the application's version into the transaction. Return how the version
+        was published if it was published before."""
         if self._ticket.application is None:
             return None
         known = yield from read_versions(self._records, self._ticket, transaction)
@@ -202,23 +209,24 @@ class Publisher:
     def _concurrent(self, error: DodonaError) -> ConcurrentTransaction:
         ticket = self._ticket
         return ConcurrentTransaction(
-            f"another load of application {ticket.application!r} is being published",
+            f"Another load of application {ticket.application!r} is being published. "
+            "Run this load again.",
             application=ticket.application,
             version=ticket.version,
             **error.attributes,
         )
 
     def _look_up(self) -> Protocol[Published]:
-        """It was published before, or given up. Raises LoadEnded."""
+        """Return how the load was published before. Raises LoadEnded if it was aborted."""
         published = yield from self._find_published()
         if published is None:
-            raise LoadEnded("the load was given up", load=self._ticket.load)
+            raise LoadEnded("The load was aborted.", load=self._ticket.load)
         return published
 
     def _find_published(self) -> Protocol[Published | None]:
-        """With what it was published, or skipped since another had done so. None if neither is so
-        yet. Raises LoadEnded if it was given up, ConcurrentTransaction if another load has
-        published its version meanwhile."""
+        """Return how the load was published, or skipped since another load has its version. None:
+        neither has happened yet. Raises LoadEnded if the load was aborted. Raises
+        ConcurrentTransaction if another load has published the version meanwhile."""
         ticket, load = self._ticket, self._ticket.load
         published = yield from self._records.find_published(load)
         if published is not None:
@@ -227,7 +235,7 @@ class Publisher:
             yield from self._check_not_aborted()
             return None
         known = yield from read_versions(self._records, ticket)
-        if any(it.load == load for it in known.values()):  # by an attempt that ended just now
+        if any(it.load == load for it in known.values()):  # by an attempt that has just ended
             return (yield from self._records.find_published(load))
         try:
             published = check_versions(ticket, known)
@@ -239,16 +247,16 @@ class Publisher:
         return published
 
     def _check_not_aborted(self) -> Protocol[None]:
-        """Raises LoadEnded."""
+        """Check that the load was not aborted. Raises LoadEnded."""
         load = self._ticket.load
         record = yield from self._records.find(load)
         if record is not None and record.state == "aborted":
-            raise LoadEnded(f"the load was given up: {record.reason}", load=load)
+            raise LoadEnded(f"The load was aborted: {record.reason}", load=load)
 
     # Seals
 
     def _seal_all(self) -> Protocol[Seals]:
-        """In every tablet that has rows of the load, or is to lose some."""
+        """Seal every tablet that has rows of the load, or loses rows by it."""
         patience = self._context.patience()
         seals: Seals = {}
         for table in self._ticket.tables:
@@ -271,7 +279,7 @@ class Publisher:
             if not is_soon_served(tablet, is_write=True):
                 raise refusal_of(route, tablet)
             if tablet.cell is None:
-                raise Unavailable("the tablet is in no cell", table=table.path)
+                raise Unavailable("No cell has the tablet yet. Repeat the call.", table=table.path)
             request = SealLoad(
                 tablet.tablet,
                 tablet.revision,
@@ -291,7 +299,7 @@ class Publisher:
                 yield Post(tuple(some))
             for (_, request), reply in zip(some, replies, strict=True):
                 if self._context.fault_at(FaultPoint.LOSE_SEALED):
-                    raise Unavailable("the answer was lost")
+                    raise Unavailable("The answer was lost.")
                 if isinstance(reply, Failure):
                     raise _refusal(reply)
                 seal = expect(reply, LoadSealed)
@@ -301,7 +309,7 @@ class Publisher:
 
 
 def _erased(table: LoadTable, route: TableRoute, tablet: TabletId) -> Erased:
-    """The part of what a table loses that a tablet has."""
+    """Return the part of the erased ranges that is in the tablet."""
     return tuple(
         [
             (lower, upper)

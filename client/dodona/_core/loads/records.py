@@ -1,12 +1,11 @@
 """The system tables that remember loads. Pure.
 
-Owns: their paths and schemas, that they are there, and how a record changes its state: by a
-transaction that reads it first, so that of a publisher and of one who gives the load up exactly one
-has its way. The record that a load was published is written by the very transaction that makes its
-rows visible.
-
+Owns: the paths and schemas of these tables, their creation, and the changes of a record's state.
+Each change is a transaction that reads the record first. So if one process publishes a load and
+another aborts it, only one of them succeeds. The transaction that makes the rows of a load visible
+also writes the record that says so.
 States: running → publishing → published → finished, or running, publishing → aborted. `publishing`
-is the intent; what follows it is decided by the transaction alone.
+is the intent. Only the transaction decides what follows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,42 +88,43 @@ ATTRIBUTES: Final[dict[str, dict[str, Any]]] = {
 
 
 class LoadRecord(msgspec.Struct, frozen=True):
-    """What is remembered of a load, for thirty days after its end."""
+    """What the system tables remember of a load, for thirty days after its end."""
 
     load: LoadId
-    """Also its start timestamp."""
+    """The id of the load, which is also its start timestamp."""
     state: LoadPhase
     tables: tuple[str, ...]
     mode: str
     owner: str
     lease_ms: int
-    """So long it is kept without a sign of life."""
+    """How long cells keep the load without a renewal."""
     application: str | None
     version: int | None
     row_count: int | None
-    """Known once it is published."""
+    """Set when the load is published."""
     deleted_count: int | None
     commit_timestamp: Timestamp | None
-    """Known once it is finished."""
+    """Set when the load is finished."""
     reason: str | None
-    """Why it was aborted."""
+    """Why the load was aborted."""
 
 
 class LoadRecovery(msgspec.Struct, frozen=True):
-    """What was made of a load whose owner died."""
+    """How another process ended a load whose owner had stopped."""
 
     load: LoadId
     outcome: Literal["rolled_forward", "rolled_back"]
-    """Rolled forward: it had been published, and was only cleared up. Rolled back: it had not."""
+    """Rolled forward: the load had been published, and only its cleanup was missing. Rolled back:
+    it had not been published."""
     state_before: LoadPhase
     owner: str
-    """Who recovered it."""
+    """The process that recovered the load."""
     tables: tuple[str, ...]
     reason: str
 
 
 class Records:
-    """The system tables, by means of a session."""
+    """The system tables, read and written by a session."""
 
     def __init__(self, session: RowSession, context: Context) -> None:
         self.session = session
@@ -132,7 +132,8 @@ class Records:
         self._are_there = False
 
     def ensure(self) -> Protocol[None]:
-        """Make them where they are not. Two may try at once. Raises Unavailable and its kin."""
+        """Create the tables that are missing. Two processes may try at the same time. Raises
+        Unavailable and errors of its kind."""
         if self._are_there:
             return
         catalog = self.session.catalog
@@ -140,7 +141,7 @@ class Records:
             try:
                 table = yield from catalog.get_table(path)
             except NodeNotFound:
-                with suppress(NodeExists):  # made by somebody else, this moment
+                with suppress(NodeExists):  # another process has just created it
                     yield from catalog.create_table(path, schema, attributes=ATTRIBUTES[path])
                 table = yield from catalog.get_table(path)
             if table.schema.columns != TableSchema.parse(schema).columns:
@@ -150,8 +151,9 @@ class Records:
         self._are_there = True
 
     def _alter(self, path: str, schema: Sequence[Mapping[str, Any]]) -> Protocol[None]:
-        """Give a table that an older release made the columns that are missing. Two may try at
-        once: then one is told that the table is mounted, since the other is done."""
+        """Add the missing columns to a table that an older release made. Two processes may try at
+        the same time. The second one gets the error that the table is mounted, since the first one
+        is done."""
         catalog, patience = self.session.catalog, self._context.patience()
         columns = TableSchema.parse(schema).columns
         while (yield from catalog.get_table(path)).schema.columns != columns:
@@ -165,20 +167,20 @@ class Records:
     # Reading
 
     def find(self, load: LoadId) -> Protocol[LoadRecord | None]:
-        """What is remembered of a load."""
+        """Return the record of a load, or None."""
         rows = yield from self._lookup(LOADS, {"load": load})
         return _record(rows) if rows is not None else None
 
     def published_at(self, load: LoadId) -> Protocol[Timestamp]:
-        """When a load in the state `published` was: its record was written by that commit. One
-        that is `finished` by now says so itself."""
+        """Return when a load in the state `published` was published: its record was written by that
+        commit. The record of a load that is `finished` by now has the timestamp itself."""
         (row,) = yield from self.session.lookup_versions(LOADS, [{"load": load}])
         if row.values["state"][0].value == "finished":
             return Timestamp(row.values["commit_timestamp"][0].value)
         return row.write_timestamps[0]
 
     def find_published(self, load: LoadId) -> Protocol[Published | None]:
-        """With what a load was published, if it was."""
+        """Return how a load was published, or None if it was not."""
         record = yield from self.find(load)
         if record is None or record.state not in ("published", "finished"):
             return None
@@ -186,14 +188,14 @@ class Records:
         return Published(timestamp, record.row_count or 0, record.deleted_count or 0)
 
     def list_loads(self, since: LoadId = NO_LOAD) -> Protocol[list[LoadRecord]]:
-        """All that are remembered, oldest first, from one on."""
+        """Return all records of loads from the id `since` on, oldest first."""
         rows = yield from self._rows(LOADS, [since])
         return [_record(row) for row in rows]
 
     def list_recoveries(self) -> Protocol[list[LoadRecovery]]:
         rows = yield from self._rows(RECOVERIES)
         return [
-            LoadRecovery(**{**row, "tables": tuple(row["tables"] or ())})  # columns are its fields
+            LoadRecovery(**{**row, "tables": tuple(row["tables"] or ())})  # fields are columns
             for row in rows
         ]
 
@@ -214,7 +216,8 @@ class Records:
         return rows[0] if rows else None
 
     def read(self, read: Callable[[], Protocol[Result]]) -> Protocol[Result]:
-        """Whoever made a table may have died before it was mounted: that is made good now."""
+        """Read. If a table is not mounted, mount it and read again: the process that made the table
+        may have ended before the mount."""
         try:
             return (yield from read())
         except TableNotMounted:
@@ -225,7 +228,7 @@ class Records:
     # Changing
 
     def add(self, load: LoadId, fields: Mapping[str, Any]) -> Protocol[None]:
-        """The first record of a load, as soon as it is open."""
+        """Write the first record of a load, as soon as the load is open."""
         row = {"load": load, "state": "running", **fields}
         yield from self.session.write_rows(LOADS, [row], False, "sync")
 
@@ -237,9 +240,9 @@ class Records:
         fields: Mapping[str, Any],
         recovery: Mapping[str, Any] | None = None,
     ) -> Protocol[LoadPhase | None]:
-        """Change a load's state, if it is in one of those allowed; with a record of its recovery,
-        if it is one. → the state before, None if it was not changed. Raises Unavailable and its
-        kin."""
+        """Change the state of a load if it is one of those allowed. With `recovery`, also write a
+        record of the recovery. Return the state before, or None if nothing was changed. Raises
+        Unavailable and errors of its kind."""
         patience = self._context.patience()
         while True:
             try:
@@ -269,7 +272,7 @@ class Records:
         return before
 
     def state_in(self, transaction: TransactionBuffer, load: LoadId) -> Protocol[LoadPhase | None]:
-        """As a transaction sees it."""
+        """Return the state of a load as the transaction sees it, or None."""
         at = transaction.read_timestamp()
         rows = yield from self.session.lookup_rows(LOADS, [{"load": load}], timestamp=at)
         return rows[0]["state"] if rows else None

@@ -1,8 +1,9 @@
-"""Every operation on bulk loads, as a protocol. Pure.
+"""All operations on bulk loads, as protocols. Pure.
 
-Owns: the order of things in a load's life: the cells take its batches, and then it has a record,
-before a task runs (a record whose load is open nowhere is a dead one's); what was published is
-cleared up at once, or by whoever comes next. Nothing here is remembered between calls.
+Owns: the order of the steps of a load. First the cells accept its batches. Then it gets a record.
+Only then does a task run. So if a record's load is open in no cell, its owner has ended. A
+published load is cleaned up immediately, or by the next process that begins a load.
+This module remembers nothing between calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,19 +65,20 @@ from dodona_wire.types import (
 )
 
 HEALED_AGE_S_MAX: Final = 24 * 3600
-"""A new load clears up behind those that began no longer ago; older ones wait to be asked for."""
+"""A new load recovers loads of ended owners that began at most this long ago. Older ones wait for a
+call of `recover`."""
 TABLES_MAX: Final = 100
-"""Of one load."""
+"""The most tables in one load."""
 VERSION_MAX: Final = INTEGER_MAX >> 1
 REASON_LENGTH_MAX: Final = 10_000
 ENDS: Final = 2
 
 Range = tuple[Sequence[Any] | None, Sequence[Any] | None]
-"""Leading key values, or None for no end: lower ≤ key < upper."""
+"""Leading key values, or None for no limit: lower ≤ key < upper."""
 
 
 class LoadSession:
-    """See the module."""
+    """The operations on bulk loads of one client."""
 
     def __init__(self, session: RowSession, context: Context) -> None:
         self._context = context
@@ -98,12 +100,13 @@ class LoadSession:
         lease_ms: int = LEASE_MS,
         owner: str = "",
     ) -> Protocol[LoadTicket]:
-        """Raises InvalidRequest, TableNotFound, TableNotMounted, Overloaded, Unavailable, and
-        ConcurrentTransaction if only some of the tables have the version."""
+        """Begin a load, and return its ticket. Raises InvalidRequest, TableNotFound,
+        TableNotMounted, Overloaded, Unavailable. Raises ConcurrentTransaction if some of the tables
+        have the version and others do not."""
         self._check(paths, mode, application, version, lease_ms)
         erased = _checked_ranges(paths, erased)
         if erased and mode != "upsert":
-            text = f"ranges are erased for whole rows to come there: by 'upsert', not {shown(mode)}"
+            text = f"Erased ranges need mode 'upsert', not {shown(mode)}."
             raise InvalidRequest(text)
         if atomicity == "none":
             _check_without_atomicity(mode, overwrites, start_timestamp, erased, application)
@@ -155,7 +158,8 @@ class LoadSession:
         attempt: int = 0,
         durability: Durability = "sync",
     ) -> Protocol[list[StagedBatch]]:
-        """Bring rows to an atomic load. → what `publish` is to be given."""
+        """Send rows to an atomic load, where they are staged. Return what `publish` needs of
+        them."""
         check_modes(ticket.atomicity, durability)
         table, kind = self._check_table(ticket, path), KINDS[ticket.mode]
         try:
@@ -169,7 +173,7 @@ class LoadSession:
     def write(
         self, ticket: LoadTicket, path: str, data: Any, durability: Durability
     ) -> Protocol[int]:
-        """Write rows of a load without atomicity. → how many."""
+        """Write rows of a load without atomicity. Return how many rows there were."""
         self._check_table(ticket, path)
         return (
             yield from bulk.write_arrow(
@@ -184,22 +188,22 @@ class LoadSession:
         )
 
     def publish(self, ticket: LoadTicket, staged: Iterable[StagedBatch]) -> Protocol[Published]:
-        """Make all of this visible. Raises DuplicateKey, RowNotFound, TransactionConflict and its
-        kinds, LoadEnded: the load can then be aborted, and nothing of it is seen. After
-        CommitOutcomeUnknown it can be published again, or aborted, and both tell what happened."""
+        """Make the staged rows visible. Raises DuplicateKey, RowNotFound, TransactionConflict and
+        errors of its kind, LoadEnded. Then the load can be aborted, and none of its rows is seen.
+        After CommitOutcomeUnknown, publish or abort the load again: both report what happened."""
         if ticket.is_recorded:
             return Published(ticket.recorded_at, 0, is_skipped=True)
         publisher = Publisher(self._context, self._records, ticket, staged)
         published = yield from publisher.publish()
         if published.is_skipped:
-            reason = "its application's version was published by another load"
+            reason = "another load published the version of the application"
             yield from self._give_up(ticket.load, reason)
         else:
             yield from self._finish(ticket.load, published.timestamp)
         return published
 
     def abort(self, ticket: LoadTicket, reason: str) -> Protocol[Published | None]:
-        """Give the load up, unless it was published: → with what it was, then."""
+        """Abort the load, unless it was published. Return how it was published, or None."""
         if ticket.atomicity == "none":
             yield from cells.close_everywhere(self._context, ticket.load)
             return None
@@ -208,8 +212,7 @@ class LoadSession:
         return (yield from self.abort_load(ticket.load, reason))
 
     def abort_load(self, load: LoadId, reason: str) -> Protocol[Published | None]:
-        """As `abort`, for whoever only knows what it is called. Raises LoadEnded if nothing is
-        known of it."""
+        """Abort a load by its id, as `abort` does. Raises LoadEnded if the id is unknown."""
         check_number(load, "load", MIN_TIMESTAMP, MAX_TIMESTAMP)
         record = yield from self._records.find(load)
         if record is not None:
@@ -221,30 +224,31 @@ class LoadSession:
         is_alive = yield from cells.is_alive(self._context, load)
         yield from cells.close_everywhere(self._context, load)
         if is_alive is False:
-            raise LoadEnded("no load of this id is open or recorded", load=load)
+            raise LoadEnded("No load with this id is open or recorded. Check the id.", load=load)
         return None
 
     def finish(self, ticket: LoadTicket) -> Protocol[None]:
-        """All rows of a load without atomicity are written: take no more."""
+        """End a load without atomicity after all of its rows are written. The cells then take no
+        more rows."""
         return cells.close_everywhere(self._context, ticket.load)
 
     # ---- all loads
 
     def find(self, load: LoadId) -> Protocol[LoadRecord | None]:
-        """What is remembered of a load."""
+        """Return the record of a load, or None."""
         return self._records.find(load)
 
     def list_loads(self) -> Protocol[list[LoadRecord]]:
-        """All that are remembered, oldest first."""
+        """Return all records of loads, oldest first."""
         return self._records.list_loads()
 
     def list_recoveries(self) -> Protocol[list[LoadRecovery]]:
-        """What was made of loads whose owners died, oldest first."""
+        """Return the recoveries of loads whose owners had ended, oldest first."""
         return self._records.list_recoveries()
 
     def recover(self, owner: str = "", since: LoadId = NO_LOAD) -> Protocol[list[LoadRecovery]]:
-        """Clear up behind those who died: loads that are open in no cell any more, and have no
-        end. → what was recovered."""
+        """Recover loads whose owners have ended: those that are open in no cell and have no end in
+        their record. Return the recoveries."""
         recovered: dict[LoadId, None] = {}
         found = yield from self._records.list_loads(since)
         for record in [it for it in found if it.state in UNFINISHED]:
@@ -255,10 +259,10 @@ class LoadSession:
         recoveries = yield from self._records.list_recoveries()
         return [it for it in recoveries if it.load in recovered]
 
-    # ---- clearing up
+    # ---- recovery and cleanup
 
     def _heal(self, load: LoadId, owner: str) -> Protocol[None]:
-        """Before a load begins. What does not succeed now is tried by the next."""
+        """Recover other loads before a new one begins. If this fails, the next load tries again."""
         since = LoadId(max(load - (HEALED_AGE_S_MAX << TIMESTAMP_COUNTER_BITS), 0))
         try:
             yield from self.recover(owner, since)
@@ -266,19 +270,19 @@ class LoadSession:
             return
 
     def _recover(self, record: LoadRecord, owner: str) -> Protocol[bool]:
-        """→ whether its end is this one's doing."""
+        """Recover a load if no cell has it open. Return whether this call ended it."""
         if (yield from cells.is_alive(self._context, record.load)) is not False:
             return False
         audit: dict[str, Any] = {"owner": owner, "tables": list(record.tables)}
         if record.state != "published":
-            reason = "its lease expired before it was published"
+            reason = "the lease expired before the load was published"
             audit.update(outcome="rolled_back", reason=reason)
             before = yield from self._records.move(
                 record.load, ("running", "publishing"), "aborted", {"reason": reason}, audit
             )
             if before is not None:
                 return True
-        reason = "it was published, and its owner did not come back"
+        reason = "the load was published, and its owner ended before the cleanup"
         audit.update(outcome="rolled_forward", reason=reason)
         timestamp = yield from self._records.published_at(record.load)
         before = yield from self._records.move(
@@ -287,15 +291,16 @@ class LoadSession:
         return before is not None
 
     def _finish(self, load: LoadId, timestamp: Timestamp) -> Protocol[None]:
-        """It is published, and that stands. What can't be cleared up now is cleared up later."""
+        """Clean up a published load. Errors do not matter: the load stays published, and the next
+        load cleans up."""
         with suppress(DodonaError):
             fields = {"commit_timestamp": timestamp}
             yield from self._records.move(load, ("published",), "finished", fields)
         yield from cells.close_everywhere(self._context, load)
 
     def _give_up(self, load: LoadId, reason: str) -> Protocol[None]:
-        """Unless it was published. The record comes first: what is closed before it could not be
-        published any more, and nobody would know why."""
+        """Abort a load unless it was published. The record comes first. If a cell closed the load
+        before that, it could not be published any more, and no record would say why."""
         states: tuple[LoadPhase, ...] = ("running", "publishing")
         fields = {"reason": _recordable(reason)}
         yield from self._records.move(load, states, "aborted", fields)
@@ -314,16 +319,16 @@ class LoadSession:
         is_list = isinstance(paths, Sequence) and not isinstance(paths, str | bytes)
         if not is_list or not 0 < len(paths) <= TABLES_MAX:
             raise InvalidRequest(
-                f"a load has a list of 1 to {TABLES_MAX} tables, not {shown(paths)}"
+                f"A load needs a list of 1 to {TABLES_MAX} tables, not {shown(paths)}."
             )
         for path in paths:
             check_path(path)
         if len(set(paths)) != len(paths):
-            raise InvalidRequest("a load names a table twice", tables=list(paths))
+            raise InvalidRequest("The list of tables has a table twice.", tables=list(paths))
         if mode not in get_args(LoadMode):
             raise InvalidRequest(f"mode is one of {get_args(LoadMode)}, not {shown(mode)}")
         if (application is None) != (version is None):
-            raise InvalidRequest("application and version are given together, or neither is")
+            raise InvalidRequest("Pass both application and version, or neither.")
         if application is not None and version is not None:
             check_text(application, "application")
             check_number(version, "version", 0, VERSION_MAX)
@@ -334,7 +339,7 @@ class LoadSession:
         check_mode(route, atomicity)
         for tablet in route.tablets:
             if not is_soon_served(tablet, is_write=True):
-                text = f"table {path} is not mounted: mount it, then write"
+                text = f"Table {path} is not mounted. Mount it before the load."
                 raise TableNotMounted(text, table=path, tablet=tablet.tablet, state=tablet.state)
         ranges: tuple[tuple[Key, Key], ...] = ()
         if erased is not None:
@@ -343,13 +348,15 @@ class LoadSession:
         return LoadTable(path, tuple(route.schema.columns), tablets, ranges, route.settings)
 
     def _check_table(self, ticket: LoadTicket, path: str) -> LoadTable:
-        """What this process knows of the table from before the load is forgotten. → the table as
-        the load began with it."""
+        """Forget the cached route if it does not match the load. Return the table as it was when
+        the load began."""
         table, known = ticket.table(path), self._context.routing.find(path)
         if table is None:
-            raise InvalidRequest("the load was begun for other tables", table=path)
+            raise InvalidRequest(
+                "The table is not in the load. Begin a load with this table.", table=path
+            )
         if ticket.is_recorded:
-            text = "the load's version was published before: there is nothing to write"
+            text = "The load's version was published before. Skip the rows of this load."
             raise LoadEnded(text, load=ticket.load)
         if known is None:
             return table
@@ -361,17 +368,17 @@ class LoadSession:
 
 
 def _checked_ranges(paths: Sequence[str], erased: Any) -> Mapping[str, Range]:
-    """Raises InvalidRequest."""
+    """Check the ranges to erase. Raises InvalidRequest."""
     if erased is None:
         return {}
     if not isinstance(erased, Mapping) or not all(
         isinstance(it, Sequence) and not isinstance(it, str | bytes) and len(it) == ENDS
         for it in erased.values()
     ):
-        raise InvalidRequest("erased ranges are given by path, each as (lower, upper)")
+        raise InvalidRequest("Pass erased ranges as a dict from path to (lower, upper).")
     for path in erased:
         if path not in paths:
-            text = "a range is erased of a table that the load is not for"
+            text = "A range is erased in a table that is not in the load."
             raise InvalidRequest(text, table=path)
     return erased
 
@@ -379,14 +386,14 @@ def _checked_ranges(paths: Sequence[str], erased: Any) -> Mapping[str, Range]:
 def _check_without_atomicity(mode: LoadMode, *others: Any) -> None:
     if mode not in ("upsert", "delete") or any(others):
         raise InvalidRequest(
-            "a load without atomicity writes whole rows or deletes them, whatever is there: it has "
-            "no conflicts, erases no ranges, and records no version"
+            "A load without atomicity can only upsert or delete rows. It detects no conflicts, "
+            "erases no ranges, and records no version."
         )
 
 
 def _recordable(reason: str) -> str:
-    """Whatever an error says, of any length and with parts that are no Unicode: for the want of a
-    reason no load stays open."""
+    """Return a reason that fits into a record. It may be the text of any error, of any length and
+    with invalid Unicode. A bad reason must not keep a load open."""
     if not isinstance(reason, str):
         raise InvalidRequest(f"reason is a str, not {type(reason).__name__}")
     return reason[:REASON_LENGTH_MAX].encode(errors="backslashreplace").decode()

@@ -1,8 +1,8 @@
-"""Whether a table is still the one that a load began with. Pure.
+"""Check that a table is still the one with which a load began. Pure.
 
-Owns: which error says what has changed, wherever it is noticed: MetadataChanged if the table is the
-same one with another schema or other attributes, ProtocolChanged if its tablets are others, or have
-dropped what was staged.
+Owns: which error reports the change, wherever it is found. MetadataChanged: it is the same table
+with another schema or other attributes. ProtocolChanged: it has other tablets, or its tablets have
+dropped the staged rows.
 """
 
 from dodona._core.loads.ticket import LoadTable
@@ -14,37 +14,40 @@ from dodona_wire.messages.catalog import Tablet
 
 
 def route_of(context: Context, table: LoadTable) -> Protocol[TableRoute]:
-    """Where the table is now. Raises MetadataChanged, ProtocolChanged."""
+    """Return the table's current route. Raises MetadataChanged, ProtocolChanged."""
     context.routing.forget(table.path)
     try:
         route = yield from context.route(table.path)
     except TableNotFound as error:
-        text = "the table was removed while the load was under way"
+        text = "The table was removed during the load. Check the path, then begin a new load."
         raise ProtocolChanged(text, table=table.path) from error
     if tuple([tablet.tablet for tablet in route.tablets]) != table.tablets:
-        text = "the table was resharded, or made anew, while the load was under way"
+        text = "The table was resharded or created again during the load. Begin a new load."
         raise ProtocolChanged(text, table=table.path)
     if tuple(route.schema.columns) != table.columns:
-        text = "the table was altered while the load was under way"
+        text = "The table was altered during the load. Check its schema, then begin a new load."
         raise MetadataChanged(text, table=table.path)
     if table.settings is not None and route.settings != table.settings:
-        text = "the table's attributes were changed while the load was under way"
+        text = "The table's attributes changed during the load. Check them, then begin a new load."
         raise MetadataChanged(text, table=table.path)
     return route
 
 
 def refusal_of(route: TableRoute, tablet: Tablet) -> DodonaError:
-    """Why a tablet takes nothing of a load: it was unmounted, and has dropped what was staged, or
-    is frozen for now."""
+    """Return why a tablet takes no rows of a load. Either it was unmounted and dropped the staged
+    rows, or it is frozen for now."""
     if tablet.state == UNMOUNTED:
-        text = "the table was unmounted while the load was under way: what was staged is gone"
+        text = (
+            "The table was unmounted during the load, which removed the staged rows. Mount the "
+            "table, then begin a new load."
+        )
         return ProtocolChanged(text, table=route.path, tablet=tablet.tablet)
     return not_mounted(route, tablet, is_write=True)
 
 
 def explain(context: Context, table: LoadTable, error: DodonaError) -> Protocol[DodonaError]:
-    """What a table that takes no rows of a load is refused with: what has become of the table, or
-    else the error itself."""
+    """Return the error for a table that refuses rows of a load: the change of the table if there is
+    one, otherwise `error`."""
     try:
         route = yield from route_of(context, table)
     except (MetadataChanged, ProtocolChanged) as changed:

@@ -1,7 +1,8 @@
-"""What all processes that take part in a load know of it. Pure data, made to be pickled.
+"""What all processes that take part in a load know about it. Pure data, which can be pickled.
 
-Owns: the ticket, and how a load ended. Rows are brought with a ticket, and whoever has it and what
-was staged may publish or abort: nothing of a load is kept in the process that began it.
+Owns: the ticket, and the result of a load. A process needs the ticket to send rows. With the ticket
+and the list of staged batches, any process may publish or abort. The process that began the load
+keeps no state for it.
 """
 
 from base64 import b64decode, b64encode
@@ -27,7 +28,7 @@ from dodona_wire.types import (
 
 LEASE_MS: Final = 600_000
 LEASE_MS_MAX: Final = 3_600_000
-"""Cells grant no longer ones."""
+"""The longest lease that cells grant."""
 
 KINDS: Final[dict[LoadMode, BatchKind]] = {
     "upsert": "write",
@@ -39,72 +40,80 @@ KINDS: Final[dict[LoadMode, BatchKind]] = {
 
 
 class LoadTable(msgspec.Struct, frozen=True):
-    """A table as it was when the load began: what is staged fits no other."""
+    """A table as it was when the load began. If the table changes, the staged rows no longer
+    fit."""
 
     path: str
     columns: tuple[Column, ...]
     tablets: tuple[TabletId, ...]
     erased: tuple[tuple[Key, Key], ...] = ()
-    """Where the load's rows will be the only ones: lower ≤ key < upper."""
+    """The ranges in which the load's rows replace all others: lower ≤ key < upper."""
     settings: TableSettings | None = None
-    """Its attributes when the load began; None in tickets of before."""
+    """The table's attributes when the load began. None in tickets of older releases."""
 
 
 @preload_decoder
 class LoadTicket(msgspec.Struct, frozen=True):
-    """One load."""
+    """The ticket of one load. Each process that sends rows of the load, or publishes it, needs a
+    copy."""
 
     load: LoadId
     atomicity: Atomicity
     mode: LoadMode
     stamp: Timestamp
-    """Rows that changed later are a conflict; the timestamp of all rows, without atomicity."""
+    """With atomicity, rows that changed after this timestamp are a conflict. Without atomicity, all
+    rows of the load get this timestamp."""
     overwrites: bool
-    """Whether what others changed meanwhile is overwritten, and no conflict."""
+    """Whether the load overwrites what others changed meanwhile. Then such changes are no
+    conflict."""
     lease_ms: int
     tables: tuple[LoadTable, ...]
     application: str | None = None
     version: int | None = None
-    """What the load is to its application: none that was recorded with it is published again."""
+    """The number that the application gives to the load. A number that was recorded is not
+    published a second time."""
     query: str | None = None
-    """Whose versions these are, if the application is a stream: one that begins anew at version 0,
-    with its checkpoint lost, takes over from the query before."""
+    """Which query of a stream the versions belong to, if the application is a stream. A query that
+    lost its checkpoint begins again at version 0, and takes over from the query before."""
     recorded_at: Timestamp = NULL_TIMESTAMP
-    """When this version, or a later one, was published: then there is nothing to do."""
+    """When this version, or a later one, was published. Then there is nothing to do."""
 
     @property
     def since(self) -> Timestamp:
-        """Rows that changed later are a conflict."""
+        """Rows that changed after this timestamp are a conflict."""
         return MAX_TIMESTAMP if self.overwrites else self.stamp
 
     @property
     def is_recorded(self) -> bool:
-        """Whether another load has done all this before."""
+        """Whether another load has published this version, or a later one, before."""
         return self.recorded_at != NULL_TIMESTAMP
 
     def to_text(self) -> str:
-        """For where only text can be handed on."""
+        """Return the ticket as text, for programs that can pass only text on."""
         return b64encode(msgspec.msgpack.encode(self)).decode()
 
     @classmethod
     def from_text(cls, text: str) -> "LoadTicket":
-        """The inverse. Raises InvalidRequest."""
+        """Return the ticket from the text that `to_text` made. Raises InvalidRequest."""
         try:
             return msgspec.msgpack.decode(b64decode(text, validate=True), type=cls)
         except (ValueError, msgspec.DecodeError) as error:
-            raise InvalidRequest(f"this is no ticket of a load: {error}") from error
+            raise InvalidRequest(
+                f"the text is not a ticket of a load, as `to_text` makes it: {error}"
+            ) from error
 
     def table(self, path: str) -> LoadTable | None:
         return next((it for it in self.tables if it.path == path), None)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """How a load that was published ended. Without atomicity its rows have no timestamp of their
-    own, and nothing was deleted."""
+    """The result of a published load. Without atomicity, its rows have no common commit timestamp,
+    and nothing was deleted."""
 
     timestamp: Timestamp
     row_count: int
     deleted_count: int = 0
-    """Rows that were in the ranges that it overwrote, and are not among its own."""
+    """How many rows in the ranges that the load replaced are not among its own rows."""
     is_skipped: bool = False
-    """Its application's version was recorded before, at this timestamp; nothing was written."""
+    """Whether the application's version was recorded before, at this timestamp. Then nothing was
+    written."""

@@ -1,15 +1,17 @@
 """Which versions of an application are in which tables. Pure.
 
-Owns: the rows of `//sys/load_applications`, one for each application and table, written by the
-transaction that makes a load's rows visible; and what they say about another load: that all of it
-was done before, or nothing, or, which is an error, that some of its tables have the version.
+Owns: the rows of `//sys/load_applications`, one for each application and table. The transaction
+that makes a load's rows visible writes them. These rows say about another load that all of its
+tables have its version, or none, or only some. The last case is an error.
 
 Invariants:
-- A version counts for the table that it was recorded for, at the path where the table was: not for
-  a table made later at that path, and not for its table at another path. Rows from before there was
-  one for each table have no path, and count for the tables that existed then.
-- A load is skipped only if its version was there before it began. One that is recorded while it
-  runs is another load's, and perhaps other rows: that is a conflict, and never silent.
+- A version counts only for the table that it was recorded for, at the path of the table then. It
+  does not count for a later table at that path, or for its table at another path.
+- Old rows, from before there was one for each table, have no path. They count for the tables that
+  existed then.
+- A load is skipped only if its version was recorded before it began. A version that is recorded
+  while the load runs is that of another load, perhaps with other rows. That is a conflict, and
+  raises an error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,29 +26,31 @@ from dodona_wire.errors import ConcurrentTransaction, NodeNotFound, ProtocolChan
 from dodona_wire.types import SYNC_LAST_COMMITTED, LoadId, Timestamp, unix_us_from_timestamp
 
 CLOCKS_US: Final = 2_000_000
-"""A table's creation has the wall clock's time, which timestamps follow within about a second."""
+"""A table has its creation time from the wall clock. Timestamps differ from it by about a second at
+most."""
 
 
 class RecordedVersion(NamedTuple):
-    """The last version of an application in one table: whose it was, and when it was published."""
+    """The last version of an application in one table, with the load that recorded it and the
+    time."""
 
     version: int
     query: str | None
     load: LoadId
     timestamp: Timestamp
     table: int | None
-    """The node of the tree that it was recorded for; None if that is not known."""
+    """The tree node that the version was recorded for, or None if it is unknown."""
 
 
 Versions = Mapping[str, RecordedVersion]
-"""By the table's path."""
+"""The last version in each table, by the path of the table."""
 
 
 def read_versions(
     records: Records, ticket: LoadTicket, transaction: TransactionBuffer | None = None
 ) -> Protocol[Versions]:
-    """What is recorded of the load's application in the load's tables: as a transaction sees it,
-    or by now."""
+    """Return the recorded versions of the load's application in the load's tables. `transaction`
+    says at which snapshot; None is now."""
     at = SYNC_LAST_COMMITTED if transaction is None else transaction.read_timestamp()
     paths = [table.path for table in ticket.tables]
     keys = [{"application": ticket.application, "path": path} for path in (*paths, None)]
@@ -66,12 +70,13 @@ def read_versions(
 def insert_versions(
     records: Records, ticket: LoadTicket, transaction: TransactionBuffer
 ) -> Protocol[None]:
-    """Buffer the records of the load's version: of all its tables."""
+    """Put the records of the load's version into the transaction, one for each table of the
+    load."""
     rows: list[dict[str, Any]] = []
     for table in ticket.tables:
         node = yield from _attribute(records, table.path, "id")
         if node is None:
-            text = "the table was removed while the load was under way"
+            text = "The table was removed during the load. Check the path, then begin a new load."
             raise ProtocolChanged(text, table=table.path)
         rows.append(
             {
@@ -87,8 +92,8 @@ def insert_versions(
 
 
 def version_of(row: VersionedRow | None) -> RecordedVersion | None:
-    """None if there is none, or somebody wants the application to begin anew: what it was may be
-    there still."""
+    """Return the version in a record. None if there is none, or if its record was deleted to let
+    the application begin again. Old versions of a deleted row may still be there."""
     if row is None or max(row.delete_timestamps, default=0) > max(row.write_timestamps, default=-1):
         return None
     newest = {name: values[0].value for name, values in row.values.items()}
@@ -98,15 +103,15 @@ def version_of(row: VersionedRow | None) -> RecordedVersion | None:
 
 
 def _is_of(records: Records, path: str, version: RecordedVersion) -> Protocol[bool]:
-    """Whether it was recorded for the table that is at this path now."""
+    """Return whether the version was recorded for the table that is at this path now."""
     if version.table is not None:
         return is_of(version, (yield from _attribute(records, path, "id")), None)
     return is_of(version, None, (yield from _attribute(records, path, "creation_time")))
 
 
 def is_of(version: RecordedVersion, node: int | None, creation_time: str | None) -> bool:
-    """Whether it was recorded for the table that has these attributes and is at the version's path.
-    The creation time counts only if the version does not say of which table it is."""
+    """Return whether the version was recorded for the table with these attributes, at the version's
+    path. The creation time counts only if the version does not name its table."""
     if version.table is not None:
         return node == version.table
     if creation_time is None:
@@ -115,35 +120,35 @@ def is_of(version: RecordedVersion, node: int | None, creation_time: str | None)
 
 
 def _unix_us(text: str) -> int:
-    """The instant of the tree's `creation_time`, as in 2026-01-31T12:30:00.000000Z."""
+    """Return the microseconds of the tree's `creation_time`, as in 2026-01-31T12:30:00.000000Z."""
     year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
     hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
-    year -= month <= 2  # a leap day is the last of a year that begins in March
+    year -= month <= 2  # years begin in March here, so a leap day is the last day
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     days = 365 * year + year // 4 - year // 100 + year // 400 + day_of_year - 719_468
     return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int(text[20:26])
 
 
 def _attribute(records: Records, path: str, name: str) -> Protocol[Any]:
-    """Of the table that is at the path now; None if there is none."""
+    """Return an attribute of the table that is at the path now, or None if there is no table."""
     try:
         return (yield from records.session.catalog.get(f"{path}/@{name}"))
     except NodeNotFound:
         return None
 
 
-# What they say about a load
+# What the versions say about a load
 
 
 def is_done(ticket: LoadTicket, known: RecordedVersion) -> bool:
-    """Whether the version is recorded, or a later one of the same query."""
+    """Return whether the version, or a later one of the same query, is recorded."""
     assert ticket.version is not None
     return known.query == ticket.query and known.version >= ticket.version
 
 
 def skipped(ticket: LoadTicket, versions: Versions) -> Timestamp | None:
-    """When the version was recorded, if all of the load's tables have it. Raises
-    ConcurrentTransaction if some do and others do not."""
+    """Return when the version was recorded, if all tables of the load have it, or None. Raises
+    ConcurrentTransaction if some have it and others do not."""
     done = _done(ticket, versions)
     missing = [table.path for table in ticket.tables if table.path not in done]
     if not done:
@@ -154,8 +159,8 @@ def skipped(ticket: LoadTicket, versions: Versions) -> Timestamp | None:
 
 
 def check_versions(ticket: LoadTicket, versions: Versions) -> Published | None:
-    """What is to be said of a load that is about to be published: that it is skipped, if that is
-    so. Raises ConcurrentTransaction."""
+    """Return the result of a load that is skipped, or None if it must be published. Raises
+    ConcurrentTransaction."""
     assert ticket.version is not None
     for known in versions.values():
         if known.query != ticket.query and ticket.version > 0:
@@ -163,12 +168,12 @@ def check_versions(ticket: LoadTicket, versions: Versions) -> Published | None:
     at = skipped(ticket, versions)
     if at is None:
         return None
-    if at < ticket.load:  # as of a batch of a stream, whose number is not known at its begin
+    if at < ticket.load:  # a batch of a stream: at its begin, its number is not known
         return Published(at, 0, is_skipped=True)
     done = _done(ticket, versions)
     text = (
-        f"version {ticket.version} of application {ticket.application!r} was published by another "
-        f"load while this one ran: {_listed(done)}. Look whether that one wrote the same rows"
+        f"Another load published version {ticket.version} of application {ticket.application!r} "
+        f"during this load: {_listed(done)}. Check whether that load wrote the same rows."
     )
     raise ConcurrentTransaction(text, **_attributes(ticket, done, ()))
 
@@ -179,9 +184,9 @@ def _done(ticket: LoadTicket, versions: Versions) -> Versions:
 
 def _partly(ticket: LoadTicket, done: Versions, missing: Iterable[str]) -> ConcurrentTransaction:
     text = (
-        f"version {ticket.version} of application {ticket.application!r} is recorded for some of "
+        f"Version {ticket.version} of application {ticket.application!r} is recorded for some of "
         f"the load's tables: {_listed(done)}. It is not recorded for {', '.join(missing)}. Load "
-        "these tables without the others, or give the load another version"
+        "only the tables without the version, or give the load another version."
     )
     return ConcurrentTransaction(text, **_attributes(ticket, done, missing))
 
@@ -202,8 +207,8 @@ def _attributes(ticket: LoadTicket, done: Versions, missing: Iterable[str]) -> d
 
 def _overtaken(ticket: LoadTicket, known: RecordedVersion) -> ConcurrentTransaction:
     return ConcurrentTransaction(
-        f"application {ticket.application!r} is another query's by now: one of them has to "
-        "stop, or to be given another name",
+        f"Another query now uses application {ticket.application!r}. Stop one of the two queries, "
+        "or give one of them another application.",
         application=ticket.application,
         version=ticket.version,
         query=ticket.query,

@@ -1,9 +1,8 @@
-"""What users hand to the client, checked before it is used or sent. Pure.
+"""Check the arguments of users before the client uses or sends them. Pure.
 
-Owns: the checks of arguments that are no rows, and which values attributes may have, and their
-packing. They are JSON's, so that every language
-and the REST interface can show them; they travel as MessagePack. How long they may be, and which
-names there are, is the master's to say.
+Owns: the checks of all arguments but rows, which values attributes may have, and their packing.
+Attributes take the values of JSON, so that every language and the REST interface can show them.
+Messages contain them as MessagePack. The master limits their length and decides which names exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,9 +24,9 @@ Row = Mapping[str, Any]
 
 
 def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
-    """The same, to be gone through again. Of what can be gone through but once, as much is kept as
-    was taken: copies, since a generator may give one dict again and again."""
-    if type(rows) is not list and isinstance(rows, Iterator):  # the second question is slow
+    """Return rows that can be iterated more than once. For an iterator, the result keeps copies of
+    all rows that were taken: a generator may yield one dict again and again."""
+    if type(rows) is not list and isinstance(rows, Iterator):  # isinstance is the slow check
         return _Kept(rows)
     return rows
 
@@ -46,12 +45,12 @@ def _kept(row: Row) -> Row:
 
 
 def check_path(path: str) -> str:
-    """Raises InvalidRequest; what a path looks like is the master's to say."""
+    """Check that a path is text. Raises InvalidRequest. The master checks the syntax of paths."""
     return check_text(path, "path")
 
 
 def check_text(value: str, name: str) -> str:
-    """Raises InvalidRequest."""
+    """Check that a value is Unicode text. Raises InvalidRequest."""
     if not isinstance(value, str):
         raise InvalidRequest(f"{name} is a str, not {type(value).__name__}")
     if not _is_unicode(value):
@@ -60,13 +59,13 @@ def check_text(value: str, name: str) -> str:
 
 
 def check_flag(value: bool, name: str) -> None:
-    """Raises InvalidRequest."""
+    """Check that a value is a bool. Raises InvalidRequest."""
     if type(value) is not bool:
         raise InvalidRequest(f"{name} is a bool, not {type(value).__name__}")
 
 
 def check_number(value: int, name: str, least: int, most: int = INTEGER_MAX) -> None:
-    """Raises InvalidRequest."""
+    """Check that a value is an int from `least` to `most`. Raises InvalidRequest."""
     if type(value) is not int or value < least:
         raise InvalidRequest(f"{name} is a number from {least}, not {shown(value)}")
     if value > most:
@@ -74,8 +73,8 @@ def check_number(value: int, name: str, least: int, most: int = INTEGER_MAX) -> 
 
 
 def check_columns(names: Iterable[str] | None) -> list[str] | None:
-    """The names of columns as a list. Raises InvalidRequest; which there are is the schema's to
-    say."""
+    """Return column names as a list, or None for None. Raises InvalidRequest. The schema checks
+    whether the columns exist."""
     if names is None:
         return None
     if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
@@ -86,7 +85,8 @@ def check_columns(names: Iterable[str] | None) -> list[str] | None:
 
 
 def check_prefix(values: Sequence[Any], name: str) -> Sequence[Any]:
-    """Raises InvalidRequest; which values a key column takes is the schema's to say."""
+    """Check that leading key values are a sequence. Raises InvalidRequest. The schema checks the
+    values."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
         raise InvalidRequest(
             f"{name} is a list of leading key column values, not {type(values).__name__}"
@@ -95,7 +95,7 @@ def check_prefix(values: Sequence[Any], name: str) -> Sequence[Any]:
 
 
 def pack_map(value: Mapping[str, Any] | None, name: str) -> bytes:
-    """Several attributes, none for None. Raises InvalidRequest, which says where."""
+    """Pack a dict of attributes; None is an empty dict. Raises InvalidRequest, with the place."""
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
@@ -104,12 +104,13 @@ def pack_map(value: Mapping[str, Any] | None, name: str) -> bytes:
 
 
 def pack_value(value: Any, name: str) -> bytes:
-    """Any value that JSON has. Raises InvalidRequest, which says where."""
+    """Pack any value that JSON has. Raises InvalidRequest, with the place."""
     return msgspec.msgpack.encode(_plain(value, name, 0))
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
-    """The same of the built-in types alone. `place` is how the user would reach it."""
+    """Return the value with built-in types only. `place` is the expression by which the user would
+    reach it."""
     if depth > DEPTH_MAX:
         raise InvalidRequest(f"{place} is nested deeper than {DEPTH_MAX}", place=place)
     kind = type(value)
@@ -125,7 +126,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(it, f"{place}[{at}]", depth + 1) for at, it in enumerate(value)]
     raise InvalidRequest(
-        f"{place} is none of null, a bool, a number of 64 bits, text, a list or a dict: "
+        f"{place} must be null, a bool, a 64-bit number, text, a list or a dict, not "
         f"{_shown(value)}",
         place=place,
     )
@@ -134,11 +135,11 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 def _name(key: Any, place: str) -> str:
     if type(key) is str and _is_unicode(key):
         return key
-    raise InvalidRequest(f"{place} has a name that is no text: {_shown(key)}", place=place)
+    raise InvalidRequest(f"{place} has a key that is not Unicode text: {_shown(key)}", place=place)
 
 
 def _shown(value: Any) -> str:
-    """For an error: what it is, or, if that says nothing to people, of which type."""
+    """Return a text for an error: the value, or its type if the value means nothing to people."""
     is_plain = isinstance(value, int | float | str | bytes)
     return shown(value) if is_plain else f"one {type(value).__name__}"
 

@@ -1,7 +1,8 @@
-"""What all client protocols share: routes, a clock, dice, limits. Pure; all of it is handed in.
+"""What all client protocols share: routes, a clock, random numbers, limits. Pure.
 
-Owns: how a route is found, refreshed and waited for, and how a reply becomes a value or an error.
-A protocol asks the master for a route once, however many of them find it stale at the same time.
+Owns: how to find a route, refresh it and wait for it, and how a reply becomes a value or an error.
+The caller passes the clocks and the random numbers.
+If many protocols find a route stale at the same time, one of them asks the master.
 """
 
 from collections.abc import Callable
@@ -44,13 +45,14 @@ from dodona_wire.shown import shown
 from dodona_wire.types import Timestamp, TransactionId
 
 BULK_PAUSE_MS_MAX: Final = 2_000
-"""Each attempt sends all of a message again."""
+"""The longest pause for bulk data. It is long because each attempt sends the whole message
+again."""
 POLL_MS_MAX: Final = 100
 UNENDING_MS: Final = 1 << 40
-"""Longer than any server is silent."""
+"""A time that is longer than any server is silent."""
 SILENT_KINDS: Final = ("unavailable", "row_blocked")
 NAMING_ATTRIBUTES: Final = ("cell", "cells", "address", "server", "silent_ms")
-"""By which an error names the server that does not answer."""
+"""The attributes by which an error names the server that does not answer."""
 STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
 
 Wanted = TypeVar("Wanted")
@@ -58,13 +60,14 @@ Result = TypeVar("Result")
 
 
 Acknowledgement = Literal["decided", "prepared"]
-"""When a many-cell commit is reported: once the coordinator's decision is durable, or as soon as
-every participant is prepared, since the outcome can then only be commit."""
+"""When the client reports the commit of several cells. `decided`: once the coordinator's decision
+is durable. `prepared`: once every participant is prepared, since commit is then the only
+outcome."""
 DEFAULT_ACKNOWLEDGEMENT: Final[Acknowledgement] = "prepared"
 
 
 def check_acknowledgement(value: str) -> None:
-    """Raises InvalidRequest."""
+    """Check that `value` is an Acknowledgement. Raises InvalidRequest."""
     if value not in get_args(Acknowledgement):
         raise InvalidRequest(
             f"acknowledgement is one of {get_args(Acknowledgement)}, not {shown(value)}"
@@ -72,7 +75,7 @@ def check_acknowledgement(value: str) -> None:
 
 
 class Context:
-    """Handed to every protocol of one session."""
+    """What every protocol of one session gets from the session."""
 
     def __init__(
         self,
@@ -96,7 +99,7 @@ class Context:
         self._reserve = Reserve()
 
     def patience(self) -> Patience:
-        """Bounds for one operation's retries, from now on."""
+        """Return limits for the retries of one operation, from now on."""
         limits = self.limits
         return Patience(
             self.instant_us,
@@ -106,8 +109,8 @@ class Context:
         )
 
     def patience_with_full(self) -> Patience:
-        """As `patience`, of bulk data with cells that are full: writers are meant to be faster than
-        cells, and wait."""
+        """Return limits for retries of bulk data with full cells. They allow a longer wait than
+        `patience`: writers may be faster than cells, and then wait."""
         return Patience(
             self.instant_us,
             self.dice,
@@ -117,8 +120,8 @@ class Context:
         )
 
     def polling(self, duration_ms: int) -> Patience:
-        """Bounds for waiting until something is so: short pauses, for as long as the caller says.
-        Raises InvalidRequest."""
+        """Return limits for a wait for a state: short pauses for `duration_ms` ms. Raises
+        InvalidRequest."""
         if type(duration_ms) is not int or duration_ms <= 0:
             raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(duration_ms)}")
         return Patience(
@@ -131,8 +134,8 @@ class Context:
         )
 
     def error_of(self, failure: Failure) -> DodonaError:
-        """The error that a failure describes. Servers name a silent cell, and this client knows
-        where it is."""
+        """Return the error that a failure describes. The server names a silent cell, and this
+        client adds the address of the cell."""
         error = error_of(failure)
         cell = error.attributes.get("cell")
         if failure.kind in SILENT_KINDS and "address" not in error.attributes:
@@ -144,7 +147,8 @@ class Context:
     # ---- the oracle
 
     def generate_timestamp(self, count: int = 1) -> Protocol[Timestamp]:
-        """A fresh timestamp, or the first of `count` in a row. Raises Unavailable."""
+        """Return a fresh timestamp, or the first of `count` consecutive timestamps. Raises
+        Unavailable."""
         patience = None
         while True:
             (reply,) = yield Calls(((ORACLE, GenerateTimestamps(count)),))
@@ -157,30 +161,32 @@ class Context:
                 yield from wait_or_raise(patience, error)
 
     def take_reserved_id(self) -> TransactionId | None:
-        """An id for a blind transaction, if there is one in the reserve."""
+        """Return an id for a blind transaction, or None if the reserve has none."""
         return self._reserve.take(self.instant_us())
 
     def reserve_ids(self) -> Protocol[TransactionId]:
-        """Fill the reserve. → an id for a blind transaction. Raises Unavailable."""
+        """Fill the reserve and return an id for a blind transaction. Raises Unavailable."""
         asked_us = self.instant_us()
         first = yield from self.generate_timestamp(RESERVE_COUNT)
         return self._reserve.fill(first, asked_us)
 
     def drop_reserve(self) -> None:
-        """A cell refused an id of it as too old."""
+        """Drop all reserved ids, after a cell has refused one as too old."""
         self._reserve.clear()
 
     # ---- the catalog
 
     def ask_master(self, request: CatalogRequest, wanted: type[Wanted]) -> Protocol[Wanted]:
-        """One catalog call. Raises the error that it was answered with."""
+        """Send one request to the catalog and return its reply. Raises the error that the master
+        answers."""
         (reply,) = yield Calls(((MASTER, request),))
         return expect(reply, wanted)
 
     def ask_master_patiently(
         self, request: CatalogRequest, wanted: type[Wanted], patience: Patience
     ) -> Protocol[Wanted]:
-        """As `ask_master`, for a request that is safe to repeat while the master is away."""
+        """Send a request as `ask_master` does, again while the master does not answer. The request
+        must be safe to repeat."""
         while True:
             try:
                 return (yield from self.ask_master(request, wanted))
@@ -188,7 +194,8 @@ class Context:
                 yield from wait_or_raise(patience, error)
 
     def route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
-        """The table's route, known or asked for. Raises TableNotFound, Unavailable."""
+        """Return the table's route, from the cache or the master. Raises TableNotFound,
+        Unavailable."""
         waiting_since_us = None
         if self.injects_faults and self.fault_at(FaultPoint.FORGET_ROUTE_OF_READ):
             self.routing.forget(path)
@@ -206,7 +213,7 @@ class Context:
                 finally:
                     self.routing.end_refresh(path)
             if (yield Pause(backoff_ms(1, self.dice, 10, 10))):
-                return (yield from self._refresh(path, patience))  # which fails: no time is left
+                return (yield from self._refresh(path, patience))  # no time is left: this raises
 
     def _refresh(self, path: str, patience: Patience | None) -> Protocol[TableRoute]:
         table = yield from self.ask_master_patiently(
@@ -215,14 +222,14 @@ class Context:
         return self.routing.learn(table)
 
     def fresh_route(self, path: str, patience: Patience | None = None) -> Protocol[TableRoute]:
-        """As `route`, as the master has it now."""
+        """Return the table's route as the master has it now."""
         self.routing.forget(path)
         return self.route(path, patience)
 
     def unless_stale(self, path: str, attempt: Callable[[], Protocol[Result]]) -> Protocol[Result]:
-        """Attempt what needs the table's schema and has no effect where it is refused. By a schema
-        that was known from before nothing is refused for good: others may have altered the table,
-        or made it anew, and no cell has said so yet."""
+        """Run an attempt that needs the table's schema and has no effect if it is refused. If a
+        cached schema was used, a refusal is not final. Other clients may have altered or replaced
+        the table, and no cell has reported that yet."""
         known = self.routing.find(path)
         try:
             return (yield from attempt())
@@ -230,13 +237,14 @@ class Context:
             if known is None:
                 raise
             yield from self.other_route(known, error)
-        except MetadataChanged:  # of a read nothing was handed out: it begins anew
+        except MetadataChanged:  # a read has returned nothing yet, so it begins again
             pass
         return (yield from attempt())
 
     def other_route(self, known: TableRoute, error: InvalidRequest) -> Protocol[TableRoute]:
-        """The table's route, if its schema or atomicity is another by now. Raises `error`, with
-        which something was refused, if it is not, or the master can't be asked."""
+        """Return the table's route if its schema or atomicity has changed. Raises `error` if
+        neither has changed, or if the master does not answer. `error` is the refusal under the
+        known route."""
         (reply,) = yield Calls(((MASTER, GetTable(known.path)),))
         if isinstance(reply, Failure) and reply.kind == Unavailable.kind:
             raise error
@@ -246,20 +254,22 @@ class Context:
         return fresh
 
     def find_cells(self) -> Protocol[None]:
-        """Learn where cells are now, if the master can be reached: one attempt."""
+        """Ask the master once for the addresses of all cells. If it does not answer, change
+        nothing."""
         (reply,) = yield Calls(((MASTER, GetCluster()),))
         if type(reply) is Cluster:
             self.routing.learn_cells(reply)
 
-    # ---- when a route proved stale, or a cell can't be reached
+    # ---- after a stale route, or a cell that does not answer
 
     def recover_route(
         self, routes: list[TableRoute], error: DodonaError, patience: Patience, *, is_write: bool
     ) -> Protocol[None]:
-        """Forget the routes and wait a little. Raises `error` when patience is at its end, or at
-        once if the catalog itself says that its tablet is not served and not about to be."""
+        """Mark the routes as stale and pause. Raises `error` if no retry is left. After the pause,
+        raises TableNotMounted if the catalog does not serve the tablet of `error`, and will not
+        soon."""
         for route in routes:
-            route.is_stale = True  # a newer one, learnt meanwhile, is another object
+            route.is_stale = True  # a newer route of this table is another object
         yield from wait_or_raise(patience, error)
         if not isinstance(error, TableNotMounted):
             return
@@ -272,29 +282,30 @@ class Context:
 
 
 def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
-    """The reply, if it is of that type. Raises the error that it describes otherwise."""
+    """Return the reply if it has the wanted type. Otherwise raises the error that it describes."""
     if isinstance(reply, wanted):
         return reply
     if isinstance(reply, Failure):
         raise error_of(reply)
-    raise Unavailable(f"the server answered with {type(reply).__name__}, not {wanted.__name__}")
+    raise Unavailable(f"The server answered with {type(reply).__name__}, not {wanted.__name__}.")
 
 
 def error_of(failure: Failure) -> DodonaError:
-    """The error that a failure describes. It is its catcher's own, though an embedded cell may keep
-    the failure, to give the same answer to a repeated question. Where a full disk left a request
-    without an answer, that is what to say: whoever has to know what came of it has asked."""
+    """Return the error that a failure describes. The attributes are a copy: an embedded cell may
+    keep the failure, to give the same answer to a repeated request. If a full disk left a request
+    without an answer, the error is that of the full disk. Callers that need the outcome of the
+    request have asked for it before."""
     kind = failure.attributes.get("cause", failure.kind)
     return error_from_wire(kind, failure.message, deepcopy(failure.attributes))
 
 
 def is_recorded(failure: Failure) -> bool:
-    """Whether the server itself refused, so that nothing comes of the request any more."""
+    """Return whether the server itself refused, so that the request will have no effect."""
     return failure.kind != "unavailable" or failure.attributes.get("is_refused") is True
 
 
 def was_never_sent(failure: Failure) -> bool:
-    """Whether the request certainly never left this process, so that nothing came of it."""
+    """Return whether the request certainly never left this process, so that it had no effect."""
     return failure.kind == "unavailable" and failure.attributes.get("is_sent") is False
 
 
@@ -305,21 +316,21 @@ def not_mounted(route: TableRoute, tablet: Tablet, *, is_write: bool) -> TableNo
     else:
         text = f'Cannot read from tablet {number} of table {path} while it is in "{state}" state'
     if state in SETTLED_STATES or tablet.cell is None:
+        text = f"{text}. Mount or unfreeze the table."
         return TableNotMounted(text, table=path, tablet=number, state=state)
     text, cell = f"{text}: the master waits for cell {tablet.cell}", int(tablet.cell)
     return TableNotMounted(text, table=path, tablet=number, state=state, cell=cell)
 
 
 def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
-    """Pause before the next attempt. Raises `error` when there is to be none."""
+    """Pause before the next attempt. Raises `error` if no attempt is left."""
     if not (yield from has_time(patience, error)):
         raise error
 
 
 def has_time(patience: Patience, failed: DodonaError | Failure | None = None) -> Protocol[bool]:
-    """Pause before the next attempt. → False if there is to be none: the patience, or the time
-    that the caller gave this call, is at its end. Nothing `failed` where only a state is waited
-    for."""
+    """Pause before the next attempt. Return False if none is left: the retries, or the time of the
+    caller's call, have ended. `failed` is None if the caller only waits for a state."""
     silent_ms = None if failed is None else failed.attributes.get("silent_ms")
     if type(silent_ms) is int:
         patience.note_silence(silent_ms)

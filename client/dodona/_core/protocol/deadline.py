@@ -1,11 +1,11 @@
-"""A bound on the time of one call, whatever it waits for. Pure: the clock is handed in.
+"""Limit the time of one call, for all of its waits together. Pure: the caller passes the clock.
 
-Owns: what becomes of a protocol whose time is up. It is not cut off: it would not know what became
-of what it sent. Requests are left unanswered from then on, and pauses say that no time is left. So
-the protocol ends as it does when servers are silent: with `Unavailable`, or with
-`CommitOutcomeUnknown` where a commit was sent. The error names the server that kept the call from
-ending: the first that was silent and has not answered since. It is not the one that was asked with
-the little time that was left.
+Owns: how a protocol ends whose time is over. The protocol is not cut off, since it must report the
+outcome of its requests. From then on, requests get no answer, and pauses report that no time is
+left. So the protocol ends as it does with silent servers: with `Unavailable`, or with
+`CommitOutcomeUnknown` if it sent a commit.
+The error names the server that delayed the call: the first one that was silent and has not answered
+since. It does not name a server that was asked in the little time that was left.
 """
 
 from typing import Final, TypeGuard, TypeVar
@@ -30,14 +30,14 @@ Result = TypeVar("Result")
 
 
 def check_timeout(timeout_ms: int, name: str = "timeout_ms") -> None:
-    """Raises InvalidRequest."""
+    """Check a timeout in milliseconds. Raises InvalidRequest."""
     check_number(timeout_ms, name, 1, CALL_TIMEOUT_MS_MAX)
 
 
 def bounded(
     protocol: Protocol[Result], timeout_ms: int, instant_us: InstantClock
 ) -> Protocol[Result]:
-    """The same protocol, which ends about `timeout_ms` from now at the latest. Raises
+    """Return the same protocol, limited to about `timeout_ms` from now on. Raises
     InvalidRequest."""
     check_timeout(timeout_ms)
     return _bounded(protocol, _Deadline(timeout_ms, instant_us))
@@ -65,22 +65,22 @@ class _Silent(Struct, frozen=True, gc=False):
     target: Target
     failure: Failure
     since_us: int
-    """When the first request was sent that it did not answer."""
+    """When the client sent the first request that the server did not answer."""
 
 
 class _Deadline:
-    """Of one call."""
+    """The time limit of one call."""
 
     def __init__(self, timeout_ms: int, instant_us: InstantClock) -> None:
         self._timeout_ms = timeout_ms
         self._instant_us = instant_us
         self._end_us = instant_us() + timeout_ms * 1000
         self._silent: _Silent | None = None
-        """The first that a failure named and that has not answered since; until there is one, the
-        first of all."""
+        """The silent server to name. It is the first one that a failure named and that has not
+        answered since. Until there is such a server, it is the first silent one."""
 
     def carry_out(self, step: Step) -> Protocol[list[Reply]]:
-        """Yield the step with the time that is left, or answer it if none is."""
+        """Yield the step with the time that is left. If no time is left, answer it here."""
         began_us = self._instant_us()
         left_ms = (self._end_us - began_us) // 1000
         if type(step) is Calls:
@@ -97,13 +97,13 @@ class _Deadline:
         return (yield step)
 
     def name_server(self, error: DodonaError) -> None:
-        """Say which server was silent, if the error does not."""
+        """Add the silent server to the error, if the error names none."""
         if error.attributes.keys().isdisjoint(_NAMES):
             error.attributes.update(self._where())
 
     def _where(self) -> dict[str, object]:
-        """What names the silent server, and nothing else: what a failure says of its own request
-        is not true of others."""
+        """Return only the attributes that name the silent server. Other attributes of its failure
+        are about another request."""
         found = {} if self._silent is None else self._silent.failure.attributes
         return {name: found[name] for name in NAMING_ATTRIBUTES if name in found}
 
@@ -117,7 +117,8 @@ class _Deadline:
                 self._silent = _Silent(target, reply, began_us)
 
     def _without_hurried(self, step: Calls, replies: list[Reply], began_us: int) -> list[Reply]:
-        """The replies, without blame on servers that had less time than the silent one took."""
+        """Return the replies without blame for servers that had less time than the silent one
+        took."""
         now_us, silent = self._instant_us(), self._silent
         if silent is None or now_us + ROUNDING_US < self._end_us:
             return replies
@@ -131,15 +132,16 @@ class _Deadline:
         ]
 
     def _refuse(self, step: Calls) -> Protocol[list[Reply]]:
-        """Nothing is sent, but decisions: cells hold locks until they hear of them."""
+        """Refuse the requests, but send decisions: cells hold locks until they receive a
+        decision."""
         decisions = tuple([it for it in step.requests if _is_decision(it[1])])
         if decisions:
             yield Post(decisions)
         return [self._late(is_sent=_is_decision(body)) for _, body in step.requests]
 
     def _late(self, *, is_sent: bool) -> Failure:
-        """In place of an answer for which no time was left."""
-        text = f"no time is left of the {self._timeout_ms} ms of this call"
+        """Return the reply to a request for which no time was left."""
+        text = f"This call has reached its timeout of {self._timeout_ms} ms"
         if self._silent is not None:
             text = f"{text}: {self._silent.failure.message}"
         attributes = {**self._where(), "timeout_ms": self._timeout_ms}

@@ -1,8 +1,8 @@
-"""One operation divided among tablets, and repeated where a tablet moved. Pure.
+"""Divide one operation among tablets, and repeat it where a tablet moved. Pure.
 
-Owns: waves of requests (bounded), and the loop that refreshes a stale route and divides anew only
-what is still undone. What may be repeated is the job's to say: reads always, writes only where
-nothing can have come of the first attempt.
+Owns: the waves of requests (limited in size), and the loop that refreshes a stale route and divides
+the unfinished part again. The job says what may be repeated: reads always, writes only if the first
+attempt certainly had no effect.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,24 +25,24 @@ WRITE_AGAIN_KINDS: Final = frozenset({*STALE_ROUTE_KINDS, "overloaded"})
 
 
 class Job(Protocol):
-    """What is to be done in one table, or a part of it."""
+    """Work to do in one table, or in a part of a table."""
 
     is_write: ClassVar[bool]
 
     def divide(self, route: TableRoute) -> Sequence[tuple[Tablet, "Job"]]:
-        """By tablet, in key order."""
+        """Return parts of the job by tablet, in key order."""
         ...
 
     def request(self, tablet: Tablet) -> DataRequest:
-        """What to ask of the tablet that this job was divided to."""
+        """Return the request for the tablet of this job."""
         ...
 
     def accept(self, reply: Reply) -> "Job | None":
-        """Keep a reply that is no failure. → what is left to do."""
+        """Keep a reply that is no failure. Return the job that is left, or None."""
         ...
 
     def refuse(self, failure: Failure) -> bool:
-        """Note a failure. → whether the job may be done again."""
+        """Note a failure. Return whether the job may be repeated."""
         ...
 
 
@@ -54,15 +54,15 @@ def may_read_again(failure: Failure) -> bool:
 
 
 def may_write_again(failure: Failure) -> bool:
-    """Only if the first attempt left nothing behind."""
+    """Return whether a write may be repeated: only if the first attempt certainly had no effect."""
     return failure.kind in WRITE_AGAIN_KINDS or was_never_sent(failure)
 
 
 def fan_out(
     context: Context, jobs: Iterable[tuple[TableRoute, Job]], *, is_bulk: bool = False
 ) -> Steps[None]:
-    """Do a job for each table, made for the schema of this route. Raises the first error that
-    can't be waited out: bulk data waits longer for a cell that is full."""
+    """Do the jobs, each for a table with the schema of its route. Raises the first error that
+    retries do not solve. With `is_bulk`, retries wait longer for a full cell."""
     parts: list[TabletPart] = []
     for route, job in jobs:
         fresh = yield from _fresh(context, route, job, None, is_bulk=is_bulk)
@@ -87,8 +87,8 @@ def fan_out(
 def _fresh(
     context: Context, route: TableRoute, job: Job, patience: Patience | None, *, is_bulk: bool
 ) -> Steps[TableRoute]:
-    """The route as it is now. If what was made for its schema does not fit, or what was read was of
-    another table: raises TransactionAborted where it is a transaction, which is run again, else
+    """Return the current route. If a write finds another schema there, or a read another schema or
+    table, raises TransactionAborted in a transaction, since it can run again. Elsewhere it raises
     MetadataChanged."""
     if not route.is_stale:
         return route
@@ -122,7 +122,7 @@ def _divide_again(
 def _do_wave(
     context: Context, wave: list[TabletPart]
 ) -> Steps[tuple[list[TabletPart], list[TableRoute], DodonaError | None]]:
-    """→ what is left of the wave, the routes that seem stale, and the error that says so."""
+    """Return the unfinished parts, the routes that seem stale, and the error that says so."""
     for route, tablet, job in wave:
         if not is_served(tablet, is_write=job.is_write):
             return wave, [route], not_mounted(route, tablet, is_write=job.is_write)
@@ -137,7 +137,7 @@ def _do_wave(
             error = context.error_of(reply)
             if not job.refuse(reply):
                 final = final or error
-            if reply.kind != "overloaded":  # a cell that is busy is where it was
+            if reply.kind != "overloaded":  # a busy cell has not moved
                 stale[route.path] = route
             undone.append((route, tablet, job))
         else:

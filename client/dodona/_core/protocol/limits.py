@@ -1,4 +1,4 @@
-"""The bounds of a session: of its retries, its transactions and its queries. Pure data."""
+"""The limits of a session: of its retries, its transactions and its queries. Pure data."""
 
 from typing import Final
 
@@ -7,14 +7,15 @@ import msgspec
 RETRY_MS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 64
 BULK_WAIT_MS_MAX: Final = 45_000
-"""Less than a client's stamp may be late: behind a hundred writers it is soon anybody's turn."""
+"""It is shorter than the delay that a cell accepts for a client's timestamp. Even behind a hundred
+writers, each writer gets its turn within this time."""
 ROWS_MAX: Final = 100_000
 BYTES_MAX: Final = 32 << 20
 LIFE_MS_MAX: Final = 60_000
 
 
 class TransactionLimits(msgspec.Struct, frozen=True):
-    """What one transaction may hold, and for how long it may live."""
+    """What one transaction may hold, and how long it may live."""
 
     rows_max: int = ROWS_MAX
     bytes_max: int = BYTES_MAX
@@ -22,32 +23,33 @@ class TransactionLimits(msgspec.Struct, frozen=True):
 
 
 class QueryLimits(msgspec.Struct, frozen=True):
-    """The bounds of one SQL query."""
+    """The limits of one SQL query."""
 
     text_length_max: int = 1 << 20
     rows_max: int = 10_000_000
-    """Of rows read from all tables together, and again of rows of the result."""
+    """The limit for rows read from all tables together, and again for the rows of the result."""
     memory_mib_max: int = 1_024
-    """Of what is read from all tables together, of DuckDB's own work, and of the result."""
+    """The limit for data read from all tables together, for the work of DuckDB, and for the
+    result."""
     threads_max: int = 2
     result_bytes_max: int | None = None
-    """Of the result, if that is bounded more closely."""
+    """A lower limit for the size of the result in bytes, or None."""
     rows_per_batch: int = 100_000
-    """The result is measured at this pace, while it is made."""
+    """How many rows of the result are made before its size is measured again."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True):
-    """Every bound of a session. Durations in milliseconds."""
+    """All limits of a session. Durations are in milliseconds."""
 
     retry_ms_max: int = RETRY_MS_MAX
-    """How long one operation is tried again before its caller sees the error."""
+    """How long an operation is retried before its caller gets the error."""
     attempts_max: int = ATTEMPTS_MAX
     bulk_wait_ms_max: int = BULK_WAIT_MS_MAX
-    """The same of bulk data that a busy cell has no room for."""
+    """How long bulk data is retried while a cell has no room for it."""
     transaction: TransactionLimits = TransactionLimits()
     keys_per_request_max: int = 10_000
     rows_per_page_max: int = 65_536
-    """A tablet gives fewer where each costs it more."""
+    """The most rows in a page. A tablet sends fewer if each row costs it more."""
     requests_in_flight_max: int = 16
     query: QueryLimits = QueryLimits()
     outcomes_remembered_max: int = 10_000

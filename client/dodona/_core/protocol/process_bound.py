@@ -1,8 +1,9 @@
-"""What belongs to one process: clients, and what they give that is still open.
+"""Objects that belong to one process: clients, and open objects that clients return.
 
-Owns: what is said to who pickles one, as `multiprocessing`, Spark and others do to send an object
-to another process. Connections, locks of folders and threads stay where they are; Python would name
-the first of them that it meets. Imports no clock and no I/O.
+Owns: the error for pickling such an object. `multiprocessing`, Spark and others pickle objects to
+send them to another process. But connections, locks of folders and threads can't leave their
+process. Without this error, Python would name the first of these that it finds.
+Must not import: a clock or I/O.
 """
 
 from typing import ClassVar, Final, NoReturn, Self, SupportsIndex
@@ -10,21 +11,23 @@ from typing import ClassVar, Final, NoReturn, Self, SupportsIndex
 from dodona_wire.errors import InvalidRequest
 
 MAKE_ONE_THERE: Final = (
-    "make a client in each process, by `connect`; an embedded database is open in one at a time"
+    "make a client in each process with `connect`. An embedded database can be open in only one "
+    "process at a time"
 )
-"""Instead of a client."""
+"""What to do instead of pickling a client."""
 
 
 class NotPicklable(InvalidRequest, TypeError):
-    """As Python says of its own objects that can't be pickled, so that whoever expects that is
-    answered."""
+    """The error for pickling such an object. It is also a TypeError, as for Python's own objects,
+    so that code which expects a TypeError works."""
 
 
 class ProcessBound:
-    """Base of these. A copy is the same object: there is one connection behind both."""
+    """The base class of such objects. A copy is the same object, since both would use one
+    connection."""
 
     _instead: ClassVar[str]
-    """What to do in another process."""
+    """What to do instead, in another process."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise NotPicklable(

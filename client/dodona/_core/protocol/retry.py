@@ -1,7 +1,7 @@
-"""When to try again, and for how long. Pure: the clock and the dice are handed in.
+"""When to retry, and for how long. Pure: the caller passes the clock and the random numbers.
 
-Owns: back-off (exponential, full jitter) and the bounds of every retry loop of the client: a number
-of attempts and a time. Both are counted from the first failure, so success costs nothing.
+Owns: the backoff (exponential, full jitter), and the limits of every retry loop of the client: a
+number of attempts and a time. Both count from the first failure, so success costs nothing.
 """
 
 from collections.abc import Callable
@@ -13,26 +13,27 @@ from dodona_wire.errors import DodonaError, Unavailable
 PAUSE_MS_FIRST: Final = 4
 PAUSE_MS_MAX: Final = 500
 RETRY_DEAD_MS: Final = 200
-"""How long a server is tried again that has been silent for longer than anybody waits."""
+"""How long a call retries a server that has been silent for longer than any caller waits."""
 
 ROUNDING_US: Final = 1_000
-"""Bounds of calls are whole milliseconds: what ends so close to one was ended by it."""
+"""The limits of calls are whole milliseconds. A wait that ends within 1 ms of a limit was ended by
+this limit."""
 
 InstantClock = Callable[[], int]
-"""→ monotonic microseconds."""
+"""A function that returns monotonic microseconds."""
 Dice = Callable[[], float]
-"""→ a number from 0 up to 1."""
+"""A function that returns a random number, at least 0 and below 1."""
 
 
 def backoff_ms(attempt: int, dice: Dice, first_ms: int, max_ms: int) -> int:
-    """A pause before attempt `attempt` + 1 (the first failure is attempt 1): full jitter."""
+    """Return the pause in ms after failed attempt `attempt` (the first is 1), with full jitter."""
     assert attempt > 0
     longest_ms = min(max_ms, first_ms << min(attempt - 1, 20))
     return 1 + int(longest_ms * dice())
 
 
 class Patience:
-    """The bounds of one operation's retries."""
+    """The limits of one operation's retries."""
 
     __slots__ = (
         "_attempt",
@@ -54,8 +55,8 @@ class Patience:
         pause_ms_max: int = PAUSE_MS_MAX,
         outage_ms_max: int | None = None,
     ) -> None:
-        """`outage_ms_max`: how long a server that is silent is waited for, by all its callers
-        together. Unless given, as long as by one."""
+        """Make limits from now on. `outage_ms_max` is how long all callers together wait for a
+        silent server. None means `duration_ms`."""
         assert duration_ms > 0
         assert attempts_max > 0
         self._clock = clock
@@ -67,8 +68,8 @@ class Patience:
         self._attempt = 0
 
     def note_silence(self, silent_ms: int) -> None:
-        """A server has been silent for so long. That it is dead was learnt by those who called
-        before: who comes later tries once more, and no longer."""
+        """Note how long a server has been silent. All callers together wait `outage_ms_max` for it.
+        So a later caller retries for the rest of that time only, but at least `RETRY_DEAD_MS`."""
         left_ms = max(RETRY_DEAD_MS, self._outage_ms_max - silent_ms)
         self._deadline_us = min(self._deadline_us, self._clock() + left_ms * 1000)
 
@@ -77,7 +78,7 @@ class Patience:
         return max(0, (self._deadline_us - self._clock()) // 1000)
 
     def next_pause(self) -> Pause | None:
-        """How long to wait before the next attempt, or None when it is time to give up."""
+        """Return the pause before the next attempt, or None if no attempt is left."""
         self._attempt += 1
         remaining_ms = self.remaining_ms
         if self._attempt > self._attempts_max or remaining_ms == 0:
@@ -92,7 +93,7 @@ RERUN_DEADLINE_MS: Final = 30_000
 
 
 class Rerun:
-    """The bounds of a function that runs as a transaction again and again until it commits."""
+    """The limits of a function that runs as a transaction, again and again until it commits."""
 
     def __init__(
         self,
@@ -103,9 +104,10 @@ class Rerun:
         deadline_ms: int,
         timeout_ms: int | None = None,
     ) -> None:
-        """`deadline_ms` is from now; no attempt begins after it. Without `attempts_max` that is the
-        only bound: how many attempts a caller needs depends on how many others write the same
-        rows, which the caller can't know. The calls of attempts are cut off after `timeout_ms`."""
+        """Make limits from now on. No attempt begins later than `deadline_ms`. Without
+        `attempts_max`, this is the only limit. How many attempts are needed depends on how many
+        others write the same rows, which the caller can't know. The calls of all attempts end at
+        `timeout_ms`."""
         self._clock = clock
         self._dice = dice
         self._attempts_max = attempts_max
@@ -119,18 +121,19 @@ class Rerun:
 
     @property
     def attempt_count(self) -> int:
-        """Attempts that have failed so far."""
+        """How many attempts have failed so far."""
         return self._attempt
 
     def telling(self, error: DodonaError) -> DodonaError:
-        """What to raise of an attempt that failed so, if there is no other. One that had little
-        time left says less than the one before it."""
+        """Return the error to raise if this failed attempt is the last one. If the attempt had
+        little time left, that is the error of the attempt before: it says more."""
         if self._telling is None or not self._was_hurried(error):
             self._telling = error
         return self._telling
 
     def _was_hurried(self, error: DodonaError) -> bool:
-        """Whether no answer came only because the attempts before had taken most of the time."""
+        """Return whether an attempt got no answer only because the attempts before it took most of
+        the time."""
         if self._cut_us is None or not isinstance(error, Unavailable):
             return False
         now_us = self._clock()
@@ -138,11 +141,11 @@ class Rerun:
         return is_short and now_us + ROUNDING_US >= self._cut_us
 
     def next_pause(self) -> Pause | None:
-        """How long to wait before the next attempt, or None if there is to be none."""
+        """Return the pause before the next attempt, or None if no attempt is left."""
         self._attempt += 1
         if self._attempts_max is not None and self._attempt >= self._attempts_max:
             return None
-        # The last attempt begins just before the deadline: a long pause is no reason to have none.
+        # A long pause is shortened, so that the last attempt begins just before the deadline.
         left_ms = (self._deadline_us - self._clock()) // 1000 - 1
         if left_ms <= 0:
             return None

@@ -1,10 +1,11 @@
 """Where tables, tablets and cells are, as far as this client knows. Pure.
 
-Owns: the route cache. A route is immutable; it is replaced as a whole. A cell notices a stale one
-by the tablet's revision and says so: then the route is forgotten and asked for again.
-Invariants: a route's pivots rise and the first is empty, so that every key has a tablet.
-Bounded: tables in the cache; the oldest entry makes room. One process may share it among threads:
-every change is a single dict operation.
+Owns: the route cache. A route is immutable and is replaced as a whole. A cell notices a stale route
+by the revision of the tablet, and refuses the request. Then the client forgets the route and asks
+for it again.
+Invariants: the pivots of a route rise and the first one is empty, so that every key has a tablet.
+The number of cached tables is limited, and the oldest entry makes room. The threads of one process
+may share the cache: every change is a single dict operation.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,17 +17,18 @@ from dodona_wire.types import Atomicity, CellId, Key
 
 TABLES_MAX: Final = 10_000
 REFRESH_MS_MAX: Final = 1_000
-"""How long others wait for the one who asks the master for a route already."""
+"""How long callers wait for another caller that is asking the master for the same route."""
 MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"
 MOUNTING: Final = "mounting"
 UNMOUNTED: Final = "unmounted"
 SETTLED_STATES: Final = frozenset((MOUNTED, FROZEN, UNMOUNTED))
-"""In any other the master waits for a cell."""
+"""In any other state, the master waits for a cell."""
 
 
 class TableRoute:
-    """One table's schema and tablets at one moment. Only `is_stale` ever changes, and once."""
+    """The schema and tablets of one table at one time. Only `is_stale` ever changes, and only
+    once."""
 
     __slots__ = (
         "atomicity",
@@ -52,15 +54,17 @@ class TableRoute:
         assert self.pivots[0] == b"", "the first tablet begins below every key"
 
     def is_another(self, table: int) -> bool:
-        """Whether the table with this id was at the path before. Unknown ids are 0."""
+        """Return whether the table with the id `table` is another one than this. Unknown ids are
+        0."""
         return 0 not in (table, self.table) and table != self.table
 
     def tablet_of(self, key: Key) -> Tablet:
-        """The tablet that a key belongs to."""
+        """Return the tablet that a key belongs to."""
         return self.tablets[bisect_right(self.pivots, key) - 1]
 
     def parts_of(self, lower: Key, upper: Key) -> list[tuple[Tablet, Key, Key]]:
-        """The tablets that lower ≤ key < upper touches, in key order, each with its share."""
+        """Return the tablets with keys in lower ≤ key < upper, in key order, each with its part of
+        the range."""
         if lower >= upper:
             return []
         first, end = bisect_right(self.pivots, lower) - 1, bisect_left(self.pivots, upper)
@@ -76,17 +80,17 @@ _WRITTEN_SOON: Final = _WRITTEN | {MOUNTING, "unfreezing"}
 
 
 def is_served(tablet: Tablet, *, is_write: bool) -> bool:
-    """Whether the catalog says that a cell lets the tablet be read, or written."""
+    """Return whether the catalog says that a cell serves reads of the tablet, or writes."""
     return tablet.state in (_WRITTEN if is_write else _READ) and tablet.cell is not None
 
 
 def is_soon_served(tablet: Tablet, *, is_write: bool) -> bool:
-    """Whether that is so, or will be without anybody doing anything."""
+    """Return whether a cell serves the tablet, or will soon without any further command."""
     return tablet.state in (_WRITTEN_SOON if is_write else _READ_SOON)
 
 
 class Routing:
-    """What the client knows of tables and cells."""
+    """What the client knows about tables and cells."""
 
     def __init__(self, tables_max: int = TABLES_MAX) -> None:
         assert tables_max > 0
@@ -94,15 +98,15 @@ class Routing:
         self._tables: dict[str, TableRoute] = {}
         self._refreshes: dict[str, int] = {}
         self.addresses: dict[CellId, str] = {}
-        """Where cells are; drivers read it, only `learn` and `learn_cells` write it."""
+        """The addresses of cells. Drivers read it. Only `learn` and `learn_cells` write it."""
 
     def find(self, path: object) -> TableRoute | None:
-        """The route, unless it is unknown or proved stale."""
+        """Return the route, or None if it is unknown or stale."""
         route = self._tables.get(path) if isinstance(path, str) else None
         return None if route is None or route.is_stale else route
 
     def learn(self, table: Table) -> TableRoute:
-        """Keep what the master said. An unchanged schema stays the same object."""
+        """Keep the master's answer. An unchanged schema stays the same object."""
         known = self._tables.pop(table.path, None)
         if known is not None and known.schema.columns == table.columns:
             schema = known.schema
@@ -110,7 +114,7 @@ class Routing:
             schema = TableSchema(table.columns)
         route = TableRoute(table, schema)
         while len(self._tables) >= self._tables_max:
-            oldest, *_ = list(self._tables)  # a copy: other threads may insert meanwhile
+            oldest, *_ = list(self._tables)  # a copy: other threads may insert
             self._tables.pop(oldest, None)
         self._tables[table.path] = route
         self.addresses.update(table.addresses)
@@ -121,17 +125,18 @@ class Routing:
         self.addresses.update({it.cell: it.address for it in cluster.cells if it.is_alive})
 
     def forget(self, path: str) -> None:
-        """This client changed the table, or the directory: what is known of it, and of the tables
-        below it, is stale."""
+        """Mark the routes of a path and of all paths below it as stale, after this client changed
+        them."""
         below = path.rstrip("/") + "/"
-        for known, route in list(self._tables.items()):  # a copy: as above
+        for known, route in list(self._tables.items()):  # a copy, as above
             if known == path or known.startswith(below):
                 route.is_stale = True
 
-    # One asks the master, the others wait for the answer
+    # One caller asks the master, the others wait for the answer.
 
     def begin_refresh(self, path: str, instant_us: int) -> bool:
-        """Whether the caller is to ask. False: somebody else asked a moment ago."""
+        """Return whether the caller must ask the master. False: another caller asked less than 1 s
+        ago."""
         asked_us = self._refreshes.get(path)
         if asked_us is not None and instant_us - asked_us < REFRESH_MS_MAX * 1000:
             return False

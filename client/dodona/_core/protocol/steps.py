@@ -1,8 +1,9 @@
 """What a client protocol asks its driver to do. Pure.
 
-A protocol is a generator: it yields a step, the driver carries it out and sends the replies in.
-One text so serves the blocking, the asyncio, the embedded and the simulated driver. A protocol
-never sees a transport error: a call that failed or timed out is a `Failure` among the replies.
+A protocol is a generator. It yields a step, and the driver executes the step and sends the replies
+back. So the same code runs with the blocking, the asyncio, the embedded and the simulated driver.
+A protocol never sees a transport error. A call that failed or timed out is a `Failure` in the
+replies.
 """
 
 from collections.abc import Generator
@@ -13,32 +14,34 @@ import msgspec
 from dodona_wire.messages.families import Reply, Request
 
 Target = int
-"""A cell's id, or one of the two below."""
+"""The id of a cell, or MASTER or ORACLE."""
 
 MASTER: Final = -1
 ORACLE: Final = -2
 
 
 class Calls(msgspec.Struct, frozen=True, gc=False):
-    """Send all these at once; resume with their replies, in the same order."""
+    """Send all requests together, and resume with their replies in the same order."""
 
     requests: tuple[tuple[Target, Request], ...]
     is_over_at_refusal: bool = False
-    """A driver may resume at the first `Failure` of another kind than `unavailable`; requests that
-    are unanswered by then get a `Failure` of kind `unavailable`, and may have arrived."""
+    """Allow the driver to resume at the first `Failure` of a kind other than `unavailable`.
+    Requests without an answer then get a `Failure` of kind `unavailable`, and may have arrived."""
     timeout_ms: int | None = None
-    """A driver resumes by then; requests that are unanswered get a `Failure` that names the target,
-    and says if the request never left."""
+    """After this time a driver resumes. Requests without an answer get a `Failure`, which names the
+    target and says if the request never left."""
 
 
 class Post(msgspec.Struct, frozen=True, gc=False):
-    """Send these and resume at once with no replies: whether they arrive changes nothing now."""
+    """Send the requests and resume immediately, with no replies. Whether they arrive changes
+    nothing now."""
 
     requests: tuple[tuple[Target, Request], ...]
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Resume after this long with no replies; with one if the caller's time is up (`deadline`)."""
+    """Resume after `duration_ms` with no replies. One reply means that the caller's time is over:
+    see `deadline`."""
 
     duration_ms: int
 

@@ -1,1 +1,1 @@
-"""Rows on their way out: lookups, ranges, pages, versions, changes, queries."""
+"""Read rows: by key, by range, page by page, old versions, changes, and with SQL."""

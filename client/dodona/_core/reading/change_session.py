@@ -27,7 +27,7 @@ class ChangeSession:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Protocol[ChangePages]:
-        """The versions after `since`, up to a timestamp, to be asked for page by page."""
+        """Return the versions after `since`, up to `timestamp`, to read page by page."""
         until = yield from read_until(self._context, since, timestamp)
         ends = lower, upper
         return ChangePages(self._context, path, Timestamp(since), until, ends, columns)
@@ -40,7 +40,7 @@ class ChangeSession:
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
     ) -> Protocol[list[tuple[Timestamp, int]]]:
-        """How many there are, in steps of time."""
+        """Return how many versions there are, in steps of time."""
         until = yield from read_until(self._context, since, timestamp)
         at, ends, context = Timestamp(since), (lower, upper), self._context
         count = partial(count_changes, context, path, at, until, ends)

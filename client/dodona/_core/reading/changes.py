@@ -1,8 +1,9 @@
-"""What became of a table's rows between two timestamps: its versions, to be asked for. Pure.
+"""Read how the rows of a table changed between two timestamps, as versions. Pure.
 
-Owns: the place of such a scan, which is a key and, within a row, a timestamp, so that tablets may
-move or be cut between two pages; what users see of a version; and how many there are, by time.
-One page is asked for at a time, and kept by nobody here. pyarrow is imported on first use.
+Owns: the position of such a scan, what users see of a version, and the counts of versions by time.
+The position is a key and a timestamp within the row, so tablets may move or be divided between two
+pages.
+One page is read at a time, and this module keeps none. pyarrow is imported on first use.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,8 @@ COLUMNS: Final = "$columns"
 AGGREGATED: Final = "$aggregated"
 WRITE, UPDATE, DELETE = "write", "update", "delete"
 CHANGE_TYPES: Final = (WRITE, UPDATE, DELETE)
-"""What a version may be: of all value columns, of some or with changes of aggregates, of none."""
+"""The kinds of versions. A write sets all value columns. An update sets some of them, or has
+changes of aggregates. A deletion sets none."""
 _MASK: Final = "$mask"
 _DELTA: Final = "$delta"
 _COUNT: Final = "$count"
@@ -50,14 +52,14 @@ Bound = Sequence[Any] | None
 
 
 def read_until(context: Context, since: int, timestamp: int | None) -> Protocol[Timestamp]:
-    """The last timestamp of some changes: a fresh one for None. Raises InvalidRequest."""
+    """Return the last timestamp of the changes: a fresh one for None. Raises InvalidRequest."""
     check_number(since, "since", NULL_TIMESTAMP, MAX_TIMESTAMP)
     if timestamp is None:
         timestamp = yield from context.generate_timestamp()
     check_number(timestamp, "timestamp", MIN_TIMESTAMP, MAX_TIMESTAMP)
     if since > timestamp:
         raise InvalidRequest(
-            "changes are read from a timestamp to one that is not below it",
+            "`since` is above `timestamp`. Pass a lower `since`.",
             since=since,
             timestamp=timestamp,
         )
@@ -68,7 +70,7 @@ def read_until(context: Context, since: int, timestamp: int | None) -> Protocol[
 
 
 class ChangePages:
-    """One scan. Ask for the `next` page until it `is_over`."""
+    """One scan of changes. Call `next` for each page until `is_over`."""
 
     def __init__(
         self,
@@ -92,8 +94,8 @@ class ChangePages:
         self._is_under_way = False
 
     def next(self) -> Protocol[Any]:
-        """→ a `pyarrow.Table`, of no rows perhaps. Raises what other reads do, and SnapshotTooOld
-        if some of the changes may be gone."""
+        """Return the next page, a `pyarrow.Table` which may have no rows. Raises the errors of
+        other reads, and SnapshotTooOld if some of the changes may have been removed."""
         return self._context.unless_stale(self._path, self._next)
 
     def _next(self) -> Protocol[Any]:
@@ -105,7 +107,7 @@ class ChangePages:
             return changes_schema(projection).empty_table()
         job = _PageJob(
             ScanVersions(
-                TabletId(0),  # the job says which
+                TabletId(0),  # the job sets it
                 Revision(0),
                 self._since,
                 self.timestamp,
@@ -120,7 +122,7 @@ class ChangePages:
             yield from fan_out(self._context, [(route, job)])
         except MetadataChanged:
             if not self._is_under_way:
-                self._begun = None  # nothing was handed out: the new schema will do
+                self._begun = None  # no page was returned yet: use the new schema
             raise
         self._is_under_way = True
         page = job.page
@@ -130,8 +132,8 @@ class ChangePages:
         return changes_of(projection, table_of(page.batch))
 
     def _begin(self, route: TableRoute) -> Projection:
-        """What is asked for; the same for all pages. Raises MetadataChanged if it can't be any
-        more."""
+        """Return the columns that the scan reads, which are the same for all pages. Raises
+        MetadataChanged if that is no longer possible."""
         if self._begun is None:
             self._lower, self._upper = range_of(route.schema, *self._ends)
             self._begun = route, Projection(route.schema, self._columns)
@@ -148,7 +150,7 @@ class _PageJob:
     is_write: ClassVar[bool] = False
 
     def __init__(self, question: ScanVersions) -> None:
-        """Of whatever tablet has the first key."""
+        """Make a job for the tablet that has the first key."""
         self._question = question
         self._upper = question.upper
         self.resume = question.lower
@@ -175,17 +177,17 @@ class _PageJob:
 
 
 def changes_of(projection: Projection, table: Any) -> Any:
-    """A page of versions as a `pyarrow.Table` of the columns asked for and, of each version:
+    """Return a page of versions as a `pyarrow.Table`: the wanted columns, and for each version:
 
-    - `$timestamp`, uint64: of its commit.
+    - `$timestamp`, uint64: the timestamp of its commit.
     - `$change_type`, text: "write" sets all value columns, "delete" deletes the row, "update" sets
       some of them, or changes aggregates.
-    - `$columns`, list of text: which of the columns asked for it sets, if not all of the table's;
-      null for a write and for a deletion.
-    - `$aggregated`, list of text, if a column asked for is an aggregate: those whose value is a
-      change of it; null if none is.
+    - `$columns`, list of text: which of the wanted columns it sets, if it does not set all columns
+      of the table. It is null for a write and for a deletion.
+    - `$aggregated`, list of text, only if a wanted column is an aggregate: the columns whose value
+      is a change. It is null if there are none.
 
-    Masks are few and versions are many: what a mask means is worked out once.
+    There are few masks and many versions, so each mask is decoded once.
     """
     import pyarrow
     import pyarrow.compute
@@ -212,7 +214,7 @@ def changes_of(projection: Projection, table: Any) -> Any:
 
 
 def changes_schema(projection: Projection) -> Any:
-    """The `pyarrow.Schema` of what `changes_of` gives."""
+    """Return the `pyarrow.Schema` of the tables that `changes_of` returns."""
     import pyarrow
 
     texts = pyarrow.list_(pyarrow.utf8())
@@ -230,7 +232,7 @@ def changes_schema(projection: Projection) -> Any:
 
 
 def _distinct(schema: TableSchema, masks: Any) -> tuple[list[int], Any]:
-    """The masks of a column, each once, and of each row which it has."""
+    """Return the masks of a column, each once, and for each row the index of its mask."""
     encoded = masks.combine_chunks().dictionary_encode()
     return [schema.plain_mask(it) for it in encoded.dictionary.to_pylist()], encoded.indices
 
@@ -245,13 +247,13 @@ def _names(schema: TableSchema, mask: int) -> list[str]:
     return [column.name for column in schema.columns_of(mask)]
 
 
-# ---- how many there are
+# ---- counts of versions
 
 
 def count_changes(
     context: Context, path: str, since: Timestamp, timestamp: Timestamp, ends: tuple[Bound, Bound]
 ) -> Protocol[list[tuple[Timestamp, int]]]:
-    """How many versions there are, in steps of time."""
+    """Return how many versions there are, in steps of time."""
     route = yield from context.route(path)
     lower, upper = range_of(route.schema, *ends)
     found: list[Any] = []
@@ -267,7 +269,7 @@ def count_changes(
 
 
 class _CountJob:
-    """A range of keys of which the versions are still to be counted."""
+    """A range of keys in which the versions are still to be counted."""
 
     is_write: ClassVar[bool] = False
 

@@ -1,9 +1,10 @@
-"""An SQL condition over one table's columns: which rows it is true for, and what it needs of them.
+"""An SQL condition over one table's columns: find what it needs, and filter rows with it.
 
-Owns: the condition's two lives. `plan` has DuckDB say which columns it needs, and which range of
-keys can have such rows at all; `Filter` asks it of rows, page by page, in memory. A condition is
-an expression over one row: no subqueries, which would see one page only, nor aggregates.
-Like a query it sees nothing but the rows, in columns of DuckDB's types: see `query`.
+Owns: the two uses of a condition. `plan` asks DuckDB which columns the condition needs, and which
+range of keys can have matching rows. `Filter` applies the condition to rows in memory, page by
+page. A condition is an expression over one row. It has no aggregates and no subqueries, which would
+see one page only.
+As a query does, a condition sees only the rows, in columns of DuckDB's types: see `query`.
 """
 
 from typing import Any, Final
@@ -22,8 +23,8 @@ _ONLY_CONDITION: Final = "a filter is one condition over the columns of a row, a
 
 
 def plan(schema: TableSchema, condition: str, limits: QueryLimits | None = None) -> ScanRange:
-    """What has to be read to find all rows for which the condition is true: the columns that it
-    looks at, and a range of keys. Raises InvalidRequest, LimitExceeded."""
+    """Return what to read to find all rows for which the condition is true: the columns that it
+    uses, and a range of keys. Raises InvalidRequest, LimitExceeded."""
     if not condition.strip():
         raise InvalidRequest(_ONLY_CONDITION)
     if len(condition) > TEXT_LENGTH_MAX:
@@ -34,10 +35,10 @@ def plan(schema: TableSchema, condition: str, limits: QueryLimits | None = None)
     engine.define("scan0", _VIEW, stream(shown_schema(ids, schema.columns), []), shown)
     text = f"select 1 from {_VIEW} where ({condition}\n)"
     engine.check(text)
-    engine.check(_question(condition))  # balanced differently it might be another's clause
+    engine.check(_question(condition))  # unbalanced brackets could end this clause
     _check(engine, condition)
     (wanted,) = scan_ranges(engine.explain(text), [schema], engine.parse)
-    if wanted is None:  # it is never true: what DuckDB plans then reads nothing
+    if wanted is None:  # it is never true: DuckDB's plan reads nothing
         first = schema.key_columns[0].name
         return ScanRange((first,), (), ())
     return wanted
@@ -48,7 +49,8 @@ def _question(condition: str) -> str:
 
 
 def _check(engine: Engine, condition: str) -> None:
-    """That it is one expression, without anything that has rows of its own."""
+    """Check that the condition is one expression, without parts that have rows of their own. Raises
+    InvalidRequest."""
     tree = engine.parse(f"({condition}\n)")
     waiting: list[Any] = [tree]
     while waiting:
@@ -64,17 +66,18 @@ def _check(engine: Engine, condition: str) -> None:
 
 
 class Filter:
-    """A checked condition, asked of some rows after others. For one thread at a time."""
+    """A checked condition, applied to one table of rows after another. One thread uses it at a
+    time."""
 
     def __init__(self, schema: TableSchema, condition: str, columns: tuple[str, ...]) -> None:
-        """`columns` are those that it needs, as planned."""
+        """Make a filter. `columns` are the columns that the condition needs, from its plan."""
         self._columns = [it for it in schema.columns if it.name in columns]
         self._engine = Engine(QueryLimits(threads_max=1))
         self._text = _question(condition)
 
     def __call__(self, data: Any) -> Any:
-        """The rows of a `pyarrow.Table` for which it is true, in their order. Raises
-        InvalidRequest where DuckDB can't compute it of some row."""
+        """Return the rows of a `pyarrow.Table` for which the condition is true, in their order.
+        Raises InvalidRequest if DuckDB can't compute the condition for a row."""
         names = [it.name for it in self._columns]
         shown = data.select(names)
         for place, column in enumerate(self._columns):
@@ -90,5 +93,5 @@ class Filter:
         return data.filter(self._engine.compute(self._text).column(0))
 
     def interrupt(self) -> None:
-        """Whoever waits for the rows gets an InvalidRequest."""
+        """Stop the work. The thread that waits for it gets an InvalidRequest."""
         self._engine.interrupt()

@@ -1,7 +1,8 @@
-"""Rows as a pandas frame: which dtype stands for which column type.
+"""Make a pandas frame of rows, with a fixed dtype for each column type.
 
-Owns: that mapping. The schema decides, never the values: pandas guesses a dtype from the values of
-a column, and makes floats of integers that stand beside a null. pandas is imported on first use.
+Owns: the dtype of each column type. Only the schema decides, never the values. By itself, pandas
+guesses a dtype from the values, and makes integers beside a null into floats. pandas is imported on
+first use.
 """
 
 from collections.abc import Sequence
@@ -16,14 +17,15 @@ _NUMBERS: Final = {
     "double": ("FloatingArray", "float64"),
     "boolean": ("BooleanArray", "bool"),
 }
-"""Column type → the extension array, and the NumPy dtype of its values: a mask has the nulls."""
+"""The extension array of each column type, and the NumPy dtype of its values. A mask marks the
+nulls."""
 _OTHERS: Final = {"string": "object", "utf8": "string", "any": "object"}
-"""Column type → the dtype of a series of the values as they are."""
+"""The dtype of the series for each other column type, which takes the values as they are."""
 
 
 def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
-    """A `pandas.DataFrame` of rows that hold these columns' values. Raises InvalidRequest where
-    pandas is not installed."""
+    """Return a `pandas.DataFrame` of rows with the values of these columns. Raises InvalidRequest
+    if pandas is not installed."""
     pandas = _pandas()
     values = list(zip(*rows, strict=True)) or [() for _ in columns]
     data = {it.name: _series(pandas, it, its) for it, its in zip(columns, values, strict=True)}

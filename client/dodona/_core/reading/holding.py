@@ -1,11 +1,13 @@
-"""A snapshot that is held: the cells that keep it, and when they are asked to again. Pure.
+"""Hold a snapshot: which cells keep it, and when the client renews it. Pure.
 
-Owns: the rounds by which a reader registers with all cells that have tablets of its tables, and
-what it may conclude from their answers. Tablets move between cells and cells restart: each round
-asks where the tablets are now, and until a lease after such a move everything is kept (see the
-cells' `readers`). So what is held stays held as long as one complete round follows another within
-a lease; a reader that did not manage that is told so, and never reads on as if nothing were.
-A hold whose holder let go of it is not renewed. Threads may share it: as with `master_transaction`.
+Owns: the rounds in which a reader registers with all cells of its tables, and what the reader may
+conclude from the answers.
+Tablets move between cells, and cells restart. So each round looks up where the tablets are now. For
+one lease after a move or a restart, a cell keeps everything (see the cells' `readers`). So a
+snapshot stays held if each complete round follows the last one within a lease. If a reader misses
+that, it gets an error, and never reads on.
+A hold is not renewed after the program has dropped its references to it. Threads may share a hold,
+under the rules of `master_transaction`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,23 +38,25 @@ from dodona_wire.shown import shown
 from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, CellId, ReaderId, TabletId, Timestamp
 
 LEASE_MS: Final = 60_000
-"""Unless another is asked for: what cells wait for a renewal of where a tablet was moved to."""
+"""The lease if the caller gives none. A cell waits this long for renewals after a tablet has moved
+to it."""
 LEASE_MS_MAX: Final = 3_600_000
-"""Cells allow no longer one, and may be set to allow less."""
+"""The longest lease that cells allow. Their settings may allow less."""
 RENEWAL_MS_MAX: Final = LEASE_MS // 4
-"""However long the lease is: so a tablet that moves is held where it is before anything goes."""
+"""The longest time between renewals, for any lease. So a cell to which a tablet moves knows of the
+hold before it removes a version."""
 ROUNDS_PER_LEASE: Final = 4
-"""So many in a row have to fail before what is held may go."""
+"""How many rounds in a row must fail before versions of the snapshot may be removed."""
 AGAIN_MS: Final = 1_000
-"""How soon a round that was not complete is followed by the next."""
+"""How soon the next round follows a round that was not complete."""
 MARGIN: Final = 10
-"""A tenth of a lease is left out: two clocks are never equally fast."""
+"""One part in ten of a lease is left out, since two clocks never run at the same speed."""
 HOLDS_AT_ONCE_MAX: Final = 16
 TABLES_MAX: Final = 10_000
 
 
 class Hold:
-    """One snapshot that is held. All instants are microseconds of the client's monotonic clock."""
+    """One held snapshot. All times are microseconds of the client's monotonic clock."""
 
     __slots__ = (
         "__weakref__",
@@ -81,14 +85,15 @@ class Hold:
         self.timestamp = timestamp
         self.lease_ms = lease_ms
         self.is_fresh = is_fresh
-        """Whether the timestamp was made for it: then non-atomic tables are read at their newest,
-        since their stamps may be ahead of the oracle."""
+        """Whether the timestamp was made for this hold. Then non-atomic tables are read at their
+        newest, since their timestamps may be ahead of the oracle."""
         self.routes: dict[str, TableRoute | None] = dict.fromkeys(paths)
-        """Where its tables were when last looked."""
+        """The last known route of each table."""
         self.tables: dict[str, int] = {}
-        """Their ids, 0 where an older master does not say: another may be at a path later."""
+        """The ids of the tables, or 0 if an older master sends none. Another table may be at the
+        path later."""
         self.cells: dict[CellId, None] = {}
-        """All that were ever asked: they are told when it ends."""
+        """All cells that were ever asked. They get a message when the hold ends."""
         self.due_us = 0
         self.is_open = True
         self._firm_until_us: int | None = None
@@ -96,57 +101,57 @@ class Hold:
 
     @property
     def is_renewed(self) -> bool:
-        """Whether there is any use in that."""
+        """Whether a renewal is still useful."""
         return self.is_open and not self._loss
 
     def confirm(self, began_us: int, now_us: int, lease_ms: int) -> None:
-        """A round that began then has been answered by all."""
+        """Note that all cells have answered the round that began at `began_us`."""
         self._notice_gap(now_us)
         self._firm_until_us = began_us + lease_ms * 1000 * (MARGIN - 1) // MARGIN
         self.due_us = began_us + min(lease_ms * 1000 // ROUNDS_PER_LEASE, RENEWAL_MS_MAX * 1000)
 
     def lose(self, reason: str) -> None:
-        """Something of it may have gone."""
+        """Note that some versions of the snapshot may have been removed."""
         self._loss = self._loss or reason
 
     def find(self, route: TableRoute) -> None:
-        """One of its tables is there. Raises MetadataChanged if it is another."""
+        """Note the route of one of the tables. Raises MetadataChanged if it is another table."""
         self.check_table(route)
         self.tables[route.path] = route.table or self.tables.get(route.path, 0)
         self.routes[route.path] = route
 
     def check_table(self, route: TableRoute) -> None:
-        """That a path still has the table that is held. Raises MetadataChanged."""
+        """Check that the path still has the table that is held. Raises MetadataChanged."""
         if route.is_another(self.tables.get(route.path, 0)):
             raise replaced_error(route.path, "the snapshot")
 
     def check(self, now_us: int) -> None:
-        """That it is held, and was without a break. Raises SnapshotTooOld: from then on always;
-        InvalidRequest once it was let go of."""
+        """Check that the snapshot is held, and was held without a gap. Raises SnapshotTooOld, from
+        the first gap on. Raises InvalidRequest after the release."""
         if not self.is_open:
-            raise InvalidRequest("the snapshot was let go of: its block has ended")
+            raise InvalidRequest("The snapshot was released. Hold a new snapshot.")
         self.check_at_end(now_us)
 
     def check_at_end(self, now_us: int) -> None:
-        """As `check`, until it was let go of, if it was."""
+        """Check as `check` does. After a release, check the time until the release."""
         if self.is_open:
             self._notice_gap(now_us)
         if self._loss:
-            text = f"the snapshot is not held any more: {self._loss}"
+            text = f"The snapshot is not held any more: {self._loss}"
             raise SnapshotTooOld(text, timestamp=self.timestamp)
 
     def end(self, now_us: int) -> None:
-        """It is let go of."""
+        """Release the snapshot."""
         self._notice_gap(now_us)
         self.is_open = False
 
     def _notice_gap(self, now_us: int) -> None:
         if self._firm_until_us is not None and now_us > self._firm_until_us:
-            self.lose("the cells that keep it could not all be reached in time to renew it")
+            self.lose("the client could not renew the lease in all cells in time")
 
 
 class _Round:
-    """A question to each cell, and what comes of the answers."""
+    """One question to each cell, and the result of the answers."""
 
     def __init__(self, hold: Hold, began_us: int) -> None:
         self._hold = hold
@@ -163,7 +168,7 @@ class _Round:
                 self._hold.cells[tablet.cell] = None
 
     def requests(self) -> list[tuple[CellId, HoldSnapshot]]:
-        """One for each cell, in a stable order."""
+        """Return one request for each cell, in a stable order."""
         hold = self._hold
         return [
             (cell, HoldSnapshot(hold.reader, hold.timestamp, tuple(tablets), hold.lease_ms))
@@ -171,13 +176,13 @@ class _Round:
         ]
 
     def judge(self, replies: Iterable[Reply], now_us: int) -> DodonaError | None:
-        """→ why it was not complete, if it was not: the worst of what was answered."""
+        """Return None if the round was complete, or else the worst error of the answers."""
         lease_ms = self._hold.lease_ms
         for (cell, tablets), reply in zip(self._by_cell.items(), replies, strict=True):
             if isinstance(reply, SnapshotHeld):
                 lease_ms = min(lease_ms, reply.lease_ms)
                 for tablet in reply.missing:
-                    text = "the tablet is not served by the cell where it was"
+                    text = "The cell does not serve the tablet any more."
                     self._fail(tablets.get(tablet), TabletMoved(text, tablet=tablet, cell=cell))
             else:
                 error = _refusal_of(reply)
@@ -188,7 +193,7 @@ class _Round:
         return self._error
 
     def _fail(self, route: TableRoute | None, error: DodonaError) -> None:
-        """The next round asks anew where the table is."""
+        """Note an error. The next round looks up the table's route again."""
         if route is not None:
             route.is_stale = True
         if self._error is None or not isinstance(error, Unavailable):
@@ -198,7 +203,7 @@ class _Round:
 def _refusal_of(reply: Reply) -> DodonaError:
     if isinstance(reply, Failure):
         return error_of(reply)
-    return Unavailable(f"a cell answered {type(reply).__name__} to who holds a snapshot")
+    return Unavailable(f"A cell answered a request to hold a snapshot with {type(reply).__name__}.")
 
 
 def begin_hold(
@@ -208,8 +213,9 @@ def begin_hold(
     lease_ms: int = LEASE_MS,
     reader: ReaderId | None = None,
 ) -> Protocol[Hold]:
-    """Register with all cells concerned, or renew what another process holds as `reader`. Raises
-    SnapshotTooOld, TableNotFound, TableNotMounted, Overloaded, Unavailable, InvalidRequest."""
+    """Register with all cells concerned. With `reader`, join a snapshot that another process holds.
+    Raises SnapshotTooOld, TableNotFound, TableNotMounted, Overloaded, Unavailable,
+    InvalidRequest."""
     checked = _check_paths(paths)
     check_number(lease_ms, "lease_ms", 1, LEASE_MS_MAX)
     if timestamp is not None:
@@ -220,7 +226,7 @@ def begin_hold(
     else:
         check_number(reader, "reader", MIN_TIMESTAMP, MAX_TIMESTAMP)
         if timestamp is None:
-            raise InvalidRequest("whoever shares a reader's snapshot says at which timestamp")
+            raise InvalidRequest("With `reader`, also pass the timestamp of the snapshot.")
         hold = Hold(reader, timestamp, checked, False, lease_ms)
     patience = context.patience()
     try:
@@ -229,14 +235,14 @@ def begin_hold(
                 raise error
             yield from wait_or_raise(patience, error)
     except DodonaError:
-        if reader is None:  # what others hold too is not ours to let go of
+        if reader is None:  # other processes may hold it too
             yield from end_hold(hold, context.instant_us())
         raise
     return hold
 
 
 def end_hold(hold: Hold, now_us: int) -> Protocol[None]:
-    """Let go of it. Where that does not arrive the lease ends by itself."""
+    """Release the snapshot. If the message does not arrive, the lease ends by itself."""
     if hold.is_open:
         hold.end(now_us)
         request = HoldSnapshot(hold.reader, hold.timestamp, (), 0)
@@ -247,15 +253,16 @@ def end_hold(hold: Hold, now_us: int) -> Protocol[None]:
 
 def _check_paths(paths: Iterable[str]) -> list[str]:
     if isinstance(paths, str | bytes | Mapping) or not isinstance(paths, Iterable):
-        raise InvalidRequest(f"paths of tables are given as a list, not as {shown(paths)}")
+        raise InvalidRequest(f"Pass the paths of tables as a list, not as {shown(paths)}.")
     checked = [check_path(path) for path in islice(paths, TABLES_MAX + 1)]
     if not 0 < len(checked) <= TABLES_MAX:
-        raise InvalidRequest(f"a snapshot is held of 1 to {TABLES_MAX} tables")
+        raise InvalidRequest(f"Pass the paths of 1 to {TABLES_MAX} tables.")
     return checked
 
 
 def _register(context: Context, hold: Hold) -> Protocol[DodonaError | None]:
-    """The first round, or what is made of it. Raises TableNotFound, TableNotMounted."""
+    """Do the first round. Return None if it was complete, or else the error. Raises TableNotFound,
+    TableNotMounted."""
     a_round = _Round(hold, context.instant_us())
     for path in hold.routes:
         route = yield from context.route(path)
@@ -270,36 +277,36 @@ def _register(context: Context, hold: Hold) -> Protocol[DodonaError | None]:
     requests = a_round.requests()
     replies = (yield Calls(tuple(requests))) if requests else []
     error = a_round.judge(replies, context.instant_us())
-    if isinstance(error, TableNotMounted):  # it will be: that was looked at
+    if isinstance(error, TableNotMounted):  # it will be mounted: that was checked above
         return Unavailable(error.message, **error.attributes)
     return error
 
 
 class Holds:
-    """Which snapshots of one client are held, and when they are to be renewed."""
+    """The snapshots that one client holds, and the times of their renewals."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._holds: list[ref[Hold]] = []
 
     def add(self, hold: Hold) -> None:
-        """Renew it from now on, as long as it is open and somebody has it."""
+        """Renew the hold from now on, while it is open and the program holds a reference to it."""
         self._holds = [ref(hold), *[ref(it) for it in self._open()]]
 
     def wait_ms(self) -> int | None:
-        """How long until the next renewal. None if there is to be none."""
+        """Return the milliseconds until the next renewal, or None if there is none."""
         due_us = min((hold.due_us for hold in self._open()), default=None)
         now_us = self._context.instant_us()
         return None if due_us is None else max(0, -((now_us - due_us) // 1000))
 
     def do_due(self) -> Protocol[None]:
-        """Renew those whose time has come, all with one question to each cell concerned."""
+        """Renew all holds that are due, with one message to each cell concerned."""
         began_us = self._context.instant_us()
         due = list(islice((it for it in self._open() if it.due_us <= began_us), HOLDS_AT_ONCE_MAX))
         asked: list[tuple[Hold, _Round, int]] = []
         requests: list[tuple[CellId, HoldSnapshot]] = []
         for hold in due:
-            hold.due_us = began_us + AGAIN_MS * 1000  # unless all goes well
+            hold.due_us = began_us + AGAIN_MS * 1000  # unless the round is complete
             yield from self._find(hold)
             a_round = _Round(hold, began_us)
             for route in hold.routes.values():
@@ -316,7 +323,8 @@ class Holds:
                 hold.lose(error.message)
 
     def _find(self, hold: Hold) -> Protocol[None]:
-        """Where its tables are now; where they were last, if the master does not say."""
+        """Look up the tables of a hold. If the master does not answer, the last known routes
+        stay."""
         context = self._context
         unknown = [path for path in hold.routes if context.routing.find(path) is None]
         at_once = context.limits.requests_in_flight_max
@@ -327,7 +335,7 @@ class Holds:
                 if isinstance(reply, Table):
                     context.routing.learn(reply)
                 elif isinstance(reply, Failure) and reply.kind == TableNotFound.kind:
-                    del hold.routes[path]  # with all that there was to hold
+                    del hold.routes[path]  # there is nothing left to hold
             if any(isinstance(it, Failure) and it.kind == Unavailable.kind for it in replies):
                 break
         for path in list(hold.routes):
@@ -336,7 +344,7 @@ class Holds:
                 if route is not None:
                     hold.find(route)
             except MetadataChanged:
-                del hold.routes[path]  # as if it were removed
+                del hold.routes[path]  # as if the table were removed
 
     def _open(self) -> Iterator[Hold]:
         for known in self._holds:

@@ -1,7 +1,7 @@
-"""What a transaction that reads its own writes sees: the snapshot, and its buffer on top. Pure.
+"""What a transaction that reads its own writes sees: the snapshot, with its buffer on top. Pure.
 
-Owns: how a buffered write changes a row that was read. Rows are tuples of the wanted columns'
-values, in column order. What a commit of the buffer would make of the rows is what is seen.
+Owns: how a buffered write changes a row that was read. Rows are tuples of the values of the wanted
+columns, in column order. The transaction sees the rows that a commit of the buffer would make.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from dodona_wire.rows.aggregates import combine
 from dodona_wire.types import DELETE_MASK, Key
 
 Values = tuple[Any, ...]
-"""Of the wanted columns of one row."""
+"""The values of one row in the wanted columns."""
 
 
 def overlay_found(
     own: TableBuffer, wanted: int, keys: list[Key], found: list[Values | None]
 ) -> None:
-    """Change what a lookup found, key by key."""
+    """Apply own writes to the rows of a lookup, key by key."""
     for place, key in enumerate(keys):
         if key in own.writes:
             found[place] = overlay(own, wanted, key, found[place])
@@ -28,7 +28,7 @@ def overlay_found(
 def overlay_range(
     own: TableBuffer, wanted: int, first: Key, end: Key, rows: Iterable[tuple[Key, Values]]
 ) -> list[tuple[Key, Values]]:
-    """The rows of first ≤ key < end, in key order, new ones among them."""
+    """Return the rows of first ≤ key < end in key order, with own writes, which may add rows."""
     by_key = dict(rows)
     for key in own.writes:
         if first <= key < end:
@@ -39,7 +39,8 @@ def overlay_range(
 
 
 def overlay(own: TableBuffer, wanted: int, key: Key, base: Values | None) -> Values | None:
-    """A written row as it is then, None where there is none. `base` is what was read of it."""
+    """Return a row with the own write of its key, or None if there is no row then. `base` is the
+    row that was read, or None."""
     _, mask, written = own.writes[key]
     if mask == DELETE_MASK:
         return None

@@ -1,7 +1,7 @@
-"""A table page by page: all that a held snapshot has of it, or its first rows. Pure.
+"""Read a table page by page: all rows in a held snapshot, or the first rows. Pure.
 
-Owns: the place of such a scan. It is a key, so that tablets may move or be cut between two pages;
-one page is asked for at a time, and kept by nobody here.
+Owns: the position of such a scan. It is a key, so tablets may move or be divided between two pages.
+One page is read at a time, and this module keeps none.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _KeyedRow = tuple[Key, tuple[Any, ...]]
 
 
 class Pages:
-    """One scan. Ask for the `next` page until it `is_over`."""
+    """One scan of a table in a held snapshot. Call `next` for each page until `is_over`."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Pages:
         self.is_over = False
 
     def next(self) -> Protocol[Any]:
-        """→ a `pyarrow.Table`, of no rows perhaps. Raises what `read_arrow` does, and
-        SnapshotTooOld if the snapshot was not held without a break."""
+        """Return the next page, a `pyarrow.Table` which may have no rows. Raises the errors of
+        `read_arrow`, and SnapshotTooOld if the snapshot was not held without a gap."""
         return self._context.unless_stale(self._path, self._next)
 
     def _next(self) -> Protocol[Any]:
@@ -69,7 +69,7 @@ class Pages:
             return (yield from self._read())
         except MetadataChanged:
             if not self._is_under_way:
-                self._begun = None  # nothing was handed out: the table as it is now will do
+                self._begun = None  # no page was returned yet: use the new table
             raise
 
     def _read(self) -> Protocol[Any]:
@@ -89,8 +89,8 @@ class Pages:
         return found.select(list(projection.names))
 
     def _begin(self, route: TableRoute) -> tuple[Projection, ScanQuestion]:
-        """What is asked for; the same for all pages. Raises MetadataChanged if it can't be any
-        more."""
+        """Return what the scan asks for, which is the same for all pages. Raises MetadataChanged if
+        that is no longer possible."""
         if self._begun is None:
             self._lower, self._upper = range_of(route.schema, *self._ends)
             projection = Projection(route.schema, self._columns)
@@ -108,7 +108,8 @@ class Pages:
 
 
 class FirstRows(NamedTuple):
-    """The first rows of a range; `next` is the key behind them, None if there is none."""
+    """The first rows of a range. `next` is the key after them, or None if there are no more
+    rows."""
 
     rows: Rows
     next: tuple[Any, ...] | None
@@ -124,8 +125,8 @@ def first_rows(
     columns: Sequence[str] | None,
     at: ReadAt,
 ) -> Protocol[FirstRows]:
-    """At most `count` rows of lower ≤ key < upper, of about `bytes_max` together but at least one,
-    and no more read than needed for that."""
+    """Return at most `count` rows of lower ≤ key < upper, with about `bytes_max` bytes together,
+    but at least one row. Read no more than needed for that."""
     route = yield from checked_route(context, path, at)
     projection = Projection(route.schema, columns)
     scan = _FirstScan(context, route, at, projection, range_of(route.schema, lower, upper))
@@ -136,7 +137,7 @@ def first_rows(
         shown_count = _count_fitting(rows, count, bytes_max)
         if shown_count < len(rows) or scan.is_over:
             break
-        wanted_bytes += bytes_max  # own writes made the rows that were read shorter
+        wanted_bytes += bytes_max  # own writes made the rows smaller
     behind = route.schema.decode_key(rows[shown_count][0]) if shown_count < len(rows) else None
     shown = [projection.row(key, values) for key, values in rows[:shown_count]]
     return FirstRows(Rows(projection.columns, shown), behind)
@@ -152,7 +153,7 @@ def _count_fitting(rows: Sequence[_KeyedRow], count: int, bytes_max: int) -> int
 
 
 class _FirstScan:
-    """The rows from the beginning of a range up to a place that moves on."""
+    """The rows from the start of a range to a position that moves on."""
 
     def __init__(
         self,
@@ -177,8 +178,8 @@ class _FirstScan:
         return self._place >= self._end
 
     def read(self, count: int, bytes_max: int) -> Protocol[None]:
-        """So many rows or bytes from the beginning on, and one row more, which shows that there are
-        more. Each own deletion may take one away."""
+        """Read about `count` rows or `bytes_max` bytes from the start on, and one row more, to know
+        if there are more. Each own deletion may remove one row."""
         rows = self._rows
         wanted_count, least_count = (it + 1 + self._own_count for it in (count, 1))
         while not self.is_over and len(rows) < wanted_count:
@@ -187,7 +188,7 @@ class _FirstScan:
             yield from self._read_page(wanted_count - len(rows))
 
     def shown(self) -> Sequence[_KeyedRow]:
-        """What was read, with own writes on top."""
+        """Return the rows that were read, with own writes on top."""
         if self._at.own is None:
             return self._rows
         mask = self._projection.mask

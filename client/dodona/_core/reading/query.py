@@ -1,9 +1,10 @@
-"""One SQL query, from its text to its result, in four movements.
+"""Run one SQL query, from its text to its result, in four phases.
 
-Owns: their order. `prepare` finds the tables and the timestamp, `plan` has DuckDB say what it needs
-of them, `fetch` reads that, `answer` has DuckDB compute. The first and third are protocols, driven
-as all others; the second and fourth compute, for as long as they take, in a thread of the caller's
-choice. All tables are read at one timestamp.
+Owns: the order of the phases. `prepare` finds the tables and the timestamp. `plan` asks DuckDB what
+the query needs from them. `fetch` reads that. `answer` lets DuckDB compute the result.
+The first and third phase are protocols, which run as all others do. The second and fourth compute
+for as long as DuckDB takes, in a thread that the caller chooses. All tables are read at one
+timestamp.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,8 @@ from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
 ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]
-"""path, lower, upper, columns, timestamp → a `pyarrow.Table`, as `Session.read_arrow`."""
+"""The arguments path, lower, upper, columns, timestamp; the result is a `pyarrow.Table`. As
+`Session.read_arrow`."""
 
 _SQL_TYPES: Final = {
     "int64": "bigint",
@@ -42,7 +44,7 @@ _SQL_TYPES: Final = {
 
 
 class Source:
-    """A table of a query: what it is, what is needed of it, and that, once it was read."""
+    """A table of a query: its schema, what the query needs from it, and the data that was read."""
 
     __slots__ = ("data", "path", "schema", "timestamp", "wanted")
 
@@ -57,7 +59,8 @@ class Source:
 def prepare(
     context: Context, text: str, timestamp: Timestamp, retention_timestamp: Timestamp
 ) -> Protocol["Query"]:
-    """Raises InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
+    """Find the tables and the timestamp of a query. Raises InvalidRequest, LimitExceeded,
+    TableNotFound, Unavailable."""
     limits = context.limits.query
     at = check_timestamp(timestamp)
     retention = check_retention(retention_timestamp, at)
@@ -68,13 +71,14 @@ def prepare(
     paths, text = find_tables(text)
     routes: dict[str, TableRoute] = {}
     for path in paths:
-        # A plan is made outside of protocols: what it lacks by an old schema it can't ask for.
+        # Plans are made outside of protocols, so a plan from an old schema could not ask for a new
+        # one.
         routes[path] = yield from context.fresh_route(path)
     fresh = at
     if at == SYNC_LAST_COMMITTED and any(it.atomicity == "full" for it in routes.values()):
         fresh = yield from context.generate_timestamp()
     sources = [
-        # Stamps of non-atomic tables may be ahead of the oracle: there the newest is read.
+        # Timestamps of non-atomic tables may be ahead of the oracle, so there the newest is read.
         Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
         for it in routes.values()
     ]
@@ -92,15 +96,15 @@ class Query:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> None:
         self.retention_timestamp = retention_timestamp
-        """Rows of versions that are not older are read, if it is not null."""
+        """If it is not null, versions older than this are not read."""
         self.text = text
-        """With names that DuckDB knows in the places of `[//path]`."""
+        """The text, with a name that DuckDB knows instead of each `[//path]`."""
         self.sources = sources
         self.limits = limits
         self._engine: Engine | None = None
 
     def plan(self) -> None:
-        """Find out what is needed of each table. Raises InvalidRequest."""
+        """Find out what the query needs from each table. Raises InvalidRequest."""
         engine = self._engine = Engine(self.limits)
         engine.check(self.text)
         for number, source in enumerate(self.sources):
@@ -115,7 +119,7 @@ class Query:
             source.wanted = its
 
     def fetch(self, read_arrow: ReadArrow) -> Protocol[None]:
-        """Read that. Raises LimitExceeded, and what reads raise."""
+        """Read what the query needs. Raises LimitExceeded, and the errors of reads."""
         budget = _Budget(self.limits)
         for source in self.sources:
             if (wanted := source.wanted) is None:
@@ -126,12 +130,14 @@ class Query:
             data = yield from budget.watch(read)
             columns = [it for it in source.schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
-                text = f"table {source.path} was altered while the query read it: begin anew"
+                text = (
+                    f"Table {source.path} was altered while the query read it. Run the query again."
+                )
                 raise MetadataChanged(text, table=source.path)
             source.data = data.select([it.name for it in columns])
 
     def answer(self) -> Any:
-        """The result, a `pyarrow.Table`. Raises InvalidRequest, LimitExceeded."""
+        """Return the result, a `pyarrow.Table`. Raises InvalidRequest, LimitExceeded."""
         engine = self._engine
         assert engine is not None, "a query is planned before it is answered, and once"
         try:
@@ -144,14 +150,14 @@ class Query:
             self._engine = None
 
     def interrupt(self) -> None:
-        """Its caller has gone: stop what another thread computes."""
+        """Stop what another thread computes, since the caller no longer waits for it."""
         engine = self._engine
         if engine is not None:
             engine.interrupt()
 
 
 class _Budget:
-    """Counts what the scans of a query bring, as it comes."""
+    """A counter of the rows and bytes that the scans of a query read, as they arrive."""
 
     def __init__(self, limits: QueryLimits) -> None:
         self._limits = limits
@@ -159,7 +165,7 @@ class _Budget:
         self._size_bytes = 0
 
     def watch(self, protocol: Protocol[Any]) -> Protocol[Any]:
-        """The protocol, step by step. Raises LimitExceeded between two of them."""
+        """Run the protocol step by step. Raises LimitExceeded between two steps."""
         try:
             step = next(protocol)
             while True:
@@ -172,7 +178,9 @@ class _Budget:
                         self._row_count += len(reply.rows)
                         rows = zip(reply.keys, reply.rows, strict=True)
                         self._size_bytes += sum(write_bytes((key, 0, row)) for key, row in rows)
-                check_size("what it reads", self._row_count, self._size_bytes, self._limits)
+                check_size(
+                    "The data that the query reads", self._row_count, self._size_bytes, self._limits
+                )
                 step = protocol.send(replies)
         except StopIteration as stop:
             return stop.value
@@ -181,8 +189,9 @@ class _Budget:
 
 
 def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
-    """A table for its view: columns that were read as they are; others, which the plan has no use
-    for, as an error, should it prove to have one. So with all rows, if no scan was planned."""
+    """Return a table for its view. Columns that were read are there as they are. Other columns
+    raise an error if the query uses them after all, which the plan excludes. If the plan has no
+    scan of the table, any use of a row raises an error."""
     columns = source.schema.columns
     ids = [column_id(number, place) for place in range(len(columns))]
     if source.wanted is None:
@@ -206,11 +215,11 @@ def _absent(column: Column) -> str:
 
 def _unread(path: str) -> Iterator[Any]:
     raise AssertionError(f"table {path} was not read, and the query needs it")
-    yield  # it is an iterator: it fails only when somebody wants a row
+    yield  # makes this an iterator, which fails only when a row is read
 
 
 def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
-    """Of columns as DuckDB is shown them, called by these ids."""
+    """Return the schema of columns as DuckDB gets them, with these ids as names."""
     import pyarrow
 
     types = [pyarrow.string() if it.type == "any" else arrow_type(it) for it in columns]
@@ -218,14 +227,16 @@ def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
 
 
 def stream(schema: Any, batches: Any) -> Any:
-    """A stream does not say how many rows it has, so that no plan counts on there being none."""
+    """Return a stream of Arrow batches. It does not say how many rows it has, so no plan relies on
+    there being none."""
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
 
 def json_texts(column: Any) -> Any:
-    """MessagePack as JSON, spelled as everywhere: no two values look the same."""
+    """Return MessagePack values as JSON text, in the usual text format: no two values look
+    alike."""
     import pyarrow
 
     texts = [None if it is None else format_packed_as_text(it) for it in column.to_pylist()]

@@ -1,7 +1,7 @@
 """The reads of one session. Pure.
 
-Owns: the names of these protocols, which `Session` has, and when a scan takes a snapshot of its
-own. How rows are asked for is in the module of each kind of read.
+Owns: the names of these protocols, which `Session` has, and when a scan takes its own snapshot. The
+module of each kind of read knows how to ask for rows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,8 +41,9 @@ class ReadSession:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
-        """Missing rows are left out, or None with `keep_missing`. Here and below, a transaction
-        that reads its own writes sees them too."""
+        """Return the rows of these keys. Missing rows are left out, or None with `keep_missing`.
+        This and the following reads also see the own writes of a transaction that reads its own
+        writes."""
         check_flag(keep_missing, "keep_missing")
         timestamp = reading.check_timestamp(timestamp)
         retention = reading.check_retention(retention_timestamp, timestamp)
@@ -67,7 +68,8 @@ class ReadSession:
         below: Timestamp | None = None,
         limit: int | None = None,
     ) -> Protocol[list[VersionedRow]]:
-        """The versions up to a timestamp, or some of them. Missing rows as in `lookup_rows`."""
+        """Return the versions of rows up to `timestamp`, or some of them. Missing rows are treated
+        as in `lookup_rows`."""
         check_flag(keep_missing, "keep_missing")
         at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
         given, context = repeatable(keys), self._context
@@ -85,7 +87,7 @@ class ReadSession:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Rows]:
-        """The rows of lower ≤ key < upper, in key order."""
+        """Return the rows of lower ≤ key < upper, in key order."""
         select = partial(reading.select, self._context, path, lower, upper, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(select, *asked))[0]
@@ -102,8 +104,8 @@ class ReadSession:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[tuple[FirstRows, Timestamp]]:
-        """As `select`, of at most `count` rows and about `bytes_max`, and the timestamp that they
-        were read at: with it the next ones are of the same state."""
+        """Read as `select` does, at most `count` rows and about `bytes_max` bytes. Return also the
+        timestamp of the read: a read of the next rows at this timestamp sees the same state."""
         read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))
@@ -118,7 +120,7 @@ class ReadSession:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Any]:
-        """As `select`, as a `pyarrow.Table` that never was Python rows here."""
+        """Read as `select` does. Return a `pyarrow.Table`, made without Python objects for rows."""
         read = partial(reading.read_arrow, self._context, path, lower, upper, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))[0]
@@ -130,7 +132,7 @@ class ReadSession:
         lease_ms: int = LEASE_MS,
         reader: ReaderId | None = None,
     ) -> Protocol[Hold]:
-        """Keep what these tables show at a timestamp, a fresh one for None."""
+        """Keep the snapshot of these tables at a timestamp, or at a fresh one for None."""
         return begin_hold(self._context, paths, timestamp, lease_ms, reader)
 
     def split(
@@ -140,21 +142,21 @@ class ReadSession:
         lower: Sequence[Any] | None = None,
         upper: Sequence[Any] | None = None,
     ) -> Protocol[list[tuple[Any, ...]]]:
-        """Where to cut a scan into parts. See `splitting`."""
+        """Return the keys that divide a scan into parts. See `splitting`."""
         cut = partial(split, self._context, path, rows_per_part, lower, upper)
         return self._context.unless_stale(path, cut)
 
     def check_hold(self, hold: Hold) -> None:
-        """Raises SnapshotTooOld, InvalidRequest."""
+        """Check that the snapshot is held. Raises SnapshotTooOld, InvalidRequest."""
         hold.check(self._context.instant_us())
 
     def check_hold_at_end(self, hold: Hold) -> None:
-        """Of its block: as `check_hold`, until it was released, if it was. Raises
-        SnapshotTooOld."""
+        """Check at the end of a `with` block that the snapshot was held, until its release if there
+        was one. Raises SnapshotTooOld."""
         hold.check_at_end(self._context.instant_us())
 
     def release_hold(self, hold: Hold) -> Protocol[None]:
-        """Repeating it is harmless."""
+        """Release the snapshot. A repetition changes nothing."""
         return end_hold(hold, self._context.instant_us())
 
     def read_pages(
@@ -165,7 +167,7 @@ class ReadSession:
         upper: Sequence[Any] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Pages:
-        """What a held snapshot has of a table, to be asked for page by page."""
+        """Return the rows of a table in a held snapshot, to read page by page."""
         return Pages(self._context, hold, path, lower, upper, columns)
 
     def prepare_query(
@@ -174,13 +176,13 @@ class ReadSession:
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Protocol[query.Query]:
-        """The first of the movements that `query.Query` describes."""
+        """Run the first phase of a query: see `query.Query`."""
         return query.prepare(self._context, sql, timestamp, retention_timestamp)
 
     def fetch_query(
         self, prepared: query.Query, transaction: TransactionBuffer | None
     ) -> Protocol[None]:
-        """The third. It reads as `transaction` does, if it is in one."""
+        """Run the third phase of a query. With a transaction, it reads as that transaction does."""
         retention = prepared.retention_timestamp
         return prepared.fetch(
             partial(self.read_arrow, retention_timestamp=retention, transaction=transaction)
@@ -194,7 +196,8 @@ class ReadSession:
         retention: Timestamp,
         transaction: TransactionBuffer | None,
     ) -> Protocol[tuple[Found, Timestamp]]:
-        """What is read, and at which timestamp: chosen anew where the table has got atomicity."""
+        """Read at one timestamp, and return the result and the timestamp. If the table has become
+        atomic meanwhile, choose the timestamp again."""
         asked = path, timestamp, retention, transaction
         at = yield from self._scan_at(*asked)
         try:
@@ -211,8 +214,9 @@ class ReadSession:
         retention: Timestamp,
         transaction: TransactionBuffer | None,
     ) -> Protocol[ReadAt]:
-        """A scan takes many requests, which must see one state. Non-atomic tables have no such
-        state, and their stamps may be ahead of the oracle: there the newest is read."""
+        """Return the timestamp of a scan. The many requests of a scan must see one state.
+        Non-atomic tables have no such state, and their timestamps may be ahead of the oracle, so
+        there the newest is read."""
         timestamp = reading.check_timestamp(timestamp)
         retention = reading.check_retention(retention, timestamp)
         if timestamp == SYNC_LAST_COMMITTED:
@@ -229,5 +233,5 @@ def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer
 
 def _found(rows: list[Found | None], keep_missing: bool) -> list[Found]:
     if keep_missing:
-        return cast("list[Found]", rows)  # the caller asked for None among them
+        return cast("list[Found]", rows)  # the caller wants None for missing rows
     return [row for row in rows if row is not None]

@@ -1,7 +1,7 @@
-"""Reads: rows by key, and ranges in key order. Pure.
+"""Read rows by key, and ranges in key order. Pure.
 
-Owns: how a read is divided among tablets, its pages, and the shape of its result. A read changes
-nothing, so each part of it may be repeated; what has been read stays read.
+Owns: how a read is divided among tablets, its pages, and the form of its result. A read changes
+nothing. So each part may be repeated, and the parts that were read stay read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ from dodona_wire.types import (
 
 LOOKUP_KEYS_MAX: Final = 1_000_000
 
-_HINT: Final = ": it is an int of the oracle's, or made by timestamp_from_datetime"
+_HINT: Final = ". Pass a timestamp from the oracle or from timestamp_from_datetime."
 
 Page = TypeVar("Page", ScanPage, ArrowPage)
 
 
 def check_timestamp(timestamp: int) -> Timestamp:
-    """Raises InvalidRequest on what is no timestamp to read at."""
+    """Check a timestamp to read at. Raises InvalidRequest."""
     if type(timestamp) is int:
         is_special = timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
         if is_special or MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
@@ -59,14 +59,14 @@ def check_timestamp(timestamp: int) -> Timestamp:
 
 
 def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
-    """Raises InvalidRequest on what is no lower bound of a read at `timestamp`."""
+    """Check the retention timestamp of a read at `timestamp`. Raises InvalidRequest."""
     if type(retention_timestamp) is int:
         is_none = retention_timestamp == NULL_TIMESTAMP
         if is_none or MIN_TIMESTAMP <= retention_timestamp <= MAX_TIMESTAMP:
             if retention_timestamp <= timestamp:
                 return Timestamp(retention_timestamp)
             raise InvalidRequest(
-                "the retention timestamp of a read is above the timestamp it reads at",
+                "The retention timestamp is above the timestamp of the read. Pass a lower one.",
                 retention_timestamp=retention_timestamp,
                 timestamp=timestamp,
             )
@@ -74,8 +74,8 @@ def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp
 
 
 class ReadAt(NamedTuple):
-    """What a read sees: the state at a timestamp without what is older than `retention`, and in
-    some transactions, on top of it, what they have written to the table themselves."""
+    """What a read sees: the state at a timestamp, without versions older than `retention`. Some
+    transactions also see, on top, what they have written to the table."""
 
     timestamp: Timestamp
     retention: Timestamp = NULL_TIMESTAMP
@@ -83,12 +83,12 @@ class ReadAt(NamedTuple):
 
 
 class Projection:
-    """Which columns a reader wants, and how key and value tuples become its rows."""
+    """The columns that a reader wants, and how its rows are made of tuples of keys and values."""
 
     __slots__ = ("_key_places", "columns", "mask", "names", "schema", "wire_mask")
 
     def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
-        """All columns for None. Raises SchemaViolation on a name that the schema lacks."""
+        """Choose columns, or all for None. Raises SchemaViolation if the schema lacks a name."""
         columns = check_columns(columns)
         key_names = schema.key_names
         places = [at for at, it in enumerate(key_names) if columns is None or it in columns]
@@ -100,12 +100,12 @@ class Projection:
             *(schema.key_columns[at] for at in places),
             *schema.columns_of(self.mask),
         )
-        """In schema order, whatever order they were asked for in."""
+        """The wanted columns in the order of the schema, not in the order of the request."""
         self.names = tuple([column.name for column in self.columns])
 
     def row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The wanted columns of one row, in the order of `names`. Values of type any are still
-        those that are stored: `Rows` copies them as they are looked at."""
+        """Return the wanted columns of one row, in the order of `names`. Values of type any are
+        still the stored objects: `Rows` copies them on each access."""
         if not self._key_places:
             return values
         decoded = self.schema.decode_key(key)
@@ -116,8 +116,8 @@ class Projection:
     def dicts(
         self, keys: Sequence[Key], found: Sequence[tuple[Any, ...] | None]
     ) -> list[dict[str, Any] | None]:
-        """The wanted columns of rows by their names, None where no row is; for the caller to
-        keep."""
+        """Return the wanted columns of rows by name, or None for a missing row. The caller may keep
+        the dicts."""
         names, row = self.names, self._own_row if self.schema.has_any else self.row
         quick = self.schema.code.row_of if len(names) == len(self.schema.columns) else no_row
         return [
@@ -141,7 +141,7 @@ def lookup(
     columns: Sequence[str] | None,
     at: ReadAt,
 ) -> Protocol[list[dict[str, Any] | None]]:
-    """The rows of these keys, in their order, None where no row is."""
+    """Return the rows of these keys, in their order, with None for a missing row."""
     route = yield from checked_route(context, path, at)
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
@@ -155,9 +155,10 @@ def lookup(
 def lookup_on_fast_path(
     context: Context, path: str, keys: Iterable[Mapping[str, Any]], at: ReadAt
 ) -> Protocol[list[dict[str, Any] | None] | None]:
-    """The short way for what nearly all lookups are: all columns of plain keys in one tablet whose
-    place is known. → None where it is not that, or what came back may be the route's fault: then
-    nothing has happened, and the long way, from its beginning, knows what to do."""
+    """Look up rows on the fast path: all columns of plain keys in one tablet whose route is known.
+    Nearly all lookups are of this kind.
+    Return None if the lookup is of another kind, or if the route may have caused the failure.
+    Nothing has changed then, and `lookup` can do it from the start."""
     route = context.routing.find(path)
     if route is None or type(keys) is not list:
         return None
@@ -178,13 +179,14 @@ def lookup_on_fast_path(
         return Projection(schema, None).dicts(plain, reply.rows)
     if type(reply) is Failure and not may_read_again(reply):
         error = error_of(reply)
-        if not isinstance(error, InvalidRequest):  # the schema may be another by now
+        if not isinstance(error, InvalidRequest):  # the schema may have changed
             raise error
     return None
 
 
 def checked_route(context: Context, path: str, at: ReadAt) -> Protocol[TableRoute]:
-    """Raises TransactionAborted if it is not the table any more that `at` has own writes of."""
+    """Return the table's route. Raises TransactionAborted if the schema is no longer that of the
+    own writes in `at`."""
     route = yield from context.route(path)
     if at.own is not None:
         check_schema(path, at.own, route.schema)
@@ -192,7 +194,7 @@ def checked_route(context: Context, path: str, at: ReadAt) -> Protocol[TableRout
 
 
 def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
-    """Keys as a user gives them. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
+    """Encode keys from a user. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
     if isinstance(keys, Mapping | str | bytes) or not isinstance(keys, Iterable):
         raise InvalidRequest(f"keys are given as a list of dicts, not as one {type(keys).__name__}")
     encoded: list[Key] = []
@@ -206,12 +208,14 @@ def encode_keys(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Ke
         error.attributes.update(table=route.path, row_index=len(encoded))
         raise
     if len(encoded) > LOOKUP_KEYS_MAX:
-        raise LimitExceeded(f"at most {LOOKUP_KEYS_MAX} keys can be looked up in one call")
+        raise LimitExceeded(
+            f"One call looks up at most {LOOKUP_KEYS_MAX} keys. Split the keys among calls."
+        )
     return encoded
 
 
 class LookupQuestion(NamedTuple):
-    """What is asked of each key: its row at one timestamp."""
+    """What a lookup asks for each key: its row at one timestamp."""
 
     mask: WireMask
     at: ReadAt
@@ -220,7 +224,7 @@ class LookupQuestion(NamedTuple):
 def look_up(
     context: Context, route: TableRoute, keys: list[Key], question: LookupQuestion
 ) -> Protocol[list[Any]]:
-    """The answer for each key, in their order."""
+    """Return the answer for each key, in their order."""
     found: list[Any] = [None] * len(keys)
     limit = context.limits.keys_per_request_max
     job = _LookupJob(keys, range(len(keys)), question, found, limit)
@@ -231,7 +235,8 @@ def look_up(
 def places_by_tablet(
     route: TableRoute, keys: Sequence[Key], places: Iterable[int], count_max: int
 ) -> Iterator[tuple[Tablet, list[int]]]:
-    """The tablets that these keys are in, given by their places, in parts of so many."""
+    """Yield the tablets of these keys, with the indexes of the keys, at most `count_max` at a
+    time."""
     by_tablet: dict[int, tuple[Tablet, list[int]]] = {}
     for place in places:
         tablet = route.tablet_of(keys[place])
@@ -242,7 +247,7 @@ def places_by_tablet(
 
 
 class _LookupJob:
-    """Some of a lookup's keys, by their places in the caller's list."""
+    """Some keys of a lookup, as indexes in the caller's list."""
 
     is_write: ClassVar[bool] = False
     __slots__ = ("_found", "_keys", "_limit", "_places", "_question")
@@ -293,7 +298,7 @@ def select(
     columns: Sequence[str] | None,
     at: ReadAt,
 ) -> Protocol[Rows]:
-    """The rows of lower ≤ key < upper, in key order."""
+    """Return the rows of lower ≤ key < upper, in key order."""
     route = yield from checked_route(context, path, at)
     projection = Projection(route.schema, columns)
     first, end = range_of(route.schema, lower, upper)
@@ -315,7 +320,7 @@ def read_arrow(
     columns: Sequence[str] | None,
     at: ReadAt,
 ) -> Protocol[Any]:
-    """As `select`, as a `pyarrow.Table`. Own writes make it go by way of rows."""
+    """Read as `select` does, and return a `pyarrow.Table`. With own writes it is made from rows."""
     if at.own is not None:
         return (yield from select(context, path, lower, upper, columns, at)).to_arrow()
     route = yield from context.route(path)
@@ -330,7 +335,7 @@ def read_arrow(
 def range_of(
     schema: TableSchema, lower: Sequence[Any] | None, upper: Sequence[Any] | None
 ) -> tuple[Key, Key]:
-    """The encoded ends of a range of keys. Raises InvalidRequest, SchemaViolation."""
+    """Return the encoded ends of a range of keys. Raises InvalidRequest, SchemaViolation."""
     first = KEY_MIN if lower is None else schema.bound_of(check_prefix(lower, "lower"))
     end = KEY_MAX if upper is None else schema.bound_of(check_prefix(upper, "upper"))
     return first, end
@@ -356,8 +361,8 @@ def _scan(
 
 
 def check_atomicity(route: TableRoute, by_now: TableRoute | None, at: ReadAt) -> None:
-    """The newest of each page is of another moment: that is no scan of a table with atomicity.
-    Raises MetadataChanged if the table has it by now, though it had none when `at` was chosen."""
+    """Check that a scan of the newest rows is not one of an atomic table: each page would be of
+    another time. Raises MetadataChanged if the table has become atomic since `at` was chosen."""
     found = route if by_now is None else by_now
     if at.timestamp == SYNC_LAST_COMMITTED and "full" in (route.atomicity, found.atomicity):
         raise altered_error(route.path, route.schema.columns, found.schema.columns, "this read")
@@ -372,7 +377,7 @@ class ScanQuestion(NamedTuple):
     kind: type[Any]
 
     def request(self, tablet: Tablet, lower: Key, upper: Key) -> Scan | ScanArrow:
-        """For the rows of that range, which are the tablet's."""
+        """Return the request for this range of keys, which is inside the tablet."""
         return (Scan if self.kind is ScanPage else ScanArrow)(
             tablet.tablet,
             tablet.revision,
@@ -386,7 +391,8 @@ class ScanQuestion(NamedTuple):
 
 
 class _ScanJob:
-    """A range of keys that is still to be read. Pages remember where they began."""
+    """A range of keys that is still to be read. Each page is kept with the key at which it
+    began."""
 
     is_write: ClassVar[bool] = False
     __slots__ = ("_lower", "_pages", "_question", "_upper")

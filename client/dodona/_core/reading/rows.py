@@ -1,9 +1,9 @@
-"""The rows that a read gave back: a sequence of dicts, and a table for those who want one.
+"""The rows that a read returned: a sequence of dicts, with methods that return tables.
 
-Owns: the result's shape. Rows are kept as tuples and become dicts as they are looked at. Arrow and
-pandas are imported on first use.
-Invariant: what is looked at is the caller's own. The tuples kept here may hold the stored values of
-type any themselves, and no other look must show what a caller changed: so each look copies these.
+Owns: the form of the result. Rows are kept as tuples, and become dicts on access. Arrow and pandas
+are imported on first use.
+Invariant: the caller owns what an access returns. The tuples here may contain the stored values of
+type any. A change by the caller must not show in another access. So each access copies such values.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class Rows(Sequence[Row]):
-    """Rows in the order they were read in. Equal to any sequence of equal dicts."""
+    """Rows in the order in which they were read. Equal to any sequence of equal dicts."""
 
     __slots__ = ("_columns", "_has_any", "_names", "_tuples")
     __hash__ = None  # type: ignore[assignment]  # it is compared by what it holds
@@ -34,11 +34,11 @@ class Rows(Sequence[Row]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column names, in the table's order."""
+        """The names of the columns, in the table's order."""
         return self._names
 
     def tuples(self) -> list[tuple[Any, ...]]:
-        """The same rows as tuples of the columns' values, in a new list."""
+        """Return the same rows as tuples of the columns' values, in a new list."""
         return [*map(own_copies, self._tuples)] if self._has_any else [*self._tuples]
 
     def __len__(self) -> int:
@@ -67,14 +67,14 @@ class Rows(Sequence[Row]):
         return NotImplemented
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table`. Columns of type any hold MessagePack."""
+        """Return a `pyarrow.Table`. Columns of type any contain MessagePack."""
         return arrow_of_tuples(self._columns, self._tuples)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`, with dtypes by the schema, whatever the values: int64 is `Int64`,
-        uint64 `UInt64`, double `Float64`, boolean `boolean`, utf8 `string`; string and any are
-        `object`. So integers beside nulls stay integers. A null is `pandas.NA`, and None in columns
-        of `object`; NaN stays NaN. Raises InvalidRequest without pandas."""
+        """Return a `pandas.DataFrame`. The schema decides the dtypes, not the values. int64 is
+        `Int64`, uint64 `UInt64`, double `Float64`, boolean `boolean`, utf8 `string`. string and any
+        are `object`. So integers beside nulls stay integers. A null is `pandas.NA`, and None in
+        columns of `object`. NaN stays NaN. Raises InvalidRequest without pandas."""
         return frame_of_tuples(self._columns, self.tuples())
 
     def __repr__(self) -> str:

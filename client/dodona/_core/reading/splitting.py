@@ -1,8 +1,8 @@
-"""Where to cut a scan into parts that several readers share. Pure.
+"""Divide a scan into parts, which several readers can share. Pure.
 
-Owns: the question to each tablet of the range, and the order of the answers. A part never goes over
-the end of a tablet as the table was cut when this was asked; nothing depends on that later, since a
-part is a range of keys.
+Owns: the question to each tablet of the range, and the order of the answers. A part does not cross
+the end of a tablet, as the tablets were at the time of the call. Later changes of the tablets do no
+harm, since a part is a range of keys.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ def split(
     lower: Sequence[Any] | None,
     upper: Sequence[Any] | None,
 ) -> Protocol[list[tuple[Any, ...]]]:
-    """→ the first keys, rising, of all parts of lower ≤ key < upper but the first: leading key
-    column values. Raises what reads raise."""
+    """Divide lower ≤ key < upper. Return the first keys of all parts but the first, in rising
+    order, as leading key values. Raises the errors of reads."""
     check_number(rows_per_part, "rows_per_part", 1)
     route = yield from context.route(path)
     first, end = range_of(route.schema, lower, upper)
@@ -41,7 +41,7 @@ def split(
 
 
 class _SplitJob:
-    """A range of keys of which the cuts are still to be asked for."""
+    """A range of keys that its tablets are still to divide."""
 
     is_write: ClassVar[bool] = False
     __slots__ = ("_cuts", "_lower", "_rows_per_part", "_upper")

@@ -1,8 +1,8 @@
-"""All that ever became of a row, as far as its tablet keeps it: versioned lookups. Pure.
+"""Read all versions of a row that its tablet still keeps: versioned lookups. Pure.
 
-Owns: the shape of their results, how it is made of what cells answer, and the pages of answers: a
-row that is written all the time has more versions than fit into one. Source: the YTsaurus document,
-"Versioned lookup".
+Owns: the form of the results, how they are made of the answers of cells, and the pages of answers.
+A row that is written all the time has more versions than fit into one answer. Source: the YTsaurus
+document, "Versioned lookup".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,31 +27,31 @@ from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Wir
 
 
 class VersionedValue(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """What one commit gave to one column: a value, or with `aggregate` a change of it."""
+    """What one commit wrote to one column: a value, or with `aggregate` a change of the value."""
 
     timestamp: Timestamp
-    """Of that commit."""
+    """The timestamp of that commit."""
     value: Any
     aggregate: bool = False
 
 
 class VersionedRow(msgspec.Struct, frozen=True):
-    """One row's history, everything newest first. Timestamps are those of commits, whatever columns
-    were asked for; columns that nobody wrote are not among `values`."""
+    """The versions of one row, all newest first. The timestamps are those of all commits to the
+    row, also with a choice of columns. Columns without a write are not in `values`."""
 
     key: dict[str, Any]
-    """All key columns."""
+    """All key columns, by name."""
     write_timestamps: list[Timestamp]
     delete_timestamps: list[Timestamp]
     values: dict[str, list[VersionedValue]]
-    """By value column."""
+    """The values of each value column, by name."""
     more_below: Timestamp | None = None
-    """Where `limit` left out older versions: give it as `below` to read on."""
+    """Set if `limit` left out older versions: pass it as `below` to read them."""
 
 
 class VersionRange(NamedTuple):
-    """Which versions are asked for: since < timestamp < below, and of each key so many of the
-    newest. 0 is no bound."""
+    """Which versions are wanted: since < timestamp < below, and at most `count_max` of the newest
+    for each key. 0 means no limit."""
 
     since: Timestamp = NULL_TIMESTAMP
     below: Timestamp = NULL_TIMESTAMP
@@ -59,7 +59,7 @@ class VersionRange(NamedTuple):
 
 
 def version_range(since: int, below: int | None, limit: int | None) -> VersionRange:
-    """What a user asks for. Raises InvalidRequest."""
+    """Check and return the versions that a user wants. Raises InvalidRequest."""
     for name, bound in (("since", since), ("below", below)):
         is_timestamp = type(bound) is int and NULL_TIMESTAMP <= bound <= MAX_TIMESTAMP
         if bound is not None and not is_timestamp:
@@ -79,7 +79,8 @@ def lookup_versions(
     timestamp: Timestamp,
     asked: VersionRange,
 ) -> Protocol[list[VersionedRow | None]]:
-    """The histories of these keys up to a timestamp, in their order; None where there is none."""
+    """Return the versions of these keys up to a timestamp, in the order of the keys, with None for
+    a missing row."""
     route = yield from context.route(path)
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
@@ -101,19 +102,20 @@ class _Question(NamedTuple):
 
 
 class _Found:
-    """What was found of one key so far, newest first."""
+    """The versions of one key that were found so far, newest first."""
 
     __slots__ = ("is_cut", "versions")
 
     def __init__(self) -> None:
         self.versions: list[RowVersion] = []
         self.is_cut = False
-        """Whether there are older ones, which were not asked for."""
+        """Whether there are older versions that were not asked for."""
 
 
 class _VersionsJob:
-    """Some keys whose versions are still to be read, by their places in the caller's list. Of the
-    first a page before may have shown some: then it is asked for alone if their number counts."""
+    """Some keys whose versions are still to be read, as indexes in the caller's list. An earlier
+    page may have some versions of the first key. If the number of versions is limited, that key is
+    then asked for alone."""
 
     is_write: ClassVar[bool] = False
     __slots__ = ("_found", "_keys", "_limit", "_places", "_question")
@@ -161,8 +163,8 @@ class _VersionsJob:
         page = expect(reply, VersionedRows)
         if not page.is_paged and any(self._question.range):
             raise InvalidRequest(
-                "a cell of an older version of Dodona takes no since, below and limit: upgrade the"
-                " nodes, or ask for whole histories"
+                "A cell runs an older version of Dodona, which does not support since, below and "
+                "limit. Upgrade the nodes, or leave these arguments out."
             )
         assert page.rows, "a page of versions must move on"
         assert page.rows[-1] or not page.is_within, "a page of versions must move on"

@@ -1,1 +1,1 @@
-"""SQL: which tables a query names, how little of them it needs, and DuckDB over what was read."""
+"""SQL: find the tables of a query and the rows that it needs, and compute it with DuckDB."""

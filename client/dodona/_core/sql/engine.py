@@ -1,10 +1,11 @@
-"""DuckDB, shut in: it sees Arrow tables that it is given, and nothing else.
+"""Run DuckDB in isolation: it sees the Arrow tables that it gets, and nothing else.
 
-Owns: the connection, what may be run in it, and the translation of its errors. Every query has a
-database of its own, in memory, without files, network, extensions or the caller's variables, and in
-UTC: one snapshot has one answer, whatever process asks. Its text is one SELECT, and calls no table
-function but those below. duckdb is imported on first use. Calls take as long as DuckDB takes: an
-event loop runs them in a thread.
+Owns: the connection, which statements may run in it, and the translation of its errors. Each query
+has its own database, in memory and in UTC. It has no files, no network, no extensions and no
+variables of the caller. So a query on one snapshot has one answer in every process. Its text is one
+SELECT, and calls no table functions but those below.
+duckdb is imported on first use. A call takes as long as DuckDB takes, so an event loop runs it in a
+thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,14 +23,16 @@ _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
 _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _ONLY_SELECT: Final = "a query is one SELECT statement"
-# They would hide a condition from the plan, or take a table for empty that was not read yet.
+# These two would hide a condition from the plan, or treat a table that is not read yet as empty.
 _OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
-# Otherwise they are the process's. They are the ICU extension's, so that `config` can't have them.
+# Without this, the process decides both. They belong to the ICU extension, so `config` can't set
+# them.
 _SAME_EVERYWHERE: Final = "set TimeZone = 'UTC'; set Calendar = 'gregorian'"
 
 
 class Engine:
-    """One query's DuckDB. Used by one thread at a time; only `interrupt` is for others."""
+    """The DuckDB of one query. One thread uses it at a time. Only `interrupt` is for other
+    threads."""
 
     def __init__(self, limits: QueryLimits) -> None:
         self._duckdb = load_duckdb()
@@ -51,9 +54,9 @@ class Engine:
         self._connection.execute(_SAME_EVERYWHERE)
 
     def check(self, text: str) -> None:
-        """Raises InvalidRequest unless the text is one SELECT that stays inside."""
+        """Check that the text is one SELECT that uses nothing outside. Raises InvalidRequest."""
         with self._refusals():
-            self._connection.extract_statements(text)  # its message shows the place
+            self._connection.extract_statements(text)  # its error shows the place
             tree = self._serialize(text)
         if tree["error"] or len(tree["statements"]) != 1:
             raise InvalidRequest(_ONLY_SELECT)
@@ -67,7 +70,7 @@ class Engine:
                 waiting += node.values()
 
     def parse(self, condition: str) -> Expression | None:
-        """The syntax tree of a condition; None if it is not understood."""
+        """Return the syntax tree of a condition, or None if DuckDB can't parse it."""
         try:
             tree = self._serialize(f"select {condition}")
         except (self._duckdb.Error, RecursionError):
@@ -81,8 +84,8 @@ class Engine:
         return tree
 
     def define(self, name: str, view: str, data: Any, columns: Sequence[tuple[str, str]]) -> None:
-        """Have `view` show `data`, a table or a stream of Arrow: each column's expression over
-        it, and its name."""
+        """Make `view` show `data`, which is a table or a stream of Arrow. `columns` has an
+        expression over `data` for each column, and the column's name."""
         listed = ", ".join(f"{expression} as {_quoted(it)}" for expression, it in columns)
         with self._refusals():
             self._connection.register(name, data)
@@ -91,7 +94,7 @@ class Engine:
             )
 
     def explain(self, text: str) -> list[dict[str, Any]]:
-        """The plan of a checked query, over views of no rows. Raises InvalidRequest."""
+        """Return the plan of a checked query, over views without rows. Raises InvalidRequest."""
         with self._refusals():
             self._connection.execute(f"prepare query as {text}")  # its errors show the right place
             self._connection.execute(f"set disabled_optimizers = '{_OPTIMIZERS_OFF}'")
@@ -101,8 +104,8 @@ class Engine:
         return plan
 
     def run(self, text: str) -> Any:
-        """The result of a checked query, as a `pyarrow.Table`. Nothing may follow.
-        Raises InvalidRequest, LimitExceeded."""
+        """Return the result of a checked query as a `pyarrow.Table`. This is the last call of the
+        engine. Raises InvalidRequest, LimitExceeded."""
         import pyarrow
 
         row_count = size_bytes = 0
@@ -114,24 +117,24 @@ class Engine:
             for batch in reader:
                 row_count += batch.num_rows
                 size_bytes += batch.nbytes
-                check_size("the result", row_count, size_bytes, self._limits)
+                check_size("The result", row_count, size_bytes, self._limits)
                 _check_result(size_bytes, self._limits.result_bytes_max)
                 batches.append(batch)
             return pyarrow.Table.from_batches(batches, reader.schema)
 
     def compute(self, text: str) -> Any:
-        """The result of a checked query of as many rows as its table, in their order; more may
-        follow, over other rows. Raises InvalidRequest, LimitExceeded."""
+        """Return the result of a checked query that has one row for each row of its table, in their
+        order. Further calls may follow, over other rows. Raises InvalidRequest, LimitExceeded."""
         with self._refusals():
             return _with_offsets(self._connection.sql(text)).to_arrow_table()
 
     def interrupt(self) -> None:
-        """Whoever runs something in it gets an InvalidRequest."""
+        """Stop the engine's work. The thread that waits for it gets an InvalidRequest."""
         self._connection.interrupt()
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """DuckDB's errors in our words. Arrow passes some of them on, while a result is read."""
+        """Translate DuckDB's errors. Arrow raises some of them while a result is read."""
         import pyarrow
 
         try:
@@ -139,21 +142,21 @@ class Engine:
         except (self._duckdb.OutOfMemoryException, MemoryError) as error:
             raise self._out_of_memory(error) from error
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
-            if _OUT_OF_MEMORY in str(error):  # Arrow passes it on by another name
+            if _OUT_OF_MEMORY in str(error):  # Arrow raises it as another type
                 raise self._out_of_memory(error) from error
             raise InvalidRequest(_with_hint(str(error).strip())) from error
         except RecursionError as error:
-            raise InvalidRequest("the query is nested too deeply") from error
+            raise InvalidRequest("The query is nested too deeply. Simplify the query.") from error
 
     def _out_of_memory(self, error: BaseException) -> LimitExceeded:
         mib = self._limits.memory_mib_max
-        text = f"the query needs more than {mib} MiB: {error}"
+        text = f"The query needs more than {mib} MiB. Query fewer rows or columns. Reason: {error}"
         return LimitExceeded(text, memory_mib_max=mib)
 
 
 def _with_offsets(relation: Any) -> Any:
-    """The result, with times that have an offset as text: Arrow's times have none. Raises
-    InvalidRequest where they are within other values."""
+    """Return the result with times of day that have an offset as text, since Arrow has no such
+    type. Raises InvalidRequest if such a time is inside another value."""
     kinds = [str(it) for it in relation.types]
     if not any(_TIME_WITH_OFFSET in it for it in kinds):
         return relation
@@ -161,7 +164,7 @@ def _with_offsets(relation: Any) -> Any:
     for place, (name, kind) in enumerate(zip(relation.columns, kinds, strict=True), start=1):
         if _TIME_WITH_OFFSET in kind and kind != _TIME_WITH_OFFSET:
             raise InvalidRequest(
-                f"column {name!r} is {kind}, whose offsets would be lost: cast it to text"
+                f"Column {name!r} is {kind}, whose offsets would be lost. Cast the column to text."
             )
         text = f"#{place}::varchar" if kind == _TIME_WITH_OFFSET else f"#{place}"
         selected.append(f"{text} as {_quoted(name)}")
@@ -169,29 +172,29 @@ def _with_offsets(relation: Any) -> Any:
 
 
 def _with_hint(message: str) -> str:
-    """DuckDB does not know how a table is named here."""
+    """Add how to name a table, since DuckDB does not know this syntax."""
     is_name_likely = "Table with name" in message or 'near "//"' in message or 'near "["' in message
     return f"{message}\n\nA table is named as [//path]." if is_name_likely else message
 
 
 def check_size(what: str, row_count: int, size_bytes: int, limits: QueryLimits) -> None:
-    """Raises LimitExceeded."""
+    """Check the size of data against the limits. Raises LimitExceeded."""
     if row_count > limits.rows_max:
-        text = f"{what} has more than {limits.rows_max} rows: narrow the query"
+        text = f"{what} has more than {limits.rows_max} rows. Query fewer rows."
         raise LimitExceeded(text, query_rows_max=limits.rows_max)
     if size_bytes > limits.memory_mib_max << 20:
-        text = f"{what} has more than {limits.memory_mib_max} MiB: narrow the query"
+        text = f"{what} has more than {limits.memory_mib_max} MiB. Query fewer rows or columns."
         raise LimitExceeded(text, memory_mib_max=limits.memory_mib_max)
 
 
 def _check_result(size_bytes: int, bytes_max: int | None) -> None:
     if bytes_max is not None and size_bytes > bytes_max:
-        text = f"the result has more than {bytes_max} bytes: narrow the query, or read in bulk"
+        text = f"The result has more than {bytes_max} bytes. Query fewer rows, or read in bulk."
         raise LimitExceeded(text, bytes_max=bytes_max)
 
 
 def load_duckdb() -> Any:
-    """The module. Raises InvalidRequest where the extra is not installed."""
+    """Import and return the module. Raises InvalidRequest if the extra is not installed."""
     try:
         import duckdb
         import pyarrow  # noqa: F401 -- said here, before anything is asked of anybody
@@ -209,8 +212,8 @@ def _check_node(node: dict[str, Any]) -> None:
         name = node["function"]["function_name"].lower()
         if name not in TABLE_FUNCTIONS:
             raise InvalidRequest(
-                f"a query can't call the table function {name}: only tables of Dodona and "
-                f"{', '.join(sorted(TABLE_FUNCTIONS))} can be read from"
+                f"A query can't call the table function {name}. Use tables of Dodona and "
+                f"{', '.join(sorted(TABLE_FUNCTIONS))} only."
             )
 
 

@@ -1,10 +1,12 @@
-"""What a query needs of each table: columns, and a range of keys. Pure.
+"""Find what a query needs from each table: its columns and a range of keys. Pure.
 
-Owns: the reading of DuckDB's plan. DuckDB has moved every condition as near to its table as the
-query's meaning allows, and has dropped the columns that nobody asks for; here the conditions that
-arrived right above a scan become the smallest range of keys that holds them all.
-Invariant: a range may be too large, never too small. What is not understood narrows nothing.
-Columns have names of their own in a plan (`column_id`), which no quoting and no user can disturb.
+Owns: the reading of DuckDB's plan. DuckDB moves each condition as near to its table as the meaning
+of the query allows. It drops the columns that the query does not use. From the conditions directly
+above a scan, this module makes the smallest range of keys that contains all their rows.
+Invariant: a range may be too large, but never too small. A condition that is not understood does
+not make the range smaller.
+In a plan, columns have names of this module (`column_id`), so that no quotes and no names of users
+cause errors.
 """
 
 import math
@@ -18,10 +20,10 @@ import msgspec
 from dodona_wire.rows.schema import TableSchema
 
 Expression = dict[str, Any]
-"""A node of the syntax tree that DuckDB's `json_serialize_sql` gives."""
+"""A node of the syntax tree that DuckDB's `json_serialize_sql` returns."""
 Parse = Callable[[str], Expression | None]
 Interval = tuple[Any, Any]
-"""The least and the greatest value, both included; None where there is no such end."""
+"""The smallest and the largest value, both included. None means that there is no such limit."""
 
 EXPRESSION_LENGTH_MAX: Final = 1 << 20
 NESTING_DEPTH_MAX: Final = 100
@@ -38,7 +40,7 @@ _MIRRORED: Final = {
 
 
 class ScanRange(msgspec.Struct, frozen=True):
-    """What to read of a table: `columns`, of lower ≤ key < upper (leading key column values)."""
+    """What to read from a table: `columns`, of lower ≤ key < upper (leading key column values)."""
 
     columns: tuple[str, ...]
     lower: tuple[Any, ...] | None = None
@@ -46,19 +48,19 @@ class ScanRange(msgspec.Struct, frozen=True):
 
 
 def column_id(table: int, column: int) -> str:
-    """What a plan calls a column: by its place, and its table's."""
+    """Return the name of a column in a plan: the indexes of its table and of the column."""
     return f"c{table}_{column}"
 
 
 def scan_ranges(
     plan: Iterable[dict[str, Any]], schemas: Sequence[TableSchema], parse: Parse
 ) -> list[ScanRange | None]:
-    """For each table, what all of its scans in the plan need; None if it has none."""
+    """Return for each table what all of its scans in the plan need, or None if it has no scan."""
     needed: list[ScanRange | None] = [None] * len(schemas)
     for name, columns, conditions in _scans(plan):
         ids = [_COLUMN_ID.fullmatch(it) for it in columns]
         if not all(ids) or not ids:
-            if "ARROW_SCAN" in name:  # of which table? It might be any
+            if "ARROW_SCAN" in name:  # the scan may be of any table
                 return [ScanRange(tuple([it.name for it in schema.columns])) for schema in schemas]
             continue
         table = int(_group(ids[0], 1))
@@ -77,7 +79,8 @@ def _group(found: re.Match[str] | None, number: int) -> str:
 
 
 def _scans(plan: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each leaf: the operator's name, its columns, and the conditions right above it."""
+    """Yield each leaf: the name of the operator, its columns, and the conditions directly above
+    it."""
     waiting: list[tuple[dict[str, Any], list[str]]] = [(node, []) for node in plan]
     while waiting:
         node, conditions = waiting.pop()
@@ -92,14 +95,15 @@ def _scans(plan: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[str], lis
 
 
 def _texts(condition: object) -> list[str]:
-    """A list is a text that was cut at its line breaks; which ones, nobody can tell."""
+    """Return the condition as a list of one text, or an empty list. DuckDB gives a list for a text
+    with line breaks, and the places of the breaks are lost."""
     if not isinstance(condition, str) or "\0" in condition:
         return []
     return [condition] if len(condition) <= EXPRESSION_LENGTH_MAX else []
 
 
 def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanRange:
-    """What serves two scans of one table."""
+    """Return a range that is enough for two scans of one table."""
     if one is None:
         return other
     names = [it.name for it in schema.columns if it.name in (*one.columns, *other.columns)]
@@ -119,9 +123,9 @@ def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]
 
 
 def key_range(types: Sequence[str], interval_of: Callable[[int, str], Interval]) -> Interval:
-    """The range of keys of these types, as leading key column values, lower ≤ key < upper, given
-    where the values of each column lie. Equal leading columns, then one that lies between two
-    values; the rest is not looked at."""
+    """Return the range of keys of these types: leading key column values, lower ≤ key < upper.
+    `interval_of` returns the interval of each column's values. Leading columns with one value
+    count, and the first one that has more. Later columns do not count."""
     prefix: list[Any] = []
     for place, column_type in enumerate(types):
         least, greatest = interval_of(place, column_type)
@@ -135,7 +139,8 @@ def key_range(types: Sequence[str], interval_of: Callable[[int, str], Interval])
 
 
 def _end(values: Sequence[Any], types: Sequence[str]) -> tuple[Any, ...] | None:
-    """The first leading values behind all keys that begin with these; None if there are none."""
+    """Return the first leading values after all keys that begin with `values`, or None if there are
+    none."""
     for place in reversed(range(len(values))):
         following = _successor(values[place], types[place])
         if following is not None:
@@ -144,7 +149,7 @@ def _end(values: Sequence[Any], types: Sequence[str]) -> tuple[Any, ...] | None:
 
 
 def _successor(value: Any, column_type: str) -> Any:
-    """The next value of the type; None behind the last."""
+    """Return the next value of the type, or None after the last one."""
     match column_type:
         case "int64" | "uint64":
             return value + 1 if _fits(value + 1, column_type) else None
@@ -157,7 +162,7 @@ def _successor(value: Any, column_type: str) -> Any:
 
 
 def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -> Interval:
-    """Where the column's values lie if the condition is true."""
+    """Return the interval of the column's values for which the condition is true."""
     if depth > NESTING_DEPTH_MAX:
         return _EVERYTHING
     kind, children = tree.get("type"), tree.get("children", [])
@@ -167,7 +172,7 @@ def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -
         if kind == "CONJUNCTION_AND":
             return intersection(*parts)
         hull = reduce(_hull, parts) if parts else _EVERYTHING
-        return hull if len(others) == len(children) else (None, hull[1])  # null comes first
+        return hull if len(others) == len(children) else (None, hull[1])  # null is the first key
     if kind == "COMPARE_IN" and _is_column(children[0], column):
         values = [_constant(child, column_type) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))
@@ -192,7 +197,7 @@ def _compared(
 
 
 def intersection(*intervals: Interval) -> Interval:
-    """What lies in all of them."""
+    """Return the interval that lies in all of them."""
     least = [it for it, _ in intervals if it is not None]
     greatest = [it for _, it in intervals if it is not None]
     return max(least, default=None), min(greatest, default=None)
@@ -218,7 +223,7 @@ def _is_column(tree: Expression, column: str) -> bool:
 
 
 def _constant(tree: Expression, column_type: str) -> Any:
-    """The constant, as a value of that type; None if it is none, or may not be exact."""
+    """Return the constant as a value of the type. None: it is no constant, or may not be exact."""
     if column_type == "string":
         is_blob = tree.get("type") == "OPERATOR_CAST" and tree["type_expr"]["type_name"] == "BLOB"
         kind, text = _literal(tree["child"]) if is_blob else ("", "")

@@ -1,8 +1,9 @@
-"""Which tables a query names: `[//path]`, wherever SQL would look for a table. Pure text.
+"""Find the tables that a query names as `[//path]`, where SQL expects a table. Pure text.
 
-Owns: telling such a reference from the same characters in a string, a quoted name or a comment.
-Invariant: a rewritten query is as long as the original, so that DuckDB's messages point at the
-right place. What is wrong with the rest of the text is DuckDB's to say.
+Owns: the difference between such a reference and the same characters in a string, a quoted name or
+a comment.
+Invariant: a rewritten query is as long as the original, so that DuckDB's messages show the right
+place. DuckDB reports other mistakes in the text.
 """
 
 import re
@@ -26,8 +27,8 @@ _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
 def find_tables(text: str) -> tuple[list[str], str]:
-    """→ the paths, each once, in order of appearance; and the text with quoted names for them.
-    Raises InvalidRequest if two of them are one name to DuckDB."""
+    """Return the paths, each once, in order of appearance, and the text with quoted names in their
+    places. Raises InvalidRequest if DuckDB takes two of the paths for one name."""
     paths: dict[str, str] = {}
     pieces: list[str] = []
     copied = at = 0
@@ -39,7 +40,7 @@ def find_tables(text: str) -> tuple[list[str], str]:
             twin = paths.setdefault(path.lower(), path)
             if twin != path:
                 raise InvalidRequest(
-                    f"SQL does not tell {twin} from {path}: read them by two queries"
+                    f"SQL ignores case, so {twin} and {path} are the same name. Use two queries."
                 )
             pieces += [text[copied : found.start()], f'"{path}"']
             copied = at
@@ -47,7 +48,7 @@ def find_tables(text: str) -> tuple[list[str], str]:
 
 
 def _end_of_comment(text: str, at: int) -> int:
-    """Comments nest."""
+    """Return the place behind a comment, which may contain comments."""
     depth = 1
     while depth:
         edge = _COMMENT_EDGE.search(text, at)

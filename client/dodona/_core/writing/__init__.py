@@ -1,1 +1,1 @@
-"""Rows on their way in: buffered, committed, written at once, in bulk."""
+"""Writes of rows: buffer them, commit them, write them without a transaction, or write in bulk."""

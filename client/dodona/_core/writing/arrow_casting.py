@@ -1,9 +1,10 @@
-"""A user's Arrow column as a column of a table: the cast, where each value stays what it was.
+"""Cast a user's Arrow column to a column of a table, so that each value stays the same.
 
-Owns: which of Arrow's types a column takes, and what is between a user's array and its values:
-dictionaries, runs, views, and the extension types `arrow.uuid`, `arrow.json` and `arrow.bool8`, in
-each other to any depth. Whatever else is refused by the name of its type: Arrow's own errors never
-reach a caller. pyarrow and numpy are imported on first use: the light client works without them.
+Owns: which types of Arrow a column takes, and how to reach the values in a user's array. There may
+be dictionaries, runs, views, and the extension types `arrow.uuid`, `arrow.json` and `arrow.bool8`
+in between, nested up to a limit. Any other type is refused by its name. Arrow's own errors never
+reach a caller.
+pyarrow and numpy are imported on first use: the light client works without them.
 """
 
 from typing import Any, Final
@@ -16,14 +17,14 @@ from dodona_wire.rows.text_format import json_of, reader_of
 from dodona_wire.rows.values import double_of
 
 DEPTH_MAX: Final = 8
-"""Of dictionaries and runs within each other: a type from a file may be nested at will."""
+"""How deep dictionaries and runs may be nested. A type from a file may have any depth."""
 _UUID: Final = "arrow.uuid"
 _JSON: Final = "arrow.json"
 _BOOL8: Final = "arrow.bool8"
 
 
 def cast_column(column: Column, wanted: Any, array: Any) -> Any:
-    """The array in a column's Arrow type. Raises SchemaViolation."""
+    """Return the array in the Arrow type of the column. Raises SchemaViolation."""
     import pyarrow
 
     given = array.type
@@ -45,7 +46,8 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
 
 
 def _doubles(column: Column, wanted: Any, integers: Any) -> Any:
-    """As Python's integers are taken. Arrow casts none above 2^53, though doubles hold many."""
+    """Return integers as doubles, by the rule for Python's integers. Arrow casts no integer above
+    2^53, though many of these are exact doubles."""
     import pyarrow
 
     try:
@@ -64,7 +66,8 @@ def _refusal(column: Column, wanted: Any, given: Any) -> SchemaViolation:
 
 
 def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:
-    """→ the same values, one after the other, and the name of the extension type that they had."""
+    """Return the same values in a plain array, and the name of their extension type or an empty
+    text."""
     import pyarrow
 
     types, kind = pyarrow.types, array.type
@@ -89,7 +92,7 @@ def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:
 
 
 def _runs_of(array: Any) -> Any:
-    """Which run each value is of. A slice has all runs of the whole."""
+    """Return the index of each value's run. A slice of an array has all runs of the whole array."""
     import numpy
     import pyarrow
 
@@ -98,7 +101,7 @@ def _runs_of(array: Any) -> Any:
 
 
 def _packed(column: Column, texts: Any) -> list[bytes | None]:
-    """JSON texts as a column of type any has them."""
+    """Return JSON texts in the form of a column of type any."""
     read = reader_of(column)
     return [
         None if text is None else msgspec.msgpack.encode(read(json_of(text, column.name)))
@@ -107,8 +110,8 @@ def _packed(column: Column, texts: Any) -> list[bytes | None]:
 
 
 def _may_cast(wanted: str, given: Any, extension: str) -> bool:
-    """Only where each value stays what it was. Bytes in a column of type any are MessagePack, which
-    those of an UUID are not."""
+    """Return whether each value stays the same in a cast. Bytes in a column of type any are
+    MessagePack, but those of a UUID are not."""
     import pyarrow
 
     types = pyarrow.types

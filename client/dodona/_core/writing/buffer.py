@@ -1,8 +1,8 @@
-"""What one transaction does to one table, as its client holds it. Pure.
+"""What one transaction does to one table, in the client that holds it. Pure.
 
-Owns: the writes, the locks without data, and what several writes of one key come to.
-Invariants: at most one write a key; every write was checked against the table's schema; only keys
-that are written are special, and only where something is.
+Owns: the writes, the locks without data, and the result of more than one write of a key.
+Invariants: each key has at most one write. Every write was checked against the table's schema. Only
+written keys have an entry in `special`, and only if something is special about them.
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ from dodona_wire.rows.sizes import VALUE_BYTES, write_bytes
 from dodona_wire.types import DELETE_MASK, Key, LockType, Write
 
 Special = tuple[int, int]
-"""The mask of columns whose value is a change of an aggregate, and that of the lock groups taken
-by shared_write."""
+"""Two masks: the columns whose value is a change of an aggregate, and the lock groups with a
+`shared_write` lock."""
 
 ORDINARY: Final[Special] = (0, 0)
 
 
 class Changes(msgspec.Struct):
-    """What one call adds to a buffer. The counts are how many more rows are written or locked then,
-    and about how many more bytes there are on the wire, never fewer."""
+    """What one call adds to a buffer. `row_count` is how many more rows are then written or locked.
+    `size_bytes` is about how many more bytes a message needs, and never too few."""
 
     writes: dict[Key, Write] = {}
     special: dict[Key, Special] = {}
@@ -43,12 +43,13 @@ class TableBuffer:
         self.writes: dict[Key, Write] = {}
         self.special: dict[Key, Special] = {}
         self.locks: dict[Key, dict[LockType, int]] = {}
-        """The lock groups that each key is locked in, by how; none of them zero."""
+        """The lock groups of each key, by lock type. No mask is zero."""
 
     def after_special_writes(
         self, writes: Iterable[Write], delta_mask: int, is_shared: bool
     ) -> Changes:
-        """These writes on top of what is here. Columns in `delta_mask` were given as changes."""
+        """Return the changes that these writes make to the buffer. Columns in `delta_mask` were
+        given as changes."""
         changes = Changes()
         for write in writes:
             key = write[0]
@@ -66,7 +67,7 @@ class TableBuffer:
         return changes
 
     def after_locks(self, keys: Iterable[Key], lock_mask: int, lock_type: LockType) -> Changes:
-        """Locks of these keys on top of what is here."""
+        """Return the changes that locks of these keys make to the buffer."""
         changes = Changes()
         for key in keys:
             known = changes.locks.get(key) or self.locks.get(key, {})
@@ -78,7 +79,7 @@ class TableBuffer:
         return changes
 
     def take(self, changes: Changes) -> None:
-        """Make them part of the buffer."""
+        """Make the changes part of the buffer."""
         self.writes.update(changes.writes)
         self.locks.update(changes.locks)
         for key, special in changes.special.items():
@@ -96,10 +97,10 @@ def _special_of(schema: TableSchema, write: Write, delta_mask: int, is_shared: b
 
 
 def merge(schema: TableSchema, old: Write, new: Write) -> Write:
-    """What two writes of one key come to.
+    """Merge two writes of one key.
 
-    Writes merge column by column, a deletion replaces what was before it, and a write after
-    a deletion sets every column: those it does not name become null.
+    Writes merge column by column. A deletion replaces all writes before it. A write after a
+    deletion sets every column: the columns that it does not name become null.
     """
     key, mask, values = new
     old_mask, old_values = old[1], old[2]
@@ -115,11 +116,11 @@ def merge(schema: TableSchema, old: Write, new: Write) -> Write:
 def merge_special(
     schema: TableSchema, old: Write, old_special: Special, new: Write, new_special: Special
 ) -> tuple[Write, Special]:
-    """As `merge`, where something is special about one of the two.
+    """Merge two writes of one key as `merge` does, if one of them is special.
 
-    A change after a change, or after a plain value, is combined with it; what a deletion left is
-    nothing to change, so that the change becomes the value. A group that one of the two takes
-    exclusively is taken so, and a deletion is exclusive.
+    A change is combined with the change or the plain value before it. After a deletion there is
+    nothing to change, so the change becomes the value. If one of the two locks a group exclusively,
+    the result does. A deletion is exclusive.
     """
     old_mask, mask = old[1], new[1]
     if mask == DELETE_MASK:
@@ -137,7 +138,7 @@ def merge_special(
 
 
 def _combined(schema: TableSchema, old: Write, new: Write, changed: int) -> Write:
-    """The new write with these columns' changes made of the old one's values."""
+    """Return the new write, with its changes to these columns applied to the old values."""
     key, mask, values = new
     before = dict(zip(bits_of(old[1]), old[2], strict=True))
     columns = schema.value_columns
@@ -149,7 +150,7 @@ def _combined(schema: TableSchema, old: Write, new: Write, changed: int) -> Writ
 
 
 def bits_of(mask: int) -> list[int]:
-    """The places of the bits that are set, lowest first."""
+    """Return the places of the bits that are set, lowest first."""
     return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 

@@ -1,12 +1,13 @@
-"""Rows in bulk, as Arrow data, without a Python object for each: written at once, or for a load.
+"""Write rows in bulk, as Arrow data without a Python object for each: directly, or for a load.
 
-Owns: fitting a user's columns to the table's (order, types, absent ones), putting rows in the order
-of their keys, dividing them among tablets, and the size of what travels in one message.
-The data may be longer than memory: it is taken part by part, and one part is under way at a time.
-Of rows with one key that are written at once the last one wins. Within a part the others are left
-out before it is divided, so that no two messages have a key in common, and it does not matter which
-of them comes first; the next part is sent when all of the last one is written. What may be repeated
-is as in `writing`. Of what a load publishes no key comes twice: in a part that is refused here.
+Owns: how a user's columns are fitted to the table's (order, types, absent columns), and how rows
+are sorted by key and divided among tablets. Also the size of the data in one message.
+The data may be longer than memory. It is taken part by part, and one part is in progress at a time.
+If rows that are written directly have the same key, the last one wins. The others of a part are
+left out before it is divided. So no two messages have a key in common, and their order does not
+matter. The next part is sent after all of the last one is written. `writing` says what may be
+repeated.
+A load has no key twice. A part that has one twice is refused here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,21 +48,22 @@ from dodona_wire.types import (
 )
 
 MESSAGE_BYTES: Final = 16 << 20
-"""Of Arrow data in one message, about, and half as much again at the most: a frame takes 64 MiB.
-A single row may be longer. A message becomes a chunk of its tablet: the fewer, the better. But a
-tablet writes one while the next is on its way, and memory of more than 32 MiB is made anew by the
-system, page by page, each time that a program asks for it."""
+"""About how many bytes of Arrow data one message has. It has at most half as much again, since a
+frame holds 64 MiB. A single row may be longer.
+A message becomes a chunk of its tablet, so fewer messages are better. But a tablet writes one while
+the next one arrives. And each time that a program asks for more than 32 MiB of memory, the system
+makes it anew, page by page."""
 MESSAGE_ROWS_MAX: Final = 1 << 20
 PART_BYTES_FIRST: Final = 16 << 20
 PART_BYTES_MIN: Final = 1 << 20
 PART_BYTES_MAX: Final = 8 * MESSAGE_BYTES
 LOAD_PART_BYTES_MAX: Final = 2 * MESSAGE_BYTES
-"""Of a load, which many processes of a machine may bring at once: each needs four times as much
-memory."""
+"""The limit for a part of a load. Many processes of a machine may send a load at the same time, and
+each needs four times as much memory as its part."""
 PART_ROWS_MAX: Final = 4 * MESSAGE_ROWS_MAX
 PART_MS: Final = 2_000
-"""What a part is to take. It is far less than a call waits for its answer, since the last message
-of a part is answered when all of it has come through."""
+"""How long a part should take. It is far less than the time that a call waits for its answer. The
+last message of a part is answered after the whole part has arrived."""
 SAMPLE_ROWS: Final = 1024
 
 
@@ -74,12 +76,12 @@ def write_arrow(
     load: LoadId = NO_LOAD,
     kind: BatchKind = "write",
 ) -> Protocol[int]:
-    """Write a `pyarrow.Table`, a record batch, or any iterable of these. → how many rows it had.
-
-    Absent columns become null. `stamp` is the client's clock unless given. Raises SchemaViolation
-    before anything of the part concerned is sent. An error's attributes say how many rows from the
-    first one on had been written (`row_count`), and of the part behind them which tablets have
-    theirs.
+    """Write a `pyarrow.Table`, a record batch, or an iterable of these. Return how many rows it
+    had.
+    Absent columns become null. `stamp` is the timestamp of the rows, by default from the client's
+    clock. Raises SchemaViolation before any row of the part concerned is sent. The attributes of an
+    error say how many rows from the first one on were written (`row_count`). For the part after
+    these rows, they say which tablets have written their rows.
     """
     if durability not in ("sync", "async"):
         raise InvalidRequest(f'Durability must be "sync" or "async", not {shown(durability)}')
@@ -103,9 +105,11 @@ def stage_arrow(
     partition: int,
     attempt: int,
 ) -> Protocol[list[StagedBatch]]:
-    """As `write_arrow`, for a load that publishes them later: a row is of the key columns alone to
-    delete it, and has some others or all to be updated or written. → what is staged, which is
-    nothing that counts before `publish` is given it. Raises DuplicateKey where that shows here."""
+    """Send rows as `write_arrow` does, for a load that publishes them later. To be deleted, a row
+    has its key columns only. To be updated or written, it also has some or all of the other
+    columns.
+    Return the staged batches. They count only after `publish` gets them. Raises DuplicateKey if a
+    part has a key twice."""
     for name, number in (("partition", partition), ("attempt", attempt)):
         check_number(number, name, 0, INTEGER_MAX >> 1)
     call = yield from context.generate_timestamp()
@@ -125,10 +129,11 @@ def send_parts(
     *,
     is_exact: bool = False,
 ) -> Protocol[int]:
-    """Bring data to the tablets of a table, part by part, each with a sender. → how many rows.
-    If it is exact, no key may come twice in a part; else the last row of each is taken."""
+    """Send data to the tablets of a table, part by part. `sender` gives the sender of each part.
+    Return the number of rows. With `is_exact` a part must not have a key twice. Otherwise the last
+    row of each key is taken."""
     route = yield from context.route(path)
-    arrow_schema(route.schema)  # says what to install where pyarrow is missing
+    arrow_schema(route.schema)  # if pyarrow is missing, says what to install
     pace = _Pace(part_bytes_max)
     row_count = 0
     try:
@@ -151,8 +156,8 @@ def send_parts(
 def _suited(
     context: Context, route: TableRoute, atomicity: Atomicity, first: list[Any], kind: BatchKind
 ) -> Protocol[TableRoute]:
-    """The route, or a fresh one if what comes first does not suit: others may have altered the
-    table. Raises InvalidRequest if its atomicity is another."""
+    """Return the route, or a fresh one if the first data does not fit: another client may have
+    altered the table. Raises InvalidRequest if the table has the other atomicity."""
     try:
         check_mode(route, atomicity)
         for batch in first:
@@ -172,8 +177,8 @@ def _send_part(context: Context, route: TableRoute, job: "_BatchJob") -> Protoco
 
 
 class _Pace:
-    """How much of the data makes a part: little at first, then what takes about `PART_MS`, however
-    slow the link and busy the cells are."""
+    """How many bytes make a part: few at first, then as many as take about `PART_MS`. So it adapts
+    to the speed of the link and of the cells."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self.size_bytes = PART_BYTES_FIRST
@@ -190,12 +195,12 @@ class _Pace:
 
 
 def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKind) -> Iterator[Any]:
-    """Join small batches and cut large ones. → record batches that fit the table."""
+    """Join small batches and divide large ones. Yield record batches that fit the table."""
     gathered: list[Any] = []
     size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
     for batch in data:
         if not batch.num_rows:
-            fit(schema, batch, kind)  # it has no rows, and columns all the same
+            fit(schema, batch, kind)  # it has no rows, but it has columns
         while batch.num_rows:
             head = _head(schema, batch, size_bytes, row_count, kind)
             gathered.append(head)
@@ -210,8 +215,9 @@ def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKin
 
 
 def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int, kind: BatchKind) -> Any:
-    """The first rows of a batch, fitted to the table: about as many as there is room for, at least
-    one. How long they are comes out by fitting some, since types may change and columns come."""
+    """Return the first rows of a batch, fitted to the table: about as many as there is room for,
+    but at least one. A sample of fitted rows gives their size, since types may change and columns
+    may be added."""
     row_count = min(row_count, batch.num_rows)
     head = fit(schema, batch.slice(0, min(SAMPLE_ROWS, row_count)), kind)
     row_count = max(min(row_count, head.num_rows * size_bytes // max(head.nbytes, 1)), 1)
@@ -225,7 +231,8 @@ def _head(schema: TableSchema, batch: Any, size_bytes: int, row_count: int, kind
 
 
 def _joined(batches: list[Any]) -> Any:
-    """→ one batch. The list is empty then: nothing is in memory twice while that is sent."""
+    """Return one batch, and empty the list. So no rows are in memory twice while the batch is
+    sent."""
     import pyarrow
 
     joined = batches[0] if len(batches) == 1 else pyarrow.concat_batches(batches)
@@ -234,9 +241,9 @@ def _joined(batches: list[Any]) -> Any:
 
 
 def _in_order(schema: TableSchema, part: Any, first_row: int, *, is_exact: bool) -> tuple[Any, Any]:
-    """→ the part in the order of its keys, the last row of each, and these keys. What is in order
-    already is not copied. Raises SchemaViolation with the place of a row in all of the data;
-    DuplicateKey."""
+    """Return the part in key order, with the last row of each key, and these keys. A part that is
+    already in order is not copied. Raises SchemaViolation with the place of the row in the whole
+    data, DuplicateKey."""
     try:
         given = encode_keys(schema, part)
     except SchemaViolation as error:
@@ -258,7 +265,7 @@ def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
 
 
 def _batches(data: Any) -> Iterator[Any]:
-    """Record batches as they come."""
+    """Yield record batches as they come."""
     import pyarrow
 
     if isinstance(data, pyarrow.RecordBatch):
@@ -266,7 +273,7 @@ def _batches(data: Any) -> Iterator[Any]:
     elif isinstance(data, pyarrow.Table):
         yield from data.to_batches() or [_empty(data.schema)]
     elif isinstance(data, pyarrow.RecordBatchReader):
-        yield _empty(data.schema)  # it may have no batch, and columns all the same
+        yield _empty(data.schema)  # it may have no batch, but it has columns
         yield from data
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         for batch in data:
@@ -293,8 +300,8 @@ def _not_arrow(data: Any) -> InvalidRequest:
 
 
 def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
-    """The batch with all columns of the table, in its order and types; with the key columns only
-    to delete rows, and those that are given to update them. Raises SchemaViolation."""
+    """Return the batch with all columns of the table, in its order and types. To delete rows, take
+    the key columns only. To update rows, take the given columns only. Raises SchemaViolation."""
     import pyarrow
 
     names = batch.schema.names
@@ -309,7 +316,7 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     if kind != "delete" and not any(is_given):
         raise SchemaViolation("at least one column that is not a key must be given")
     if kind == "delete" and any(is_given):
-        raise SchemaViolation("rows are deleted by their key columns alone", columns=names)
+        raise SchemaViolation("to delete rows, pass only the key columns", columns=names)
     columns = [
         it
         for it in schema.columns
@@ -325,7 +332,8 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
 
 
 def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> Any:
-    """`place` is the column's in the batch, if it is there."""
+    """Return the array of one column. `place` is its index in the batch, or None if it is
+    absent."""
     import pyarrow
 
     name = column.name
@@ -348,7 +356,7 @@ def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> A
 
 
 class _BatchJob:
-    """Rows of one part in the order of their keys: all of them, or one message to one tablet."""
+    """Rows of one part in key order: all rows, or one message to one tablet."""
 
     is_write: ClassVar[bool] = True
     __slots__ = ("_batch", "_keys", "_place", "_tablet", "sender")
@@ -385,7 +393,8 @@ class _BatchJob:
 
 
 def _messages(batch: Any, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Cut rows so that each piece is short enough for one message, all about equally long."""
+    """Yield pieces of the rows that are short enough for one message, all of about the same
+    size."""
     row_count = end - start
     size_bytes = batch.slice(start, row_count).nbytes
     is_short = size_bytes <= MESSAGE_BYTES * 3 // 2 and row_count <= MESSAGE_ROWS_MAX

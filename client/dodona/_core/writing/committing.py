@@ -1,10 +1,12 @@
-"""Commit of atomic transactions: the client's part of `docs/explanation/commit-protocol.md`. Pure.
+"""Commit atomic transactions: the client's part of `docs/explanation/commit-protocol.md`. Pure.
 
-Owns: what the client says to whom, and what it may report. Rule numbers are the protocol's:
-- aborted only on a refusal, or if a participant certainly never got its prepare (rules 13, 17);
-- committed only if a cell said so (rules 11, 16, 18);
-- neither, while nobody who knows has answered: `CommitOutcomeUnknown` (rules 12, 17).
-A time-out is not a refusal. It only makes the client ask.
+Owns: which messages the client sends, and which outcome it may report. Rule numbers are those of
+the protocol:
+- aborted: only after a refusal, or if a participant certainly never got its prepare (rules 13, 17);
+- committed: only if a cell said so (rules 11, 16, 18);
+- `CommitOutcomeUnknown`: if no cell that knows the outcome has answered (rules 12, 17).
+
+A timeout is not a refusal. After a timeout, the client asks for the outcome.
 """
 
 from collections.abc import Sequence
@@ -66,7 +68,7 @@ Groups = dict[CellId, list[TabletModifications]]
 
 
 class Answered(NamedTuple):
-    """A blind commit to one cell that was sent already, and what came back."""
+    """A blind commit that was already sent to one cell, and the reply."""
 
     route: TableRoute
     writes: list[Write]
@@ -78,10 +80,9 @@ class Answered(NamedTuple):
 def commit_atomic(
     context: Context, transaction: TransactionBuffer, answered: Answered | None = None
 ) -> Protocol[Timestamp]:
-    """Commit what is buffered; it is not empty. → the commit timestamp. The first attempt may have
-    been `answered` before.
-
-    Raises what the cells refused with, TransactionAborted, or CommitOutcomeUnknown.
+    """Commit a buffer that is not empty. Return the commit timestamp. `answered` is a first attempt
+    that was already sent.
+    Raises the refusals of the cells, TransactionAborted, or CommitOutcomeUnknown.
     """
     patience: Patience | None = None
     while True:
@@ -92,7 +93,7 @@ def commit_atomic(
         try:
             done = yield from _attempt(context, transaction, routes, answered)
         except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
-            _forget(routes)  # a tablet is frozen or gone, or its cell is somewhere else by now
+            _forget(routes)  # a tablet is frozen or gone, or its cell has moved
             raise
         if not isinstance(done, DodonaError):
             return done
@@ -107,7 +108,7 @@ def _attempt(
     routes: list[TableRoute],
     answered: Answered | None,
 ) -> Protocol[Timestamp | DodonaError]:
-    """→ an error only where nothing came of it, and it may be tried again."""
+    """Make one attempt. Return an error only if the attempt had no effect and may be repeated."""
     if answered is not None:
         transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
         return (yield from _end(context, transaction, _judge(context, *answered[2:])))
@@ -132,28 +133,29 @@ def _end(
     transaction: TransactionBuffer,
     attempt: Protocol[Timestamp | DodonaError],
 ) -> Protocol[Timestamp | DodonaError]:
-    """What an attempt came to. If nothing came of it and nothing will, a blind transaction takes
-    another id for the next one: it has read nothing that could be too old by then."""
+    """Return the result of an attempt. If the attempt has no effect and never will, a blind
+    transaction gets a new id for the next attempt. It has read nothing that could be too old by
+    then."""
     try:
         return (yield from attempt)
     except DodonaError as error:
         if not transaction.is_blind or error.kind not in BEGIN_ANEW_KINDS:
             raise
         if error.kind != TransactionConflict.kind:
-            context.drop_reserve()  # the others may be from before that cell began, too
+            context.drop_reserve()  # other ids may be older than the cell's start, too
         transaction.id = None
         return error
 
 
-# ---- who gets what
+# ---- routes and parts
 
 
 def routes_of(
     context: Context, transaction: TransactionBuffer, patience: Patience | None
 ) -> Protocol[list[TableRoute]]:
-    """The routes of all tables that the transaction writes, in the buffer's order. Raises
-    InvalidRequest if a table's atomicity is not the transaction's, TransactionAborted if its schema
-    changed."""
+    """Return the routes of all tables that the transaction writes, in the order of the buffer.
+    Raises InvalidRequest if the atomicity of a table is not that of the transaction. Raises
+    TransactionAborted if the schema of a table changed."""
     routes = []
     for path, buffer in transaction.tables.items():
         if context.injects_faults and context.fault_at(FaultPoint.FORGET_ROUTE_OF_COMMIT):
@@ -172,20 +174,21 @@ def routes_of(
 
 
 def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) -> None:
-    """That the rows were made for this table, and may be written in this mode."""
+    """Check that the rows were made for this table, and that it takes writes in this mode."""
     check_mode(route, atomicity)
     check_schema(route.path, buffer, route.schema)
 
 
 def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
-    """Raises InvalidRequest if the table is not written in this mode."""
+    """Check that the table takes writes in this mode. Raises InvalidRequest."""
     if route.atomicity != atomicity:
         text = f'Invalid atomicity mode: "{named(atomicity)}" instead of "{route.atomicity}"'
         raise InvalidRequest(text, table=route.path)
 
 
 def _group(context: Context, transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
-    """Rows by tablet, tablets by cell, the coordinator's first. Raises TableNotMounted."""
+    """Group rows by tablet, and tablets by cell, with the coordinator first. Raises
+    TableNotMounted."""
     groups: Groups = {}
     count = len(transaction.tables)
     parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
@@ -203,9 +206,9 @@ def _group(context: Context, transaction: TransactionBuffer, routes: list[TableR
 
 
 def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:
-    """Give a blind transaction its id (rule 20), and keep it while a cell may still have a copy of
-    the request: under two ids it could be committed twice. Several cells need an order among
-    those who wait there: a start timestamp."""
+    """Give a blind transaction its id (rule 20). It keeps the id while a cell may still have a copy
+    of the request: under two ids, it could be committed twice. With several cells, the transactions
+    that wait there need an order, so the id is a start timestamp."""
     if cell_count > 1:
         transaction.id = TransactionId((yield from context.generate_timestamp()))
     elif transaction.id is None:
@@ -220,7 +223,8 @@ def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> 
 def _commit_one(
     context: Context, transaction: TransactionBuffer, groups: Groups
 ) -> Protocol[Timestamp | DodonaError]:
-    """→ an error only where the cell recorded nothing, so that it may be sent again."""
+    """Commit in one cell. Return an error only if the cell recorded nothing, so that the request
+    may be sent again."""
     assert transaction.id is not None
     ((cell, modifications),) = groups.items()
     request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
@@ -231,7 +235,8 @@ def _commit_one(
 def _judge(
     context: Context, cell: CellId, request: CommitOne, reply: Reply
 ) -> Protocol[Timestamp | DodonaError]:
-    """What the cell's answer means; it is asked again where that says nothing."""
+    """Return the meaning of the cell's reply. If the reply does not say it, ask the cell for the
+    outcome."""
     if context.injects_faults:
         if type(reply) is Committed and context.fault_at(FaultPoint.REPEAT_COMMIT):
             yield Post(((cell, request),))
@@ -281,10 +286,10 @@ def _commit_many(
             return reply.timestamp
     refusal, is_proof = _refusal(context, transaction, replies)
     if refusal is None:
-        _forget(routes)  # whoever is silent may be somewhere else by now
+        _forget(routes)  # a silent cell may have moved
         refusal = _silence(context, transaction, replies)
     if not is_proof:
-        # A late copy could still be prepared, until the coordinator has said that it is aborted.
+        # A late copy could be prepared until the coordinator says that the transaction is aborted.
         abort = Decide(transaction, cells, None)
         try:
             return (yield from _settle(context, transaction, coordinator, abort))
@@ -295,7 +300,7 @@ def _commit_many(
 
 
 def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
-    """The answers of all participants, or up to the first refusal."""
+    """Ask all participants to prepare. Return their answers, or those up to the first refusal."""
     cells = tuple(groups)
     prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
     if context.fault_at(FaultPoint.PREPARE_IN_TURN):
@@ -312,8 +317,8 @@ def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Pr
 def _refusal(
     context: Context, transaction: TransactionId, replies: Sequence[Reply]
 ) -> tuple[DodonaError | None, bool]:
-    """→ the error to report if there is no commit, and whether these replies prove that there is
-    none: a participant is not prepared and never will be."""
+    """Return the error to report if there is no commit, and whether the replies prove that there is
+    none. The proof is a participant that is not prepared and never will be."""
     never_sent: DodonaError | None = None
     for reply in replies:
         if type(reply) is Aborted:
@@ -322,14 +327,14 @@ def _refusal(
             if is_recorded(reply):
                 error = context.error_of(reply)
                 return error, not isinstance(error, TabletMoved | Overloaded)
-            if was_never_sent(reply):  # nobody else will ever send it: it can't be prepared
+            if was_never_sent(reply):  # no other process will send it, so it can't be prepared
                 never_sent = context.error_of(reply)
     return never_sent, never_sent is not None
 
 
 def _silence(context: Context, transaction: TransactionId, replies: Sequence[Reply]) -> DodonaError:
-    """The error of a transaction that was aborted because a cell did not answer in time: it names
-    the cell, if that is known."""
+    """Return the error of a transaction that was aborted because a cell did not answer in time. If
+    the cell is known, the error names it."""
     for reply in replies:
         if type(reply) is Failure and reply.attributes.keys() & {*NAMING_ATTRIBUTES}:
             return context.error_of(reply)
@@ -339,34 +344,37 @@ def _silence(context: Context, transaction: TransactionId, replies: Sequence[Rep
 def _let_go(
     transaction: TransactionId, cells: tuple[CellId, ...], replies: Sequence[Reply]
 ) -> Post:
-    """It is aborted: tell the coordinator, so that it and the others let go (rule 17). Where it
-    may be the one that is silent, the others take the client's word."""
+    """Return the message to the coordinator that the transaction is aborted, so that all cells
+    release its locks (rule 17). If the coordinator may be the silent cell, the message goes to all
+    cells, and they accept the client's word."""
     abort = Decide(transaction, cells, None, is_proved=True)
     first = replies[0]
     is_reached = type(first) is not Failure or not {"address", "is_sent"} & first.attributes.keys()
     return Post(tuple([(cell, abort) for cell in (cells[:1] if is_reached else cells)]))
 
 
-# ---- asking until somebody answers
+# ---- ask until a cell answers
 
 
 def _settle(
     context: Context, transaction: TransactionId, cell: CellId, question: AskOutcome | Decide
 ) -> Protocol[Timestamp]:
-    """Put the question, or the decision, until it is answered: each is safe to repeat."""
+    """Send the question or the decision until a cell answers. Both are safe to repeat. Return the
+    commit timestamp. Raises TransactionAborted, CommitOutcomeUnknown."""
     reply = yield from ask_until_answered(context, cell, question)
     if type(reply) is Committed:
         return reply.timestamp
     if type(reply) is Aborted:
         raise _aborted(transaction)
-    reason = "it was forgotten"
+    reason = "the cell has forgotten the outcome"
     where: dict[str, Any] = {}
     if isinstance(reply, Failure):
         error = context.error_of(reply)
         reason, where = error.message, error.attributes
     named = {it: where[it] for it in NAMING_ATTRIBUTES if it in where}
     raise CommitOutcomeUnknown(
-        f"whether transaction {transaction} was committed could not be found out: {reason}",
+        f"The outcome of transaction {transaction} is unknown. Ask for the outcome "
+        f"before you retry. Reason: {reason}",
         transaction=transaction,
         coordinator=cell,
         **named,
@@ -376,7 +384,7 @@ def _settle(
 def ask_until_answered(
     context: Context, cell: CellId, question: AskOutcome | PeekOutcome | Decide
 ) -> Protocol[Reply]:
-    """The answer, or the last failure to get one after about ten seconds."""
+    """Return the answer, or after about ten seconds the last failure to get one."""
     patience = context.patience()
     while True:
         (reply,) = yield Calls(((cell, question),))

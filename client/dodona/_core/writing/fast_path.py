@@ -1,10 +1,9 @@
-"""The short way of writes: rows of one tablet whose place is known, in a transaction of their own.
-Pure.
+"""The fast path of writes: rows of one tablet with a known route, in their own transaction. Pure.
 
-Owns: what is plain enough for it, and the one request. Nearly all writes without a transaction are
-that, and then a buffer, a division among tablets and a loop over attempts have nothing to do.
-Invariant: it only knows success. Whatever else comes back, the long way goes on from there, with
-the same rows under the same id, or begins anew where nothing can have come of it.
+Owns: which writes it takes, and its one request. Nearly all writes without a transaction are of
+this kind. They need no buffer, no division among tablets and no loop of attempts.
+Invariant: it handles only success. After any other reply, the general path continues, with the same
+rows under the same id. If the request certainly had no effect, the general path begins again.
 """
 
 from collections.abc import Iterable
@@ -40,9 +39,9 @@ from dodona_wire.types import (
 def write_on_fast_path(
     context: Context, path: str, rows: Iterable[Any], update: bool, durability: Durability
 ) -> Protocol[Timestamp | Answered | None]:
-    """→ the timestamp that the rows have, the answer that the long way has to judge, or None: then
-    nothing has happened, and the long way knows what to do. Raises what the long way raises for a
-    reply that was lost, in a table without atomicity."""
+    """Return the timestamp of the rows, or the reply for the general path to judge, or None. After
+    None nothing has changed, and the general path can begin. For a table without atomicity, a lost
+    reply raises the same error as in the general path."""
     route = context.routing.find(path)
     if route is None or type(rows) is not list or type(update) is not bool:
         return None
@@ -69,7 +68,7 @@ def write_on_fast_path(
 
 
 def _plain_writes(code: RowCode, limits: TransactionLimits, rows: list[Any]) -> list[Write] | None:
-    """None if there is one that is not plain, or might be too much: that is for the long way."""
+    """Return the writes, or None if one of the rows is not plain or if they might be too many."""
     if len(rows) > limits.rows_max or len(rows) * code.bytes_max > limits.bytes_max:
         return None
     writes = [*map(code.write_of, rows)]
@@ -77,7 +76,8 @@ def _plain_writes(code: RowCode, limits: TransactionLimits, rows: list[Any]) -> 
 
 
 def _tablet_of(route: TableRoute, writes: list[Write]) -> Tablet | None:
-    """Which takes all of them, each key once."""
+    """Return the tablet that takes all of the writes, or None. A key that is there twice also gives
+    None."""
     if len(writes) == 1:
         tablet = route.tablet_of(writes[0][0])
     else:
@@ -97,7 +97,8 @@ def _write(
     writes: tuple[WireWrite, ...],
     durability: Durability,
 ) -> Protocol[Timestamp | None]:
-    """Into a table without atomicity. → the largest timestamp that a row got."""
+    """Write to a table without atomicity. Return the largest timestamp of a row, or None as
+    above."""
     if durability not in ("sync", "async"):
         return None
     stamp, is_durable = timestamp_from_unix_us(context.unix_us()), durability == "sync"

@@ -1,8 +1,10 @@
-"""What became of a transaction: one cell asked, or all of them. Pure.
+"""Find the outcome of a transaction: ask one cell, or all of them. Pure.
 
-Owns: `Outcome`, and what cells' answers come to (rule 16 of `docs/explanation/commit-protocol.md`).
-Looking changes nothing; settling has the coordinator decide now. Only the coordinator's word, or
-that of all cells together, is proof of an abort: a cell that does not answer never leads to one.
+Owns: `Outcome`, and the meaning of the cells' answers (rule 16 of
+`docs/explanation/commit-protocol.md`).
+A question that only looks changes nothing. With `settle`, the coordinator decides now. Only the
+word of the coordinator, or of all cells together, proves an abort. A cell that does not answer
+never leads to one.
 """
 
 from collections.abc import Iterable
@@ -29,16 +31,16 @@ from dodona_wire.types import CellId, Timestamp, TransactionId
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a transaction. `timestamp` is that of its commit, None otherwise. `pending` is
-    for one of which nothing final is known yet: it may still be committed. `unknown` is for one so
-    old that it was forgotten."""
+    """The outcome of a transaction. `timestamp` is the commit timestamp, or None if it is not
+    committed. `pending`: nothing final is known yet, and it may still be committed. `unknown`: it
+    is so old that its outcome was forgotten."""
 
     state: Literal["committed", "aborted", "pending", "unknown"]
     timestamp: Timestamp | None = None
 
     @property
     def is_final(self) -> bool:
-        """Whether it will never be another."""
+        """Whether the outcome will never change."""
         return self.state in ("committed", "aborted")
 
 
@@ -50,7 +52,8 @@ UNKNOWN: Final = Outcome("unknown")
 def find_outcome(
     context: Context, transaction: TransactionId, coordinator: CellId | None, *, settle: bool
 ) -> Protocol[Outcome]:
-    """Raises Unavailable; InvalidRequest where it is to be settled and nobody knows by whom."""
+    """Return the outcome. Raises Unavailable. Raises InvalidRequest if it must be settled and no
+    cell knows the coordinator."""
     if coordinator is not None:
         return (yield from _ask_coordinator(context, transaction, coordinator, settle=settle))
     answers = yield from _ask_everywhere(context, transaction)
@@ -81,7 +84,7 @@ def _ask_coordinator(
 
 
 def outcome_of(reply: Reply) -> Outcome:
-    """What a coordinator's answer says. Raises Unavailable on what is no answer."""
+    """Return the meaning of a coordinator's answer. Raises Unavailable if it is no answer."""
     if isinstance(reply, Committed):
         return Outcome("committed", reply.timestamp)
     if isinstance(reply, Aborted):
@@ -90,19 +93,19 @@ def outcome_of(reply: Reply) -> Outcome:
         return PENDING
     if isinstance(reply, OutcomeUnknown):
         return UNKNOWN
-    raise Unavailable(f"a cell answered a question with {type(reply).__name__}")
+    raise Unavailable(f"A cell answered a request for an outcome with {type(reply).__name__}.")
 
 
 # ---- all cells
 
 
 def _ask_everywhere(context: Context, transaction: TransactionId) -> Protocol[list[Reply]]:
-    """What each cell of the cluster says, or the failure to hear it after about ten seconds. At
-    least one has said something. The oracle comes first: a cell that is not among those that the
-    master names then lets in nobody who began before."""
+    """Return the answer of each cell of the cluster, or the failure to get it after about ten
+    seconds. At least one cell has answered. The client asks the oracle first. So a cell that is not
+    in the master's list admits no transaction that began before."""
     now = yield from context.generate_timestamp()
     if transaction > now:
-        text = "the oracle has not issued this timestamp yet: no transaction has it as its id"
+        text = "The oracle has not issued this timestamp yet, so no transaction has this id."
         raise InvalidRequest(text, transaction=transaction)
     patience = context.patience()
     cluster = yield from context.ask_master_patiently(GetCluster(), Cluster, patience)
@@ -121,12 +124,15 @@ def _ask_everywhere(context: Context, transaction: TransactionId) -> Protocol[li
         yield pause
         yield from context.find_cells()
     if len(left) == len(cluster.cells):
-        raise Unavailable("no cell of the cluster could be asked", transaction=transaction)
+        raise Unavailable(
+            "No cell of the cluster could answer. Repeat the call.", transaction=transaction
+        )
     return list(answers.values())
 
 
 def _is_silent(reply: Reply) -> bool:
-    """Whether to ask again. Raises what asking again would not mend."""
+    """Return whether to ask the cell again. Raises an error that another question would not
+    solve."""
     if not isinstance(reply, Failure):
         return False
     if reply.kind not in ASK_AGAIN_KINDS:
@@ -135,8 +141,8 @@ def _is_silent(reply: Reply) -> bool:
 
 
 def _judge(answers: Iterable[Reply]) -> Outcome | CellId:
-    """What all cells' answers come to, or who is to be asked: the coordinator, where some cell
-    names one. Aborted it is only if every cell says that it never will be committed there."""
+    """Return the meaning of all answers together, or the coordinator to ask if a cell names it. The
+    outcome is aborted only if every cell says that it will never be committed there."""
     known = list(answers)
     for reply in known:
         if isinstance(reply, Committed):
@@ -155,5 +161,5 @@ def _unsettled(transaction: TransactionId, answers: Iterable[Reply]) -> Exceptio
     for reply in answers:
         if isinstance(reply, Failure):
             return error_of(reply)
-    text = "no cell has heard of this transaction: give its coordinator, who is to settle it"
+    text = "No cell knows this transaction. To settle it, pass its coordinator."
     return InvalidRequest(text, transaction=transaction)

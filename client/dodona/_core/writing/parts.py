@@ -1,7 +1,7 @@
-"""How what a transaction buffered is divided among tablets, and packed for them. Pure.
+"""Divide the buffer of a transaction among tablets, and pack it for them. Pure.
 
-Owns: the shape of modifications on the wire. The short way is for ordinary writes to one tablet,
-which nearly all are.
+Owns: the form of modifications in messages. The fast path here is for ordinary writes to one
+tablet, as nearly all writes are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from dodona_wire.types import Key, SpecialWrites, TabletId, Write
 def modifications_of(
     route: TableRoute, buffer: TableBuffer
 ) -> list[tuple[Tablet, TabletModifications]]:
-    """What each tablet of the table is to do."""
+    """Return the modifications for each tablet of the table."""
     if buffer.special or buffer.locks:
         return _special_modifications(route, buffer)
     writes, pack = buffer.writes, route.schema.pack_writes
@@ -35,11 +35,12 @@ def modifications_of(
 def publications_of(
     route: TableRoute, publications: Mapping[TabletId, Publication]
 ) -> list[tuple[Tablet, TabletModifications]]:
-    """What becomes visible in each tablet. Raises ProtocolChanged if the table has others now."""
+    """Return what becomes visible in each tablet. Raises ProtocolChanged if the table has other
+    tablets now."""
     tablets = {tablet.tablet: tablet for tablet in route.tablets}
     gone = [number for number in publications if number not in tablets]
     if gone:
-        text = "the table was resharded, or made anew, while the load was under way"
+        text = "The table was resharded or created again during the load. Begin a new load."
         raise ProtocolChanged(text, table=route.path, tablets=gone)
     return [
         (
@@ -80,7 +81,7 @@ def _special_modifications(
 def pack_special(
     schema: TableSchema, special: Mapping[Key, Special], writes: Iterable[Write]
 ) -> SpecialWrites | None:
-    """What is special about some of these writes, as it travels."""
+    """Return the special parts of these writes in the form of messages, or None."""
     if not special:
         return None
     found = [(write[0], special[write[0]]) for write in writes if write[0] in special]
@@ -88,7 +89,7 @@ def pack_special(
 
 
 def group_by_tablet(route: TableRoute, writes: Iterable[Write]) -> list[tuple[Tablet, list[Write]]]:
-    """Writes grouped by the tablet that their key belongs to."""
+    """Group writes by the tablet of their key."""
     groups: dict[TabletId, tuple[Tablet, list[Write]]] = {}
     for write in writes:
         tablet = route.tablet_of(write[0])

@@ -1,7 +1,7 @@
-"""Python rows as Arrow tables, for those who bring rows in bulk and have them one by one. Pure.
+"""Make Arrow tables from Python rows, for callers that write in bulk but have single rows. Pure.
 
-Owns: the checks, made column by column, which say which row and column is wrong. pyarrow is
-imported on first use.
+Owns: the checks of each column, whose errors name the row and the column. pyarrow is imported on
+first use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ from dodona_wire.rows.values import CHECKS
 def table_of_rows(
     schema: TableSchema, rows: Sequence[Mapping[str, Any]], first_row: int, *, is_update: bool
 ) -> Any:
-    """A `pyarrow.Table` of the columns that the rows name, in the table's order: all key columns,
-    and others, which are null in the rows that do not name them. In an update that would be a
-    change, so there all rows name the same. `first_row` is the first one's place among all. Raises
-    SchemaViolation."""
+    """Return a `pyarrow.Table` of the columns that the rows name, in the table's order. It has all
+    key columns, and other columns are null in rows that do not name them. In an update, such a null
+    would be a change, so there all rows name the same columns. `first_row` is the index of the
+    first row in the whole data. Raises SchemaViolation."""
     names = dict.fromkeys(name for row in rows for name in row)
     _check_names(schema, rows, names, first_row)
     columns = [it for it in schema.columns if it.name in names]
@@ -52,7 +52,7 @@ def _check_names(
 def _check_alike(rows: Sequence[Mapping[str, Any]], count: int, first_row: int) -> None:
     for place, row in enumerate(rows):
         if len(row) != count:
-            text = "rows that update others all name the same columns, in one body"
+            text = "In an update, all rows of one body must name the same columns."
             raise SchemaViolation(text, row_index=first_row + place)
 
 

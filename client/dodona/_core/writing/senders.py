@@ -1,7 +1,7 @@
-"""How rows in bulk are sent to a tablet: to be written at once, or staged for a load. Pure.
+"""How rows in bulk are sent to a tablet: to write them directly, or to stage them for a load. Pure.
 
-Owns: the requests, what their answers mean, and which may be repeated. Which rows go where is
-`bulk`'s.
+Owns: the requests, the meaning of their answers, and which requests may be repeated. `bulk` decides
+which rows go to which tablet.
 """
 
 from typing import Any, Protocol
@@ -20,31 +20,31 @@ from dodona_wire.types import BatchKind, LoadId, TabletId, Timestamp
 
 
 class Sender(Protocol):
-    """How a message with rows is made, and what its answer means."""
+    """An object that makes messages with rows, and interprets their answers."""
 
     def request(self, tablet: Tablet, stream: bytes, place: int) -> DataRequest:
-        """`place` names the message among those of this sender."""
+        """Return the message. `place` is its number among the messages of this sender."""
         ...
 
     def expect(self, tablet: TabletId) -> int:
-        """One more message is to go to a tablet. → its place."""
+        """Count one more message to the tablet. Return its number."""
         ...
 
     def accept(self, tablet: TabletId, reply: Reply) -> bool:
-        """→ whether it is done; else it is sent again as it was."""
+        """Return whether the message is done. Otherwise it is sent again."""
         ...
 
     def refuse(self, tablet: TabletId, failure: Failure) -> bool:
-        """→ whether it may be sent again."""
+        """Return whether the message may be sent again."""
         ...
 
     def attributes(self) -> dict[str, Any]:
-        """What to say in an error."""
+        """Return attributes for an error."""
         ...
 
 
 class Writer:
-    """Rows of a table without atomicity."""
+    """A sender of rows to a table without atomicity."""
 
     def __init__(self, stamp: Timestamp, is_durable: bool, load: LoadId, kind: BatchKind) -> None:
         self._stamp = stamp
@@ -84,8 +84,9 @@ class StagedBatch(msgspec.Struct, frozen=True):
 
 
 class Stager:
-    """Rows for a load. A message may be repeated: the cell knows it by its place among those of
-    one call, and that by a number that no other call has: a task may bring rows again and again."""
+    """A sender of rows for a load. A message may be repeated. The cell knows it by its number in
+    its call, and the call by a number that no other call has. So a task may send its rows again and
+    again."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Stager:
         call: Timestamp,
         fault_at: FaultAt = no_faults,
     ) -> None:
-        """`task` are the partition and the attempt."""
+        """Make a sender. `task` is the partition and the attempt."""
         self._fault_at = fault_at
         self._path = path
         self._load = load

@@ -1,10 +1,11 @@
-"""A transaction as its client holds it: a state, and a buffer of writes. Pure.
+"""A transaction in the client that holds it: a state, and a buffer of writes. Pure.
 
-Owns: the states, the checks of what is buffered, and the limits of a transaction, which are
-checked as rows are buffered and not first at commit. What becomes of several writes of one key is
-`buffer`'s. Nothing leaves the client before commit, so abort only drops the buffer; reads see it
-only in a transaction that was begun so.
-Invariant: of the rows of one call all are taken or none.
+Owns: the states, the checks of buffered rows, and the limits of a transaction. The limits are
+checked when rows are buffered, not only at the commit. `buffer` decides the result of more than one
+write of a key.
+Before the commit, the client sends nothing. So an abort only drops the buffer. Reads see the buffer
+only if the transaction was begun with `read_own_writes`.
+Invariant: of the rows of one call, all are taken or none.
 """
 
 import enum
@@ -46,7 +47,7 @@ ROW_LOCK_TYPES: Final[tuple[str, ...]] = get_args(LockType)
 
 
 class TransactionState(enum.Enum):
-    """Only an active transaction takes rows; the last two are final."""
+    """The state of a transaction. Only an active one takes rows. The last two states are final."""
 
     ACTIVE = "active"
     COMMITTING = "committing"
@@ -55,7 +56,7 @@ class TransactionState(enum.Enum):
 
 
 def check_modes(atomicity: str, durability: str) -> None:
-    """Raises InvalidRequest for modes that do not exist or do not go together."""
+    """Check that the modes exist and can be combined. Raises InvalidRequest."""
     if atomicity not in ("full", "none"):
         raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
     if durability not in ("sync", "async"):
@@ -67,8 +68,8 @@ def check_modes(atomicity: str, durability: str) -> None:
 
 
 class TransactionBuffer:
-    """One transaction. `start_timestamp` is None for one without a snapshot: for a non-atomic one,
-    and for a blind one, which reads nothing and gets its id when its commit begins."""
+    """One transaction. `start_timestamp` is None if it has no snapshot. This is so for a non-atomic
+    one, and for a blind one. A blind one reads nothing, and gets its id when its commit begins."""
 
     __slots__ = (
         "_begun_us",
@@ -97,12 +98,13 @@ class TransactionBuffer:
         limits: TransactionLimits,
         reads_own_writes: bool = False,
     ) -> None:
-        """`begun_us` is the instant at which the start timestamp was asked for."""
+        """Make a buffer. `begun_us` is the time at which the client asked for the start
+        timestamp."""
         check_modes(atomicity, durability)
         assert start_timestamp is None or atomicity == "full"
         self.start_timestamp = start_timestamp
         self.id: TransactionId | None = None
-        """The start timestamp names a transaction that has one; a non-atomic one has no name."""
+        """The start timestamp is the id, if there is one. A non-atomic transaction has no id."""
         if start_timestamp is not None:
             self.id = TransactionId(start_timestamp)
         self.atomicity = atomicity
@@ -111,10 +113,10 @@ class TransactionBuffer:
         self.state = TransactionState.ACTIVE
         self.commit_timestamp: Timestamp | None = None
         self.coordinator: CellId | None = None
-        """The cell that decides on it, once its commit has begun."""
+        """The cell that decides the outcome, after the commit has begun."""
         self.tables: dict[str, TableBuffer] = {}
         self.publications: dict[str, dict[TabletId, Publication]] = {}
-        """By path, what of a bulk load becomes visible with it."""
+        """The parts of a bulk load that become visible with this transaction, by path."""
         self._begun_us = begun_us
         self._limits = limits
         self.row_count = 0
@@ -141,16 +143,16 @@ class TransactionBuffer:
         return self.state is TransactionState.ABORTED
 
     def read_timestamp(self) -> Timestamp:
-        """What reads in this transaction see. Raises TransactionClosed."""
+        """Return the timestamp of reads in this transaction. Raises TransactionClosed."""
         self._check_active("read in")
         return SYNC_LAST_COMMITTED if self.start_timestamp is None else self.start_timestamp
 
     def own_writes(self, path: str) -> TableBuffer | None:
-        """What reads of that table in this transaction see besides."""
+        """Return the writes that reads of the table also see, or None."""
         return self.tables.get(path) if self.reads_own_writes else None
 
     def describe(self, name: str) -> str:
-        """For people, under the name of the class that they see."""
+        """Return a text for people, under the class name that they see."""
         identity = "non-atomic" if self.id is None else str(self.id)
         return f"<{name} {identity} {self.state.value}, {self.row_count} rows written>"
 
@@ -166,7 +168,8 @@ class TransactionBuffer:
         is_aggregate: bool = False,
         lock_type: LockType = "exclusive",
     ) -> None:
-        """Buffer rows, or none of them: raises SchemaViolation, LimitExceeded, InvalidRequest."""
+        """Buffer all of the rows, or none. Raises SchemaViolation, LimitExceeded,
+        InvalidRequest."""
         self._check_active("modify rows in")
         if type(is_update) is not bool:
             check_flag(is_update, "update")
@@ -188,7 +191,7 @@ class TransactionBuffer:
         self.put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
 
     def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
-        """Buffer deletions, or none of them: raises SchemaViolation, LimitExceeded."""
+        """Buffer all of the deletions, or none. Raises SchemaViolation, LimitExceeded."""
         self._check_active("modify rows in")
         writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
         self.put(path, schema, writes)
@@ -201,7 +204,7 @@ class TransactionBuffer:
         locks: Sequence[str] | None,
         lock_type: LockType,
     ) -> None:
-        """Buffer row locks, or none of them: raises InvalidRequest, LimitExceeded."""
+        """Buffer all of the row locks, or none. Raises InvalidRequest, LimitExceeded."""
         self._check_active("lock rows in")
         self._check_lock_type(lock_type, ROW_LOCK_TYPES, "row lock")
         lock_mask = schema.lock_mask_of(locks)
@@ -218,7 +221,7 @@ class TransactionBuffer:
         if lock_type not in known:
             raise InvalidRequest(f'Inappropriate lock type "{named(lock_type)}" given for {use}')
         if self.atomicity == "none":
-            raise InvalidRequest("a non-atomic transaction takes no locks", lock_type=lock_type)
+            raise InvalidRequest("A non-atomic transaction takes no locks.", lock_type=lock_type)
 
     def _keys_of(
         self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]
@@ -242,7 +245,7 @@ class TransactionBuffer:
         delta_mask: int = 0,
         is_shared: bool = False,
     ) -> None:
-        """Buffer writes that were made for the schema. Nearly always there is nothing special about
+        """Buffer writes that were made for the schema. In nearly all calls nothing is special about
         them. Raises LimitExceeded."""
         buffer = self.tables.get(path) or TableBuffer(schema)
         if buffer.schema is not schema:
@@ -271,55 +274,64 @@ class TransactionBuffer:
             self.tables[path] = buffer
 
     def _count(self, path: str, row_count: int, size_bytes: int) -> None:
-        """So many more. Raises LimitExceeded if they are too many."""
+        """Add to the counts. Raises LimitExceeded if there are then too many rows or bytes."""
         limits = self._limits
         row_count += self.row_count
         size_bytes += self.size_bytes
         if row_count > limits.rows_max:
-            text = f"a transaction writes and locks at most {limits.rows_max} rows"
+            text = (
+                f"A transaction writes and locks at most {limits.rows_max} rows. "
+                "Split the rows among transactions."
+            )
             raise LimitExceeded(text, table=path)
         if size_bytes > limits.bytes_max:
-            text = f"a transaction writes and locks at most {limits.bytes_max} bytes"
+            text = (
+                f"A transaction writes and locks at most {limits.bytes_max} bytes. "
+                "Split the rows among transactions."
+            )
             raise LimitExceeded(text, table=path)
         self.row_count, self.size_bytes = row_count, size_bytes
 
     # ---- ending
 
     def start_commit(self, instant_us: int) -> None:
-        """From here on it takes no rows. Raises TransactionClosed, SnapshotTooOld."""
+        """Begin the commit: the transaction takes no more rows. Raises TransactionClosed,
+        SnapshotTooOld."""
         self._check_active("commit")
         age_ms = (instant_us - self._begun_us) // 1000
         if age_ms > self._limits.life_ms_max and self.start_timestamp is not None:
             self.abort()
             raise SnapshotTooOld(
-                f"a transaction lives at most {self._limits.life_ms_max} ms",
+                f"A transaction lives at most {self._limits.life_ms_max} ms. "
+                "Begin a new transaction.",
                 transaction=self.id,
                 age_ms=age_ms,
             )
         self.state = TransactionState.COMMITTING
 
     def end_committed(self, timestamp: Timestamp | None) -> None:
-        """`timestamp` is None if there was nothing to commit."""
+        """End the commit. `timestamp` is None if there was nothing to commit."""
         assert self.state is TransactionState.COMMITTING
         self.state = TransactionState.COMMITTED
         self.commit_timestamp = timestamp
         self.tables = {}
 
     def end_aborted(self) -> None:
-        """The commit was refused."""
+        """End the commit after a refusal."""
         assert self.state is TransactionState.COMMITTING
         self.state = TransactionState.ABORTED
         self.tables = {}
 
     def settle(self, timestamp: Timestamp | None) -> None:
-        """The unknown outcome became known: committed at `timestamp`, or aborted for None."""
+        """End a commit whose outcome was unknown: committed at `timestamp`, or aborted for None."""
         if timestamp is None:
             self.end_aborted()
         else:
             self.end_committed(timestamp)
 
     def abort(self) -> None:
-        """Drop the buffer. Repeating it is harmless; raises TransactionClosed after a commit."""
+        """Drop the buffer. A repetition changes nothing. Raises TransactionClosed after a
+        commit."""
         if self.state is TransactionState.ABORTED:
             return
         self._check_active("abort")
@@ -331,28 +343,32 @@ class TransactionBuffer:
             return
         name = "the transaction" if self.id is None else f"transaction {self.id}"
         raise TransactionClosed(
-            f"cannot {action} {name}: {_CLOSED[self.state]}",
+            f"Cannot {action} {name}: {_CLOSED[self.state]}",
             transaction=self.id,
             state=self.state.value,
         )
 
 
 _CLOSED: Final = {
-    TransactionState.COMMITTING: "it is being committed",
-    TransactionState.COMMITTED: "it is already committed",
-    TransactionState.ABORTED: "it is already aborted",
+    TransactionState.COMMITTING: "the transaction is being committed",
+    TransactionState.COMMITTED: "the transaction is already committed",
+    TransactionState.ABORTED: "the transaction is already aborted",
 }
 
 
 def check_schema(path: str, buffer: TableBuffer, schema: TableSchema) -> None:
-    """That the table's schema is the one that the buffered rows were made for. Raises
-    TransactionAborted: a new transaction makes its rows for the new schema."""
+    """Check that the table still has the schema of the buffered rows. Raises TransactionAborted: a
+    new transaction makes its rows for the new schema."""
     if buffer.schema is not schema and buffer.schema != schema:
-        raise TransactionAborted("the table's schema changed during the transaction", table=path)
+        raise TransactionAborted(
+            "The table's schema changed during the transaction. Run the transaction again.",
+            table=path,
+        )
 
 
 def _bounded(rows: Iterable[Any], count_max: int) -> Iterable[Any]:
-    """No more of them than are sure to be too many: they may be endless. Raises InvalidRequest."""
+    """Limit the rows to one more than allowed, since an iterator may be endless. Raises
+    InvalidRequest."""
     if type(rows) is list:
         return rows
     if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):

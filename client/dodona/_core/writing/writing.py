@@ -1,8 +1,8 @@
-"""Writes to tables of `atomicity=none`: no start timestamp, no locks, no second phase. Pure.
+"""Write to tables of `atomicity=none`: no start timestamp, no locks, no second phase. Pure.
 
-Owns: the stamps that this client's clock gives, what is sent to which tablet, and the account of
-which tablets have their rows when some failed. A write whose reply was lost is not repeated here:
-it may have been applied, and a later repeat could overwrite what somebody wrote meanwhile.
+Owns: the timestamps from this client's clock, and which rows go to which tablet. Also the account
+of which tablets have their rows after a failure. A write whose reply was lost is not repeated here.
+It may have been applied, and a later repetition could overwrite a newer write of another client.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,10 +37,10 @@ NO_TABLET: Final = TabletId(-1)
 
 
 def commit_non_atomic(context: Context, transaction: TransactionBuffer) -> Protocol[Timestamp]:
-    """Write what is buffered; it is not empty. → the largest timestamp that a row got.
+    """Write a buffer that is not empty. Return the largest timestamp that a row got.
 
-    An error's attributes say what became of the rows of each tablet: `applied` (there, and
-    durable as asked for), `unknown` (the reply was lost), `not_applied`.
+    The attributes of an error say for each tablet what happened to its rows. `applied`: they are
+    there, with the wanted durability. `unknown`: the reply was lost. Or `not_applied`.
     """
     routes = yield from routes_of(context, transaction, None)
     stamp = timestamp_from_unix_us(context.unix_us())
@@ -59,7 +59,7 @@ def commit_non_atomic(context: Context, transaction: TransactionBuffer) -> Proto
 
 
 class Account:
-    """What became of the rows, by tablet."""
+    """What happened to the rows, by tablet."""
 
     __slots__ = ("_states", "timestamp")
 
@@ -79,7 +79,7 @@ class Account:
         self._states[tablet] = "unknown"
 
     def attributes(self) -> dict[str, list[TabletId]]:
-        """The tablets in each state, for an error to carry."""
+        """Return the tablets in each state, as attributes of an error."""
         return {state: self._tablets(state) for state in ("applied", "unknown", "not_applied")}
 
     def _tablets(self, wanted: str) -> list[TabletId]:

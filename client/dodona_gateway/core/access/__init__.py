@@ -1,1 +1,1 @@
-"""Who calls, and what they may do: paths and patterns, grants, tokens, and the cache's rules."""
+"""Who calls, and what the caller may do: paths, patterns, grants, tokens, and the token cache."""

@@ -1,8 +1,10 @@
-"""What was read of tokens, and for how long it may be relied on. Pure.
+"""Keep tokens that were read, and decide how long the gateway may use them. Pure.
 
-Owns: the two bounded memories, least recently used out first: of tokens, and of ids that nobody
-has, so that any number of invented ids pushes no token out. Times are monotonic microseconds, and
-what was read counts from when it was asked for: it is never taken for younger than it is.
+Owns: the two bounded memories, one for tokens and one for unknown ids. Each drops its least
+recently used entry first, so invented ids push out no token.
+
+Times are monotonic microseconds. The age of an entry counts from the time when the gateway asked
+for the token. So the cache never takes an entry for younger than it is.
 """
 
 from collections import OrderedDict
@@ -14,25 +16,26 @@ from dodona_gateway.core.access.tokens import Token, TokenId
 
 
 class CacheLimits(msgspec.Struct, frozen=True):
-    """How much is remembered, and for how long."""
+    """The limits on how much is remembered, and for how long."""
 
     tokens_max: int = 10_000
     unknown_ids_max: int = 10_000
     fresh_ms: int = 1_000
-    """For so long an answer is given without asking: a revocation is in force after that."""
+    """For this time the cache answers without asking the table. After it, a revocation is in
+    force."""
     grace_ms: int = 30_000
-    """For so much longer tokens are good while the table can't be read."""
+    """For this additional time tokens stay good while the table can't be read."""
     watching_grace_ms: int = 12 * 3600 * 1000
-    """The same for whoever only watches the state of the cluster, which is wanted then most: as
-    long as the console's cookie lives."""
+    """The grace time of a request that only watches the state of the cluster. Operators need these
+    pages most while the table can't be read. It is as long as the console's cookie lives."""
     pause_ms: int = 1_000
-    """For so long after a failure nobody waits for the table if there is something to go by."""
+    """For this time after a failure, no request waits for the table if the cache has its token."""
     watching_pause_ms: int = 10_000
-    """The same for whoever watches, and asks every other second."""
+    """The pause for requests that only watch: they come every other second."""
 
 
 class Known(NamedTuple):
-    """What was found under an id: a token, or none."""
+    """The result for an id: a token, or None if the id is unknown."""
 
     token: Token | None
 
@@ -43,25 +46,25 @@ class _Entry(NamedTuple):
 
 
 class TokenCache:
-    """One gateway's."""
+    """The token cache of one gateway."""
 
     def __init__(self, limits: CacheLimits | None = None) -> None:
         self._limits = limits or CacheLimits()
         self._tokens: OrderedDict[TokenId, _Entry] = OrderedDict()
         self._unknown: OrderedDict[TokenId, int] = OrderedDict()
-        """By id, when that was asked for."""
+        """By id, the time when the gateway asked for it."""
         self._failed_us: int | None = None
-        """When the table was last found not to be readable; None after it was read."""
+        """The time when the table was last found unreadable; None after it was read."""
 
     def __repr__(self) -> str:
         return f"<TokenCache of {len(self._tokens)} tokens, {len(self._unknown)} unknown ids>"
 
     def has(self, id: TokenId) -> bool:
-        """Whether the id was somebody's when last read."""
+        """Return whether the id had a token when it was last read."""
         return id in self._tokens
 
     def look(self, id: TokenId, instant_us: int, *, is_watching: bool = False) -> Known | None:
-        """What may be answered without asking the table, or None."""
+        """Return the answer that needs no read of the table, or None."""
         entry = self._tokens.get(id)
         if entry is not None:
             self._tokens.move_to_end(id)
@@ -77,16 +80,16 @@ class TokenCache:
         return Known(None)
 
     def fall_back(self, id: TokenId, instant_us: int, *, is_watching: bool = False) -> Token | None:
-        """The token to go by if the table was asked and could not be read; None if there is none:
-        an id that was unknown may have become known since."""
+        """Return the token to use if the gateway asked the table and could not read it, or None. An
+        unknown id has None, because the id may have become known since then."""
         entry = self._tokens.get(id)
         if entry is None or not self._is_in_grace(entry, instant_us, is_watching=is_watching):
             return None
         return entry.token
 
     def learn(self, id: TokenId, token: Token | None, asked_us: int) -> None:
-        """What the table said to a question of that time. The answer to an older question than the
-        last changes nothing."""
+        """Note the table's answer to a question that was asked at `asked_us`. An answer to an older
+        question than the last one changes nothing."""
         known = self._tokens.get(id)
         if asked_us < (known.asked_us if known else self._unknown.get(id, asked_us)):
             return
@@ -102,7 +105,7 @@ class TokenCache:
             self._tokens.popitem(last=False)
 
     def note_reading(self, failed_us: int | None) -> None:
-        """Whether tokens could be read: None, or when they could not."""
+        """Note when tokens could not be read; None if they could."""
         self._failed_us = failed_us
 
     def _is_fresh(self, asked_us: int, instant_us: int) -> bool:

@@ -1,12 +1,12 @@
-"""Grants: which role somebody has on which nodes, and what that allows. Pure.
+"""Grants: a role on a pattern of nodes, and what the role allows there. Pure.
 
 Owns: the three roles (admin includes write, write includes read), the text form of a grant, the
-matching of patterns, and the rules of `//sys`. An answer is no unless one grant says yes: grants
-only ever add to each other.
+matching of patterns, and the rules of `//sys`. An operation is allowed only if one grant allows it:
+a grant can only add rights.
 
-`//sys` is the system's: writing there takes admin. Whoever can read `//sys/tokens` could try to
-find tokens, and whoever can write it could make one, so that this table, and everything that
-contains it, takes admin on everything.
+The system owns `//sys`, so a write there needs admin. A caller who reads `//sys/tokens` could try
+to find tokens, and a caller who writes it could make one. So each access to this table needs admin
+on everything. The same holds for an operation on a whole directory that contains it.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 Role = Literal["read", "write", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""From the least to the most."""
+"""The roles, from the one that allows least to the one that allows most."""
 
 GRANTS_MAX: Final = 100
-"""Of one token."""
+"""The largest number of grants of one token."""
 TOKENS: Final = "//sys/tokens"
 _SYSTEM: Final = ("sys",)
 _TOKENS: Final = node_names(TOKENS)
@@ -33,60 +33,66 @@ class Grant(msgspec.Struct, frozen=True):
 
     role: Role
     names: Names
-    """Of the pattern; `**` is the last, if any."""
+    """The names of the pattern. If `**` is among them, it is the last."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`role:pattern`, such as `write://home/bank/**`. Raises InvalidRequest, LimitExceeded."""
+        """Parse `role:pattern`, such as `write://home/bank/**`. Raises InvalidRequest,
+        LimitExceeded."""
         role, colon, pattern = text.partition(":")
         if not colon:
-            raise InvalidRequest(f"a grant is a role, a colon and a path: not {text[:80]!r}")
+            message = (
+                f"The grant {text[:80]!r} has no colon. Write role:path, as in read://home/**."
+            )
+            raise InvalidRequest(message)
         return cls.of(role, pattern)
 
     @classmethod
     def of(cls, role: str, pattern: str) -> Self:
-        """Raises InvalidRequest, LimitExceeded."""
+        """Make a grant from a role and a pattern. Raises InvalidRequest, LimitExceeded."""
         return cls(check_role(role), pattern_names(pattern))
 
     @property
     def pattern(self) -> str:
-        """The nodes, as text: `/` is written `//**`."""
+        """Return the pattern as text. The pattern `/` becomes `//**`."""
         return "//" + "/".join(self.names)
 
     def __str__(self) -> str:
         return f"{self.role}:{self.pattern}"
 
     def meets(self, need: "Need") -> bool:
-        """Whether this alone is enough."""
+        """Return whether this grant alone meets the need."""
         is_enough = ROLES.index(self.role) >= ROLES.index(need.role)
         return is_enough and _matches(self.names, need.names, need.is_subtree)
 
 
 def check_role(role: str) -> Role:
-    """Raises InvalidRequest."""
+    """Return the role of this name. Raises InvalidRequest if there is none."""
     for known in ROLES:
         if role == known:
             return known
-    raise InvalidRequest(f"a role is one of {', '.join(ROLES)}, not {role[:80]!r}")
+    raise InvalidRequest(f"A role must be one of {', '.join(ROLES)}, not {role[:80]!r}.")
 
 
 def parse_grants(texts: Any) -> tuple[Grant, ...]:
-    """What a user writes, or a table holds: a list of texts, without repetitions. Raises
+    """Parse a list of texts from a user or from the table, and drop repetitions. Raises
     InvalidRequest, LimitExceeded."""
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise InvalidRequest(f"grants are a list of texts, not {type(texts).__name__}")
+        raise InvalidRequest(f"Pass the grants as a list of str, not {type(texts).__name__}.")
     parsed: dict[Grant, None] = {}
     for place, text in enumerate(texts):
         if place == GRANTS_MAX:
-            raise LimitExceeded(f"a token has at most {GRANTS_MAX} grants")
+            raise LimitExceeded(
+                f"A token has at most {GRANTS_MAX} grants. Combine some with * or **."
+            )
         if not isinstance(text, str):
-            raise InvalidRequest(f"a grant is a text, not {type(text).__name__}")
+            raise InvalidRequest(f"Pass a grant as a str, not {type(text).__name__}.")
         parsed[Grant.parse(text)] = None
     return tuple(parsed)
 
 
 class Need(NamedTuple):
-    """What an operation takes: a role at a node, and, for a subtree, at everything below it."""
+    """What an operation needs: a role at a node, and for a subtree at all nodes below it too."""
 
     role: Role
     names: Names
@@ -94,18 +100,18 @@ class Need(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """The nodes, as a grant would name them."""
+        """Return the nodes as a grant would name them."""
         return "//" + "/".join((*self.names, ANY_NAMES) if self.is_subtree else self.names)
 
     def is_met_by(self, grants: Iterable[Grant]) -> bool:
-        """Whether one of the grants is enough."""
+        """Return whether one of the grants is enough."""
         return any(grant.meets(self) for grant in grants)
 
 
 def need_of(role: Role, path: str, *, subtree: bool = False) -> Need:
-    """What it takes to act in a role at the node of a path. `subtree`: and at everything below it,
-    now and later, as removing, moving and copying a directory do. Raises InvalidRequest,
-    LimitExceeded for a path that names no node."""
+    """Return the need of an operation in a role at the node of a path. With `subtree` the need
+    includes all nodes below it, now and later, as for removing, moving and copying a directory.
+    Raises InvalidRequest or LimitExceeded for a path that names no node."""
     names = node_names(path)
     is_in_tokens = names[: len(_TOKENS)] == _TOKENS
     if is_in_tokens or (subtree and names == _TOKENS[: len(names)]):
@@ -115,12 +121,12 @@ def need_of(role: Role, path: str, *, subtree: bool = False) -> Need:
 
 
 def need_everywhere(role: Role) -> Need:
-    """What it takes for what has no path and concerns all nodes."""
+    """Return the need of an operation that has no path and concerns all nodes."""
     return Need(role, (), True)
 
 
 def allows_somewhere(grants: Iterable[Grant], role: Role) -> bool:
-    """Whether there is a grant of this role at all: for what tells nothing of any node."""
+    """Return whether any grant gives this role: for an operation that shows nothing of any node."""
     return any(ROLES.index(grant.role) >= ROLES.index(role) for grant in grants)
 
 

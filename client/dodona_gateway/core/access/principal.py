@@ -1,7 +1,7 @@
-"""Principals: who a request comes from, once that is known, and the checks of what they may. Pure.
+"""Principals: the sender of a request, once known, and checks of what the sender may do. Pure.
 
-Owns: the checks, which raise Forbidden with what is lacking. Asks nobody: a principal is as its
-token was when the request came.
+Owns: the checks, which raise Forbidden and name the missing role. They ask no server: a principal
+is as its token was when the request came.
 """
 
 from typing import Final
@@ -19,9 +19,12 @@ from dodona_gateway.core.access.grants import (
 from dodona_gateway.core.access.tokens import Token, TokenId
 from dodona_wire.errors import Forbidden
 
+_ADVICE: Final = "Ask an administrator for a token with this grant."
+
 
 class Principal(msgspec.Struct, frozen=True):
-    """Somebody with grants. `token_id` is None if no tokens are asked for."""
+    """The sender of a request, with grants. `token_id` is None if the gateway asks for no
+    tokens."""
 
     name: str
     token_id: TokenId | None
@@ -29,35 +32,37 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """Whose transactions those are that it begins."""
+        """Return the name under which this principal owns the transactions that it begins."""
         return self.token_id or self.name
 
     def allows(self, role: Role, path: str, *, subtree: bool = False) -> bool:
-        """Whether the role is granted at this node, and, for a subtree, at all below it. Raises
-        InvalidRequest, LimitExceeded for what is no path."""
+        """Return whether the role is granted at this node, and for a subtree at all nodes below it.
+        Raises InvalidRequest or LimitExceeded if `path` is no path."""
         return need_of(role, path, subtree=subtree).is_met_by(self.grants)
 
     def check(self, role: Role, path: str, *, subtree: bool = False) -> None:
-        """Raises Forbidden unless that is allowed; InvalidRequest, LimitExceeded for no path."""
+        """Raise Forbidden unless `allows` is true; InvalidRequest or LimitExceeded for no path."""
         self._check(need_of(role, path, subtree=subtree))
 
     def check_everywhere(self, role: Role) -> None:
-        """For what has no path and concerns all. Raises Forbidden."""
+        """Raise Forbidden unless the role is granted on all nodes, for a call that concerns all
+        nodes."""
         self._check(need_everywhere(role))
 
     def check_somewhere(self, role: Role) -> None:
-        """For what has no path and tells of none. Raises Forbidden unless there is such a grant."""
+        """Raise Forbidden unless the role is granted on any node, for a call that shows no node."""
         if not allows_somewhere(self.grants, role):
-            raise Forbidden(f"the token of {self.name!r} grants {role} nowhere", role=role)
+            text = f"The token of {self.name!r} does not grant {role} on any node."
+            raise Forbidden(f"{text} {_ADVICE}", role=role)
 
     def _check(self, need: Need) -> None:
         if not need.is_met_by(self.grants):
-            text = f"the token of {self.name!r} does not grant {need.role} on {need.pattern}"
-            raise Forbidden(text, role=need.role, path=need.pattern)
+            text = f"The token of {self.name!r} does not grant {need.role} on {need.pattern}."
+            raise Forbidden(f"{text} {_ADVICE}", role=need.role, path=need.pattern)
 
 
 ANYBODY: Final = Principal("anybody", None, (Grant.of("admin", "/"),))
-"""Whoever calls a gateway that asks for no tokens: everything is allowed."""
+"""The sender of every call to a gateway that asks for no tokens. Everything is allowed."""
 
 
 def principal_of(token: Token) -> Principal:

@@ -1,9 +1,9 @@
-"""Tokens: their text, what is kept of them, and whose a presented one is. Pure.
+"""Tokens: their text, the record of each token, and the check of a presented one. Pure.
 
-Owns: the text form `dodona_<id>_<secret>`, which exists in one spelling, and the comparison, which
-takes as long for an id that nobody has as for one with another secret. Kept is a hash of the
+Owns: the text form `dodona_<id>_<secret>`, of which each token has exactly one, and the comparison.
+The comparison takes as long for an unknown id as for a wrong secret. A record has a hash of the
 secret, never the secret: 256 random bits need no slow hash. No repr, text or error of this module
-has a secret or a hash in it. Randomness is handed in.
+contains a secret or a hash. Randomness is an argument.
 """
 
 import hashlib
@@ -28,19 +28,20 @@ TokenId = str
 """16 hexadecimal digits. Not secret: lists, logs and audits show it."""
 TokenState = Literal["valid", "expired", "revoked"]
 RandomBytes = Callable[[int], bytes]
-"""So many bytes that nobody can guess."""
+"""A function that returns as many bytes as asked for, which are impossible to guess."""
 
 _SHAPE: Final = "dodona_([0-9a-f]{16})_([A-Za-z0-9_-]{43})"
 _text: Final = re.compile(_SHAPE, re.ASCII)
 _authorization: Final = re.compile("(?:bearer|oauth) +([!-~]+)", re.ASCII | re.IGNORECASE)
 _id: Final = re.compile("[0-9a-f]{16}", re.ASCII)
 _alike: Final = re.compile(r"(dodona_[0-9a-f]{16}_)[A-Za-z0-9_-]+", re.ASCII | re.IGNORECASE)
+_ASK: Final = "Ask an administrator for a new one."
 _NOBODY: Final = bytes(hashlib.sha256().digest_size)
-"""A hash that no secret is known to have: what an unknown id is compared with."""
+"""A hash of which no secret is known. A secret with an unknown id is compared with it."""
 
 
 class Secret:
-    """Bytes that never show."""
+    """Bytes that are never shown."""
 
     __slots__ = ("_value",)
 
@@ -51,15 +52,15 @@ class Secret:
         return "Secret(...)"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a secret is neither copied nor stored")
+        raise TypeError("A secret can't be copied or pickled.")
 
     def digest(self) -> bytes:
-        """What may be kept of it."""
+        """Return the hash, which may be kept."""
         return hashlib.sha256(self._value).digest()
 
 
 class PresentedToken(NamedTuple):
-    """What somebody sent: not known yet to be anybody's."""
+    """A token as a caller sent it, before its check."""
 
     id: TokenId
     secret: Secret
@@ -67,25 +68,26 @@ class PresentedToken(NamedTuple):
 
 @preload_decoder
 class Token(msgspec.Struct, frozen=True):
-    """What is kept of a token. Times are in Unix microseconds."""
+    """The record of a token. Times are in Unix microseconds."""
 
     id: TokenId
     name: str
-    """Whose it is. Several may have one name."""
+    """The holder of the token. Several tokens may have one name."""
     secret_sha256: bytes
     grants: tuple[Grant, ...]
     created_us: int
     expires_us: int | None = None
-    """None: never."""
+    """None means never."""
     revoked_us: int | None = None
-    """None: it was not."""
+    """None means that the token was not revoked."""
 
     def __repr__(self) -> str:
         grants = " ".join(map(str, self.grants))
         return f"<Token {self.id} of {self.name!r}: {grants or 'no grants'}>"
 
     def state_at(self, unix_us: int) -> TokenState:
-        """Revoked for good, whatever the clock says; expired from the moment on that it names."""
+        """Return the state at a time. A revoked token stays revoked, at any time. A token is
+        expired from `expires_us` on."""
         if self.revoked_us is not None:
             return "revoked"
         if self.expires_us is not None and unix_us >= self.expires_us:
@@ -94,7 +96,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class NewToken(NamedTuple):
-    """A token and its text, which is nowhere else and is shown once."""
+    """A token and its text, which is stored nowhere and is shown once."""
 
     token: Token
     text: str
@@ -111,7 +113,7 @@ def new_token(
     expires_us: int | None = None,
     random_bytes: RandomBytes,
 ) -> NewToken:
-    """Raises InvalidRequest, LimitExceeded."""
+    """Make a token. Raises InvalidRequest, LimitExceeded."""
     check_new(name, grants, created_us, expires_us)
     id_bytes, secret = random_bytes(ID_BYTES), random_bytes(SECRET_BYTES)
     assert (len(id_bytes), len(secret)) == (ID_BYTES, SECRET_BYTES)
@@ -121,8 +123,8 @@ def new_token(
 
 
 def given_token(name: str, grants: tuple[Grant, ...], text: str, *, created_us: int) -> NewToken:
-    """As `new_token`, of a text that was made elsewhere. Raises Unauthenticated if it is none of a
-    token, InvalidRequest."""
+    """Make a token as `new_token` does, from a text that was made elsewhere. Raises Unauthenticated
+    if the text is no token, InvalidRequest, LimitExceeded."""
     check_new(name, grants, created_us, None)
     presented = parse_token(text)
     token = Token(presented.id, name, presented.secret.digest(), grants, created_us)
@@ -130,80 +132,89 @@ def given_token(name: str, grants: tuple[Grant, ...], text: str, *, created_us: 
 
 
 def parse_token(text: str) -> PresentedToken:
-    """Raises Unauthenticated, which does not repeat the text."""
+    """Parse the text of a token. Raises Unauthenticated, which does not repeat the text."""
     shape = _text.fullmatch(text)
     secret = b"" if shape is None else urlsafe_b64decode(shape[2] + "=")
     if shape is None or _encode(secret) != shape[2]:
-        raise Unauthenticated("this is no token: one looks like dodona_<id>_<secret>")
+        message = "The text is not a token. A token has the form dodona_<id>_<secret>."
+        raise Unauthenticated(message)
     return PresentedToken(shape[1], Secret(secret))
 
 
 def parse_authorization(header: str | None) -> PresentedToken:
-    """The token in the value of a header `Authorization`: behind `Bearer`, or `OAuth`, which is
-    YTsaurus's word. Raises Unauthenticated, which does not repeat the value."""
+    """Return the token in the value of a header `Authorization`. It follows `Bearer`, or `OAuth`,
+    which is YTsaurus's word. Raises Unauthenticated, which does not repeat the value."""
     if header is None:
-        raise Unauthenticated("a token is needed: send the header Authorization: Bearer <token>")
+        message = "The request has no token. Send the header Authorization: Bearer <token>."
+        raise Unauthenticated(message)
     shape = _authorization.fullmatch(header) if len(header) <= HEADER_LENGTH_MAX else None
     if shape is None:
-        raise Unauthenticated("the header Authorization is not: Bearer <token>")
+        message = "The header Authorization is malformed. Send Authorization: Bearer <token>."
+        raise Unauthenticated(message)
     return parse_token(shape[1])
 
 
 def accept(token: Token | None, presented: PresentedToken, unix_us: int) -> Token:
-    """The token that is kept under the id, if the secret is its own and it is still good. Raises
+    """Return the kept token if the presented secret matches it and it is still valid. Raises
     Unauthenticated, with one text for an unknown id and for a wrong secret."""
     kept = _NOBODY if token is None else token.secret_sha256
     is_equal = hmac.compare_digest(kept, presented.secret.digest())
     if token is None or not is_equal:
-        raise Unauthenticated("nobody has this token")
+        message = "The token is unknown. Check it, or ask an administrator for a new one."
+        raise Unauthenticated(message)
     state = token.state_at(unix_us)
     if state == "revoked":
-        raise Unauthenticated("this token was revoked", token=token.id)
+        raise Unauthenticated(f"The token was revoked. {_ASK}", token=token.id)
     if state == "expired":
-        raise Unauthenticated("this token has expired", token=token.id)
+        raise Unauthenticated(f"The token has expired. {_ASK}", token=token.id)
     return token
 
 
 def hide_tokens(text: str) -> str:
-    """A text that others wrote, with the secrets taken out of all that looks like a token: for
-    logs."""
+    """Return a text that others wrote, for logs: all parts that look like a token lose their
+    secret."""
     return _alike.sub(r"\1...", text)
 
 
 def check_id(id: str) -> TokenId:
-    """Raises InvalidRequest, which does not repeat what may be a whole token."""
+    """Return the id. Raises InvalidRequest, which does not repeat a text that may be a whole
+    token."""
     if not isinstance(id, str):
-        raise InvalidRequest(f"a token's id is a str, not {type(id).__name__}")
+        raise InvalidRequest(f"Pass a token's id as a str, not {type(id).__name__}.")
     if _id.fullmatch(id) is None:
-        raise InvalidRequest("a token's id is 16 hexadecimal digits, as a list of tokens shows it")
+        message = "A token's id is 16 hexadecimal digits. Take it from the list of tokens."
+        raise InvalidRequest(message)
     return id
 
 
 def check_new(
     name: str, grants: tuple[Grant, ...], created_us: int, expires_us: int | None
 ) -> None:
-    """Raises InvalidRequest, LimitExceeded for what makes no token."""
+    """Raise InvalidRequest or LimitExceeded unless a token can be made of these values."""
     _check_name(name)
     if not grants:
-        raise InvalidRequest("a token without grants allows nothing: give it at least one")
+        raise InvalidRequest("A token without grants allows nothing. Give it at least one grant.")
     check_expiry(expires_us, created_us)
 
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str):
-        raise InvalidRequest(f"a token's name is a str, not {type(name).__name__}")
+        raise InvalidRequest(f"Pass a token's name as a str, not {type(name).__name__}.")
     if not name.isprintable() or name.strip() != name or not name:
-        raise InvalidRequest("a token's name is text, of letters, digits, signs and inner spaces")
+        raise InvalidRequest(
+            "The name is empty, or has control characters or spaces at its ends. Pass plain text."
+        )
     if hide_tokens(name) != name:
-        raise InvalidRequest("a token's name says whose it is: this looks like a token itself")
+        raise InvalidRequest("The name contains a token. Pass the name of the holder.")
     if len(name) > NAME_LENGTH_MAX:
-        raise LimitExceeded(f"a token's name has at most {NAME_LENGTH_MAX} characters")
+        message = f"A token's name has at most {NAME_LENGTH_MAX} characters. Pass a shorter one."
+        raise LimitExceeded(message)
 
 
 def check_expiry(expires_us: int | None, unix_us: int) -> None:
-    """Raises InvalidRequest unless it is still to come."""
+    """Raise InvalidRequest unless the expiry is still to come."""
     if expires_us is not None and expires_us <= unix_us:
-        raise InvalidRequest("a token expires in the future: it could never be used otherwise")
+        raise InvalidRequest("The expiry is in the past. Pass a later time.")
 
 
 def _encode(secret: bytes) -> str:

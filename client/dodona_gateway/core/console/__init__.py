@@ -1,1 +1,1 @@
-"""The console's sans-IO half: what servers tell, rates, charts, and how values are shown."""
+"""The console's sans-IO half: what servers report, rates, charts, and how values are shown."""

@@ -1,7 +1,7 @@
-"""Small charts of rates over time: where each line and label of the picture is. Pure.
+"""Lay out small charts of rates over time: the place of each line and label. Pure.
 
-Owns: the scales and the geometry, in units of the picture's own. Makes no markup: the template
-draws it, and says the same in words and in a table.
+Owns: the scales and the geometry, in the picture's own units. This module makes no markup. The
+template draws the picture, and says the same in words and in a table.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ RIGHT: Final = 6
 TOP: Final = 8
 BOTTOM: Final = 20
 STEPS_S: Final = {60: 20, 300: 60, 900: 300}
-"""How long a time may be shown, and how far apart its labels are. As long as there is little to
-show, a shorter one is."""
+"""The times that a chart may show, each with the distance between its labels. While there are few
+points, a chart shows a shorter time."""
 WINDOW_S: Final = max(STEPS_S)
 LABELS_MAX: Final = 4
-"""On the axis of time, before now."""
+"""The largest number of labels on the time axis before now."""
 _NICE: Final = (1.0, 2.0, 5.0, 10.0)
 
 
 class Tick(NamedTuple):
-    """A label, and where on its axis it is."""
+    """A label, and its place on its axis."""
 
     at: float
     label: str
 
 
 class TableRow(NamedTuple):
-    """What a chart says of one minute."""
+    """One minute of a chart, as a row of its table."""
 
     label: str
     mean: str
@@ -49,13 +49,13 @@ class Chart(NamedTuple):
     unit: str
     last: str
     summary: str
-    """The picture in a sentence."""
+    """The picture in one sentence."""
     line: str
     area: str
     end: tuple[float, float] | None
-    """Where the newest point is."""
+    """The place of the newest point; None if its rate is not known."""
     rates: tuple[Tick, ...]
-    """On the vertical axis."""
+    """The labels of the vertical axis."""
     times: tuple[Tick, ...]
     rows: tuple[TableRow, ...]
     width: int = WIDTH
@@ -66,7 +66,7 @@ class Chart(NamedTuple):
 
 
 def chart_of(name: str, title: str, unit: str, points: Sequence[Point]) -> Chart:
-    """Of points, oldest first, that are no older than the longest window."""
+    """Return the chart of points, oldest first, which are no older than the longest window."""
     window_s = window_of(points)
     known = [it for it in points if it.rate is not None]
     top = nice_top(max([it.rate or 0.0 for it in known], default=0.0))
@@ -88,7 +88,8 @@ def chart_of(name: str, title: str, unit: str, points: Sequence[Point]) -> Chart
 
 
 def nice_top(most: float) -> float:
-    """The end of an axis that has this on it: 1, 2 or 5 of some power of ten, and at least 1."""
+    """Return the end of an axis that includes `most`: 1, 2 or 5 times a power of ten, at least
+    1."""
     if most <= 1:
         return 1.0
     power = 10.0 ** floor(log10(most))
@@ -96,13 +97,13 @@ def nice_top(most: float) -> float:
 
 
 def window_of(points: Sequence[Point]) -> int:
-    """The shortest that has all points."""
+    """Return the shortest window that includes all points."""
     oldest_s = points[0].age_s if points else 0
     return next((it for it in STEPS_S if it >= oldest_s), WINDOW_S)
 
 
 def _pieces(points: Sequence[Point], top: float, window_s: int) -> list[list[tuple[float, float]]]:
-    """The line, which is broken where nothing is known."""
+    """Return the pieces of the line, which is broken where no rate is known."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for it in points:
         if it.rate is not None:
@@ -136,7 +137,7 @@ def _area(piece: Sequence[tuple[float, float]]) -> str:
 
 def _times(window_s: int) -> tuple[Tick, ...]:
     ages_s = list(range(window_s, 0, -STEPS_S[window_s]))
-    if len(ages_s) > LABELS_MAX:  # the second would run into the first, which begins at the edge
+    if len(ages_s) > LABELS_MAX:  # the second would overlap the first, which begins at the edge
         del ages_s[1]
     return (*[Tick(_x(it, window_s), _ago(it)) for it in ages_s], Tick(_x(0, window_s), "now"))
 
@@ -157,7 +158,7 @@ def _summary(title: str, unit: str, known: Sequence[Point]) -> str:
 
 
 def _rows(known: Sequence[Point]) -> tuple[TableRow, ...]:
-    """A row a minute, the newest first."""
+    """Return one row for each minute, the newest first."""
     by_minute: dict[int, list[Point]] = {}
     for it in reversed(known):
         by_minute.setdefault(int(max(it.age_s, 0) // 60), []).append(it)
@@ -174,7 +175,7 @@ def _rows(known: Sequence[Point]) -> tuple[TableRow, ...]:
 
 
 def _mean(points: Sequence[Point]) -> float:
-    """Over time: looks are more or less far apart."""
+    """Return the mean over time, since samples are not equally far apart."""
     seconds = sum([it.seconds for it in points])
     return sum([(it.rate or 0.0) * it.seconds for it in points]) / seconds
 

@@ -1,7 +1,7 @@
-"""The cluster as its map shows it: what each cell has of each table. Pure.
+"""Make the map of the cluster: the share that each cell has of each table. Pure.
 
-Owns: what is put together, and what somebody may see of it: of tables that he may not read only
-their sums, without a name.
+Owns: how the map is made, and which parts a principal may see. For the tables that a principal may
+not read, the map shows only sums, without names.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,31 +18,32 @@ from dodona_gateway.core.console.server_pages import (
 from dodona_wire.types import CellId
 
 OTHERS: Final = ""
-"""In the place of a path: tables that may not be read."""
+"""The path that stands for all tables that the principal may not read."""
 SQUARES_MAX: Final = 60
-"""Of one table in one cell."""
+"""The largest number of squares of one table in one cell."""
 TABLES_MAX: Final = 50
-"""Of one cell, that are shown by name."""
+"""The largest number of tables of one cell that are shown by name."""
 LINES_MAX: Final = 400
-"""Of all cells: where there are many, each has less room."""
+"""The largest number of lines of all cells. If there are many cells, each has less room."""
 ALL_SQUARES_MAX: Final = 4_000
 OLD_US: Final = 5_000_000
-"""What was told longer ago is not of now."""
+"""A report that is older than this is no longer current."""
 STUCK_MS: Final = 1_000
-"""An ordinary commit of several cells is prepared for some ms: a second is worth a look."""
+"""A transaction in doubt for longer than this is stuck. A healthy commit in several cells is
+decided some milliseconds after it was prepared."""
 
 MayRead = Callable[[str], bool]
 
 
 class Room(NamedTuple):
-    """How much of each cell is shown."""
+    """The limits on what the map shows of each cell."""
 
     tables: int
     squares: int
 
 
 class TableShare(NamedTuple):
-    """What a cell has of a table. `tablets` are as many as there is room for."""
+    """The part of a table in one cell. `tablets` has as many tablets as there is room for."""
 
     path: str
     tablet_count: int
@@ -54,54 +55,54 @@ class TableShare(NamedTuple):
 
 
 class CellMap(NamedTuple):
-    """One cell."""
+    """The map of one cell."""
 
     server: Server
     shares: tuple[TableShare, ...]
     reported_us: int | None
-    """When it told its tablets, in Unix time; None if it has not."""
+    """When the cell reported its tablets, in Unix microseconds; None if it has not."""
     is_old: bool = False
-    """Whether that is not of now."""
+    """Whether this report is no longer current."""
     hidden_count: int = 0
-    """Tables that there was no room for."""
+    """The number of readable tables that there was no room for."""
     listed_count: int = 0
-    """Tablets that it told of, one by one."""
+    """The number of tablets that the cell listed one by one."""
     tablet_count: int = 0
-    """All that it has: there may be more than it lists."""
+    """The number of all tablets of the cell, which may be more than it lists."""
 
 
 class MergedDoubt(NamedTuple):
-    """A transaction in doubt, of all the cells that are."""
+    """A transaction in doubt, merged from all cells that have it in doubt."""
 
     doubt: Doubt
     cells: tuple[CellId, ...]
-    """Where it is prepared and undecided."""
+    """The cells in which it is prepared and undecided."""
     silent: tuple[CellId, ...]
-    """Participants that do not answer."""
+    """The participants that do not answer."""
     age_ms: int
 
 
 class Stuck(NamedTuple):
-    """How many transactions are in doubt for so long that it is no ordinary commit."""
+    """The number of transactions that are in doubt for longer than `STUCK_MS`."""
 
     doubt_count: int
     is_at_least: bool
-    """There are more than cells list."""
+    """Whether there are more than the cells list."""
     heard_count: int
-    """Cells that said what they have in doubt."""
+    """The number of cells that reported their transactions in doubt."""
 
 
 def map_cells(
     reported: ReportedCluster, tablets: Mapping[CellId, ReportedTablets], may_read: MayRead
 ) -> tuple[CellMap, ...]:
-    """All cells, in order."""
+    """Return the maps of all cells, in order."""
     cells = sorted(reported.of("cell"), key=lambda it: it.cell or 0)
     room = room_for(len(cells))
     return tuple([_map_cell(it, reported.at_us, tablets, may_read, room) for it in cells])
 
 
 def room_for(cell_count: int) -> Room:
-    """So that the map is of a size that a browser draws at once, however large the cluster is."""
+    """Return the limits with which a browser draws the map fast, however large the cluster is."""
     tables = min(TABLES_MAX, max(1, LINES_MAX // max(1, cell_count)))
     squares = min(SQUARES_MAX, max(1, ALL_SQUARES_MAX // (max(1, cell_count) * tables)))
     return Room(tables, squares)
@@ -152,17 +153,17 @@ def _share(path: str, tablets: list[TabletCounts], room: Room) -> TableShare:
 def unheard_cells(
     reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]
 ) -> tuple[Server, ...]:
-    """Those that did not say what they have in doubt, whatever else they say."""
+    """Return the cells that did not report their transactions in doubt."""
     return tuple([it for it in reported.of("cell") if it.cell not in doubts])
 
 
 def is_cut(doubts: Mapping[CellId, DoubtPage]) -> bool:
-    """Whether some cell has more in doubt than it lists."""
+    """Return whether any cell has more transactions in doubt than it lists."""
     return any(it.count > len(it.transactions) for it in doubts.values())
 
 
 def stuck(reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]) -> Stuck:
-    """What the map says of transactions in doubt."""
+    """Return what the map says about stuck transactions."""
     count = sum(it.age_ms > STUCK_MS for it in merge_doubts(reported, doubts))
     heard_count = len(reported.of("cell")) - len(unheard_cells(reported, doubts))
     return Stuck(count, is_cut(doubts), heard_count)
@@ -171,7 +172,7 @@ def stuck(reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]) -> Stuc
 def merge_doubts(
     reported: ReportedCluster, doubts: Mapping[CellId, DoubtPage]
 ) -> list[MergedDoubt]:
-    """One line for each transaction, the oldest first."""
+    """Return one entry for each transaction in doubt, the oldest first."""
     silent = [it.cell for it in reported.of("cell") if it.state == "silent" and it.cell is not None]
     found: dict[int, list[tuple[CellId, Doubt]]] = {}
     for cell in sorted(doubts):

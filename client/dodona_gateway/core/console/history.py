@@ -1,9 +1,9 @@
-"""How fast things were counted, lately: a bounded memory of rates. Pure.
+"""Keep a bounded history of rates: how fast counters grew lately. Pure.
 
-Owns: the samples, and what becomes of counters that begin anew. Time is an argument. A rate is
-known for the time between two samples of one counter; a counter that is less than it was has begun
-anew meanwhile, and what it says was counted since. Where no counter of a measure was heard twice
-there is a gap.
+Owns: the samples, and how counters that restart are treated. Time is an argument. A rate covers the
+time between two samples of one counter. If a counter is lower than before, it has begun again from
+zero, so all of its value was counted since the last sample. If no counter of a measure is in both
+samples, the measure has a gap.
 """
 
 from collections import deque
@@ -16,17 +16,17 @@ SAMPLES_MAX: Final = 600
 
 
 class Sample(NamedTuple):
-    """What happened up to an instant, since the sample before."""
+    """The rates from the sample before up to an instant."""
 
     instant_us: int
     rates: dict[str, float | None]
-    """By measure, a second."""
+    """By measure, in events per second. None if the rate is not known."""
     seconds: float
-    """Since the sample before."""
+    """The time since the sample before."""
 
 
 class Point(NamedTuple):
-    """One rate. `age_s` is before now; it was so for `seconds`."""
+    """One rate. It held for `seconds`, up to `age_s` seconds before now."""
 
     age_s: float
     rate: float | None
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 class History:
-    """Of one gateway's looks at the cluster."""
+    """The history that one gateway keeps of the cluster."""
 
     def __init__(self, measures: Iterable[str], samples_max: int = SAMPLES_MAX) -> None:
         self._measures = tuple(measures)
@@ -45,7 +45,8 @@ class History:
         return len(self._samples)
 
     def add(self, instant_us: int, totals: Totals) -> None:
-        """What counters said at that instant. One that is no later than the last says nothing."""
+        """Add the values of counters at an instant. An instant that is not later than the last one
+        is ignored."""
         before = self._last
         if before is not None and instant_us <= before[0]:
             return
@@ -60,7 +61,7 @@ class History:
         self._samples.append(Sample(instant_us, rates, seconds))
 
     def points(self, measure: str, now_us: int, window_s: float) -> list[Point]:
-        """The rates of the last so many seconds, oldest first."""
+        """Return the rates of the last `window_s` seconds, oldest first."""
         points = [
             Point((now_us - it.instant_us) / 1e6, it.rates[measure], it.seconds)
             for it in self._samples
@@ -68,7 +69,7 @@ class History:
         return [it for it in points if it.age_s <= window_s]
 
     def last(self, measure: str) -> float | None:
-        """The newest rate, if it is known."""
+        """Return the newest rate, or None if it is not known."""
         return self._samples[-1].rates[measure] if self._samples else None
 
 

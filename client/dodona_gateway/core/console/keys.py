@@ -1,7 +1,7 @@
-"""Keys in addresses and in fields that people fill in: where a page of rows begins. Pure.
+"""Keys in addresses and in form fields, which say where a page of rows begins. Pure.
 
-Owns: the two spellings, a JSON list of the key columns' first values, as REST takes it, and a
-single value that is plain text, which is the first column's.
+Owns: the two text forms of a key. One is a JSON list of the first values of the key, as in REST.
+The other is plain text: a single value, which is that of the first key column.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ LENGTH_MAX: Final = 64 << 10
 
 
 def format_bound(schema: TableSchema, values: Sequence[Any]) -> str:
-    """The leading values of a key as text."""
+    """Return the leading values of a key as text."""
     formatted = [
         value if value is None else FORMATTERS.get(column.type, _same)(value)
         for column, value in zip(schema.key_columns, values, strict=False)
@@ -26,13 +26,13 @@ def format_bound(schema: TableSchema, values: Sequence[Any]) -> str:
 
 
 def read_bound(schema: TableSchema, text: str, what: str) -> list[Any] | None:
-    """The leading values of a key; None if there is no text. `what` names the field. Raises
-    InvalidRequest, SchemaViolation, LimitExceeded."""
+    """Parse the leading values of a key; None if there is no text. `what` names the field in
+    errors. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
     text = text.strip()
     if not text:
         return None
     if len(text) > LENGTH_MAX:
-        raise LimitExceeded(f"{what} has at most {LENGTH_MAX} characters")
+        raise LimitExceeded(f"The field {what!r} has at most {LENGTH_MAX} characters. Shorten it.")
     columns = schema.key_columns
     if not text.startswith("["):
         return [value_of_text(columns[0], text)]
@@ -40,7 +40,8 @@ def read_bound(schema: TableSchema, text: str, what: str) -> list[Any] | None:
     if not isinstance(values, list) or len(values) > len(columns):
         names = ", ".join(it.name for it in columns)
         raise InvalidRequest(
-            f"{what} is a value of {columns[0].name}, or a list in brackets with values of {names}"
+            f"The field {what!r} takes a value of {columns[0].name}, or a list in brackets with "
+            f"values of {names}."
         )
     return [read_value(column, it) for column, it in zip(columns, values, strict=False)]
 

@@ -1,7 +1,7 @@
-"""What servers tell on their REST pages, as far as the console reads it. Pure.
+"""The REST pages on which servers report their state, as far as the console reads them. Pure.
 
-Owns: the names, which are those of the servers' own statistics. What is missing counts as nothing,
-and what is more is passed over: servers and gateway need not be of one version.
+Owns: the names of the fields, which are those of the servers' own statistics. A missing field has
+its default, and an unknown field is ignored. So servers and gateway may have different versions.
 """
 
 from collections.abc import Mapping
@@ -17,25 +17,25 @@ ServerKind = Literal["master", "proxy", "cell"]
 
 
 class CellPlace(msgspec.Struct, frozen=True):
-    """Where the master knows a cell to be."""
+    """The address at which the master knows a cell."""
 
     cell: CellId
     address: str
     is_alive: bool = False
-    """Whether the master hears from it."""
+    """Whether the master hears from the cell."""
     tablet_count: int = 0
 
 
 @preload_decoder
 class ClusterPage(msgspec.Struct, frozen=True):
-    """Of the master."""
+    """The page of the master about its cluster."""
 
     proxies: tuple[str, ...] = ()
     cells: tuple[CellPlace, ...] = ()
 
 
 class CellCounts(msgspec.Struct, frozen=True):
-    """Of `/v1/statistics` of a node."""
+    """The counts of a cell, from the page `/v1/statistics` of its node."""
 
     tablets: int = 0
     tablets_stored: int = 0
@@ -45,14 +45,14 @@ class CellCounts(msgspec.Struct, frozen=True):
     readers: int = 0
     loads: int = 0
     commits: dict[str, dict[str, int]] = {}
-    """By protocol and outcome: each transaction once, where it is decided."""
+    """By protocol and outcome. Each transaction counts once, in the cell that decides it."""
     memory_bytes: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
     last_failure: str | None = None
 
     def decided(self, outcome: Literal["committed", "conflict"]) -> int:
-        """How many transactions came to that here, of all protocols."""
+        """Return the number of transactions that ended so in this cell, over all protocols."""
         return sum(counts.get(outcome, 0) for counts in self.commits.values())
 
 
@@ -64,14 +64,14 @@ class CatalogCounts(msgspec.Struct, frozen=True):
 
 
 class MasterCounts(msgspec.Struct, frozen=True):
-    """Of a master."""
+    """The counts of a master."""
 
     timestamp_count: int = 0
     catalog: CatalogCounts = CatalogCounts()
 
 
 class ProxyCounts(msgspec.Struct, frozen=True):
-    """Of a proxy."""
+    """The counts of a proxy."""
 
     request_count: int = 0
     timestamp_count: int = 0
@@ -80,7 +80,7 @@ class ProxyCounts(msgspec.Struct, frozen=True):
 
 @preload_decoder
 class StatisticsPage(msgspec.Struct, frozen=True):
-    """Of any of them: what it is, is there."""
+    """The statistics page of any server. Only the fields of its own kind are set."""
 
     cell: CellCounts | None = None
     master: MasterCounts | None = None
@@ -126,7 +126,7 @@ class TabletsPage(msgspec.Struct, frozen=True):
 
 
 class ReportedTablets(NamedTuple):
-    """What a cell told of its tablets, and when. `told_us` is Unix time."""
+    """The tablets that a cell reported, and when. `reported_us` is in Unix microseconds."""
 
     reported_us: int
     page: TabletsPage
@@ -148,53 +148,53 @@ class TransactionsPage(msgspec.Struct, frozen=True):
 
 
 class Server(NamedTuple):
-    """One server, and what it last said of itself."""
+    """One server, and its last report."""
 
     kind: ServerKind
     address: str
     state: Literal["ready", "waiting", "lost", "silent"]
-    """Waiting: it answers that it is not ready. Lost: it is ready, and the master does not hear
-    from it. Silent: it does not answer."""
+    """Waiting: the server answers that it is not ready. Lost: it is ready, and the master does not
+    hear from it. Silent: it does not answer."""
     reason: str = ""
-    """Why it is not ready."""
+    """Why the server is not ready."""
     version: str = ""
     cell: CellId | None = None
     statistics: StatisticsPage | None = None
 
     @property
     def name(self) -> str:
-        """Without a number where there is but one."""
+        """Return the kind of the server, or `cell` and its number."""
         return self.kind if self.cell is None else f"cell {self.cell}"
 
     @property
     def counts(self) -> CellCounts | None:
-        """Of a cell, if it told them."""
+        """Return the counts of a cell, or None if there are none."""
         return None if self.statistics is None else self.statistics.cell
 
 
 class ReportedCluster(NamedTuple):
-    """All servers at one moment. `at_us` is Unix time."""
+    """All servers at one time. `at_us` is in Unix microseconds."""
 
     at_us: int
     servers: tuple[Server, ...]
     problem: str = ""
-    """Why the master did not say which servers there are: then these are those it last named."""
+    """Why the master did not list its servers. If set, `servers` are those of its last list."""
 
     def of(self, kind: ServerKind) -> tuple[Server, ...]:
         return tuple([it for it in self.servers if it.kind == kind])
 
 
 class StartOf(NamedTuple):
-    """A start, and whose it was."""
+    """One start of a server."""
 
     server: Server
     recovery: Recovery
     is_last: bool
-    """Of that server: what runs now, if it does."""
+    """Whether this is the server's last start: that of the running process, if it runs."""
 
 
 def totals_of(reported: ReportedCluster) -> dict[str, dict[str, int]]:
-    """What has been counted in all, by measure and by who counts it."""
+    """Return the total counts, by measure and by the server that counts."""
     totals: dict[str, dict[str, int]] = {"timestamps": {}, "commits": {}, "conflicts": {}}
     for it in reported.servers:
         page = it.statistics
@@ -209,4 +209,4 @@ def totals_of(reported: ReportedCluster) -> dict[str, dict[str, int]]:
 
 
 Totals = Mapping[str, Mapping[str, int]]
-"""As `totals_of` gives them."""
+"""The type of the result of `totals_of`."""

@@ -1,7 +1,7 @@
-"""Numbers and values as people read them. Pure.
+"""Format numbers and values for people. Pure.
 
-Owns: the spelling of counts, sizes and durations, and how much of a value is shown, and as what.
-Nothing here is markup: whatever a value has in it, the templates escape.
+Owns: the text of counts, sizes and durations, and how much of a value is shown, and of which kind.
+Nothing here is markup: the templates escape every value.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,7 +11,7 @@ import msgspec
 from dodona_wire.rows.text_format import format_any
 
 TEXT_LENGTH_MAX: Final = 160
-"""Characters of a value that are shown."""
+"""The largest number of characters that are shown of a value."""
 BINARY_BYTES_MAX: Final = 32
 LESS_THAN_MS: Final = 10_000
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -19,7 +19,8 @@ _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 class Shown(NamedTuple):
-    """A value. `note` says what the text does not: how much was left out, or that it is no text."""
+    """A value for people. `note` adds what the text does not show: how much was left out, or that
+    the value is no text."""
 
     text: str
     kind: str
@@ -28,7 +29,7 @@ class Shown(NamedTuple):
 
 
 def show_value(value: Any) -> Shown:
-    """Any value of a row or of a query's result."""
+    """Format any value of a row or of a query's result."""
     if value is None:
         return Shown("null", "null")
     if isinstance(value, bool):
@@ -62,7 +63,8 @@ def _cut(text: str, kind: str, unit: str) -> Shown:
 
 
 def visible(text: str) -> str:
-    """With what can't be seen, or changes the order of what can, spelled as escapes."""
+    """Return the text, with escapes for characters that are invisible or change the order of
+    others."""
     if text.isprintable():
         return text
     return "".join([it if it.isprintable() else _escaped(it) for it in text])
@@ -73,29 +75,29 @@ def _escaped(character: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text of several lines, which stay apart."""
+    """Do the same for a text of several lines, which remain separate lines."""
     return "\n".join([visible(it) for it in text.split("\n")])
 
 
 def cut_text(text: str) -> str:
-    """The beginning of a text, without a note."""
+    """Return the beginning of a text, without a note."""
     return _cut(text, "text", "characters").text
 
 
 def is_numeric(kind: str) -> bool:
-    """Whether a type, by Arrow's name, is one of numbers: these are set to the right."""
+    """Return whether a type, by Arrow's name, is numeric. Numbers are aligned to the right."""
     return kind.startswith(("int", "uint", "double", "float", "decimal"))
 
 
 def show_count(number: int, noun: str = "", nouns: str = "") -> str:
-    """`1,204 rows`."""
+    """Format a count, such as `1,204 rows`."""
     if not noun:
         return f"{number:,}"
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def show_bytes(size_bytes: float) -> str:
-    """`3.2 MiB`."""
+    """Format a size, such as `3.2 MiB`."""
     for unit in _UNITS[:-1]:
         if size_bytes < 1024:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -104,7 +106,7 @@ def show_bytes(size_bytes: float) -> str:
 
 
 def show_rate(rate: float | None) -> str:
-    """A second: three digits that matter, and a dash for what is not known."""
+    """Format a rate per second: one decimal below 10, otherwise none, and a dash for None."""
     if rate is None:
         return "–"
     if rate < 10:
@@ -113,7 +115,7 @@ def show_rate(rate: float | None) -> str:
 
 
 def show_duration(duration_ms: int) -> str:
-    """`320 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format a duration, such as `320 ms`, `4.2 s`, `3 min 20 s` or `2 h 5 min`."""
     if duration_ms < 1000:
         return f"{duration_ms} ms"
     if duration_ms < LESS_THAN_MS:
@@ -131,6 +133,6 @@ def show_duration(duration_ms: int) -> str:
 
 
 def show_ratio(ratio: float) -> str:
-    """`12 %`; what is a little is not nothing."""
+    """Format a ratio, such as `12 %`. A small ratio has one decimal, so it differs from `0 %`."""
     percent = ratio * 100
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"

@@ -1,7 +1,7 @@
-"""The tree as a browser walks it: what is in a directory, of what somebody may read. Pure.
+"""The tree for a browser: the entries of a directory that the caller may see. Pure.
 
-Owns: how directories come of the paths of tables. So a directory is seen by whoever may read a
-table in it, however deep, and nothing else of it is.
+Owns: how directories follow from the paths of tables. A caller sees a directory if the caller may
+read a table in it, at any depth. The caller sees nothing else in that directory.
 """
 
 from collections.abc import Iterable
@@ -19,19 +19,20 @@ class Entry(NamedTuple):
     path: str
     is_table: bool
     table_count: int
-    """In a directory, at any depth."""
+    """The number of tables in a directory, at any depth."""
 
 
 class Crumb(NamedTuple):
-    """A directory on the way."""
+    """A directory on the way to a node."""
 
     name: str
     path: str
 
 
 def entries_of(directory: str, tables: Iterable[str], names: Iterable[str] = ()) -> list[Entry]:
-    """What is in a directory: tables by their paths, directories by what is in them, and, by
-    `names`, those that have none. Raises InvalidRequest, LimitExceeded."""
+    """Return the entries of a directory. `tables` are paths of tables: each table is an entry, or
+    the next directory on the way to it is one. `names` adds directories without tables. Raises
+    InvalidRequest, LimitExceeded."""
     above = node_names(directory)
     counts: dict[str, int] = dict.fromkeys(names, 0)
     here: dict[str, None] = {}
@@ -49,7 +50,7 @@ def entries_of(directory: str, tables: Iterable[str], names: Iterable[str] = ())
 
 
 def crumbs_of(path: str) -> list[Crumb]:
-    """From the root to the node itself. Raises InvalidRequest, LimitExceeded."""
+    """Return the way from the root to the node itself. Raises InvalidRequest, LimitExceeded."""
     names = node_names(path)
     return [
         Crumb("//", "/"),

@@ -1,9 +1,9 @@
-"""Who visits the console, as far as headers say it: the token's cookie, and where a form came from.
-Pure.
+"""Read a visit to the console from its headers: the token's cookie, and a form's origin. Pure.
 
-Owns: the cookie's form and life, which pages need no token, and the rule for what changes
-something: it comes from a page of this very origin. A cookie's `SameSite` stops other sites, but
-not other ports of this host, which a browser takes for the same site.
+Owns: the form and lifetime of the cookie, and which pages need no token. It also owns the rule for
+a request that changes something: a page of this very origin must send it. A cookie's `SameSite`
+stops other sites. It does not stop other ports of this host, which a browser takes for the same
+site.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from dodona_wire.errors import Forbidden
 
 PREFIX: Final = "/console"
 PARTS: Final = "/console/parts/"
-"""What is asked for by a page's script, and is a part of that page."""
+"""The paths of page parts, which the script of a page requests."""
 LOGIN: Final = "/console/login"
 LOGOUT: Final = "/console/logout"
 STATIC: Final = "/console/static/"
@@ -25,7 +25,7 @@ STATIC_FILES: Final = (
     "mark.svg",
 )
 OPEN_PATHS: Final = (LOGIN, LOGOUT, *[STATIC + it for it in STATIC_FILES])
-"""For those who have no token yet, or none that is good."""
+"""The paths that are open to a caller without a valid token."""
 
 WATCHED_PATHS: Final = frozenset(
     (
@@ -33,7 +33,7 @@ WATCHED_PATHS: Final = frozenset(
         *(f"{PARTS}cluster", f"{PARTS}transactions", f"{PARTS}recoveries"),
     )
 )
-"""What shows the state of the cluster, and no row."""
+"""The paths that show the state of the cluster, and no row."""
 
 COOKIE: Final = "dodona_token"
 COOKIE_SECONDS: Final = 12 * 3600
@@ -41,17 +41,17 @@ VALUE_LENGTH_MAX: Final = 256
 
 
 def is_console(path: str) -> bool:
-    """Whether a path is the console's."""
+    """Return whether a path belongs to the console."""
     return path == PREFIX or path.startswith(f"{PREFIX}/")
 
 
 def is_watching(method: str, path: str) -> bool:
-    """Whether a request only looks at the state of the cluster."""
+    """Return whether a request only looks at the state of the cluster."""
     return method in ("GET", "HEAD") and path in WATCHED_PATHS
 
 
 def token_of(cookies: str | None) -> str | None:
-    """The token in the value of the header `Cookie`."""
+    """Return the token in the value of the header `Cookie`, or None."""
     for pair in (cookies or "").split(";"):
         name, _, value = pair.strip().partition("=")
         if name == COOKIE and 0 < len(value) <= VALUE_LENGTH_MAX:
@@ -60,8 +60,8 @@ def token_of(cookies: str | None) -> str | None:
 
 
 def authorization_of(path: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The value of the header `Authorization`; for the console's pages, if there is none, what the
-    cookie makes it."""
+    """Return the value of the header `Authorization`. If there is none, and the path is one of the
+    console, the token of the cookie makes it."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         found.setdefault(name, value)
@@ -75,7 +75,8 @@ def authorization_of(path: str, headers: Iterable[tuple[bytes, bytes]]) -> str |
 
 
 def set_cookie(token: str, *, is_secure: bool) -> str:
-    """The header that has a browser keep it. No script sees it, and no other site sends it."""
+    """Return the header that makes a browser keep the token. Scripts can't read the cookie, and no
+    other site sends it."""
     secure = "; Secure" if is_secure else ""
     return (
         f"{COOKIE}={token}; Path={PREFIX}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict"
@@ -84,18 +85,18 @@ def set_cookie(token: str, *, is_secure: bool) -> str:
 
 
 def clear_cookie(*, is_secure: bool) -> str:
-    """The header that has a browser forget it."""
+    """Return the header that makes a browser forget the token."""
     secure = "; Secure" if is_secure else ""
     return f"{COOKIE}=; Path={PREFIX}; Max-Age=0; HttpOnly; SameSite=Strict{secure}"
 
 
 def check_origin(origin: str | None, host: str | None, address: str) -> None:
-    """That a form was sent by a page of this gateway, by the name that it was called by or by its
-    own `address`. Raises Forbidden."""
+    """Check that a page of this gateway sent a form. Its origin must be the host of the request, or
+    the gateway's own `address`. Raises Forbidden."""
     own = [address.lower()]
     if host:
         own += [f"http://{host.lower()}", f"https://{host.lower()}"]
     if (origin or "").lower() not in own:
         raise Forbidden(
-            "this was not sent by a page of this console: open the console and send it from there"
+            "The form was not sent by a page of this console. Open the console and send it there."
         )

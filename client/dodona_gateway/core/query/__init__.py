@@ -1,1 +1,1 @@
-"""YTsaurus's query language, that which `select_rows` gets, as Dodona's SQL."""
+"""Translate YTsaurus's query language, as `select_rows` takes it, to Dodona's SQL."""

@@ -1,8 +1,8 @@
-"""From the tree of an expression to an expression whose columns and kinds are known. Pure.
+"""Build expressions with known columns and kinds from the tree of a query. Pure.
 
-Owns: what names stand for (a group's key, then an alias, then a column), which functions may stand
-where, and the folding of constants. An alias stands for its expression wherever it is used, so that
-a short query can be a long one: the number of nodes that are looked at is bounded.
+Owns: what a name stands for (a group's key, then an alias, then a column), which functions may
+stand where, and the folding of constants. An alias stands for its expression at each use, so a
+short query can be a long one. So the number of visited nodes has a limit.
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ from dodona_gateway.core.query.values import (
 
 VISITS_MAX: Final = 100_000
 DEPTH_MAX: Final = 100
-"""Of expressions within one another, with all that aliases stand for."""
+"""The depth of nested expressions, with every alias replaced by its expression."""
 _OPERAND_KINDS: Final = {
     **dict.fromkeys("+-*/", NUMBERS),
     **dict.fromkeys(("%", "<<", ">>", "|", "&", "~"), INTEGERS),
@@ -73,7 +73,7 @@ class Builder:
     def __init__(self, query: Query, scope: Scope) -> None:
         self.source: Final = query.source
         self.aggregates: Final[dict[str, str]] = {}
-        """The SQL of those that were made into SQL, and the name of each."""
+        """By the SQL of each aggregate that became SQL, its name."""
         self._aliases = query.aliases
         self._scope = scope
         self._keys_by_node: dict[Node, Expression] = {}
@@ -85,7 +85,8 @@ class Builder:
         self._depth = 0
 
     def group(self, keys: list[tuple[Node, str, Expression]]) -> None:
-        """From here on, expressions are about groups: each key's node, name and expression."""
+        """Build expressions over groups from here on. `keys` are each key's node, name and
+        expression."""
         for node, name, expression in keys:
             said = node.expression if isinstance(node, Alias) else node
             self._keys_by_node.setdefault(said, expression)
@@ -93,13 +94,13 @@ class Builder:
         self._has_groups = self._is_grouped = True
 
     def expression(self, node: Node) -> Expression:
-        """One value."""
+        """Build the expression of one value."""
         self._visits += 1
         self._depth += 1
         if self._visits > VISITS_MAX or self._depth > DEPTH_MAX:
             raise self.source.limit(
                 node.at,
-                "the query is too large once each alias is replaced by its expression",
+                "The query is too large after its aliases are replaced. Use fewer nested aliases.",
                 visits_max=VISITS_MAX,
                 depth_max=DEPTH_MAX,
             )
@@ -108,27 +109,28 @@ class Builder:
         return found
 
     def condition(self, node: Node, clause: str) -> Expression:
-        """One boolean."""
+        """Build the expression of one boolean. `clause` names its place in the error."""
         found = self.expression(node)
         if Kind.BOOLEAN not in found.kinds:
             raise self.source.error(
-                node.at, f"{clause} needs a boolean, not {names_of(found.kinds)}"
+                node.at, f"{clause} needs a boolean, not {names_of(found.kinds)}."
             )
         return found
 
     def comparable(self, expression: Expression) -> Kind:
-        """The kind of something that is sorted, grouped or looked up."""
+        """Return the kind of an expression that is sorted, grouped or looked up."""
         kinds = expression.kinds & values.COMPARABLE
         if not kinds:
             wanted, found = names_of(values.COMPARABLE), names_of(expression.kinds)
-            raise self.source.error(expression.at, f"expected {wanted}, not {found}")
+            text = f"A key to sort, group or join by must be {wanted}, not {found}. Convert it."
+            raise self.source.error(expression.at, text)
         return first_of(kinds)
 
     # ---- names
 
     def _group_key(self, node: Node) -> Expression | None:
         if not self._is_grouped or isinstance(node, Literal):
-            return None  # a literal says more than a key that is equal to it
+            return None  # an equal key would lose the constant of the literal
         if isinstance(node, Reference) and node.table is None and node.name in self._keys_by_name:
             return self._keys_by_name[node.name]
         return self._keys_by_node.get(node)
@@ -142,9 +144,9 @@ class Builder:
             return found
         column = self._scope.column(node)
         if self._is_grouped:
-            raise self.source.error(
-                node.at, f"{node.name} is no key of GROUP BY, and stands in no aggregate"
-            )
+            text = f"The column {node.name} is not in GROUP BY."
+            hint = "Add it there, or use it in an aggregate."
+            raise self.source.error(node.at, f"{text} {hint}")
         return column
 
     def _alias(self, node: Alias) -> Expression:
@@ -156,7 +158,7 @@ class Builder:
         return self.constant(node.constant, node.at)
 
     def constant(self, constant: Constant, at: int, kinds: Kind | None = None) -> Expression:
-        """A constant, as one of those kinds that it may be taken for."""
+        """Build a constant of one of `kinds`, by default of all kinds that it may be taken for."""
         text = text_of(constant.value) if constant.kind == Kind.STRING else None
         return Expression(
             kinds=constant.kinds if kinds is None else kinds,
@@ -189,14 +191,14 @@ class Builder:
         return Expression(kinds=kinds, make=make, at=node.at, is_nullable=operand.is_nullable)
 
     def _operands(self, node: Node, operator: str, *operands: Expression) -> Kind:
-        """What the operands have in common, which the operator can compute with."""
+        """Return the kinds that all operands have, and with which the operator can compute."""
         kinds = _OPERAND_KINDS[operator]
         for it in operands:
             if not kinds & it.kinds:
                 wanted = names_of(_OPERAND_KINDS[operator])
                 given = " and ".join([names_of(it.kinds) for it in operands])
-                text = f"types do not match: {operator} takes {wanted}, and one of them"
-                raise self.source.error(node.at, f"{text}, not {given}")
+                text = f"The operator {operator} takes operands of one type ({wanted})"
+                raise self.source.error(node.at, f"{text}, not {given}.")
             kinds &= it.kinds
         return kinds
 
@@ -230,7 +232,7 @@ class Builder:
         left, right = self._items(node.left), self._items(node.right)
         if len(left) != len(right):
             raise self.source.error(
-                node.at, f"tuples of {len(left)} and of {len(right)} can't be compared"
+                node.at, f"Tuples of {len(left)} and of {len(right)} can't be compared."
             )
         return compare_tuples(self.source, operator, left, right)
 
@@ -239,7 +241,8 @@ class Builder:
         return both(operands) if node.operator == "AND" else either(operands)
 
     def _not(self, operand: Node) -> Expression:
-        """What is compared is compared the other way round, so that ranges of keys are seen."""
+        """Negate an operand. A comparison becomes its inverse, so that the engine sees ranges of
+        keys."""
         match operand:
             case Unary(operator="NOT"):
                 return self.condition(operand.operand, "NOT")
@@ -263,7 +266,9 @@ class Builder:
     def _like(self, node: Like) -> Expression:
         nodes = [node.text, node.pattern, *([] if node.escape is None else [node.escape])]
         if node.escape is not None and node.operator == "REGEX":
-            raise self.source.error(node.escape.at, "ESCAPE is for LIKE, not for RLIKE")
+            raise self.source.error(
+                node.escape.at, "ESCAPE is for LIKE, not for RLIKE. Leave it out."
+            )
         function = Function(
             (Kind.STRING,) * len(nodes),
             Kind.BOOLEAN,
@@ -288,14 +293,16 @@ class Builder:
     def _no_function(self, node: Call, name: str) -> Exception:
         if name in NOT_TAKEN or name.startswith(("hll_", "timestamp_floor_")):
             return self.source.unsupported(node.at, f"the function {name}")
-        hint = ": rows are counted by sum(1)" if name == "count" else ""
-        return self.source.error(node.at, f"there is no function {node.name}{hint}", function=name)
+        hint = " Use sum(1) to count rows." if name == "count" else ""
+        return self.source.error(node.at, f"There is no function {node.name}.{hint}", function=name)
 
     def _aggregate(self, node: Call, aggregate: Function) -> Expression:
-        """Its arguments are about the rows of a group, all else about the group."""
+        """Build an aggregate. Its arguments concern the rows of a group; all else concerns the
+        group."""
         if not self._is_grouped:
-            where = "stands in another" if self._has_groups else "needs GROUP BY"
-            raise self.source.error(node.at, f"the aggregate {node.name} {where}")
+            within = "is inside another aggregate. Compute it in one aggregate only."
+            where = within if self._has_groups else "needs GROUP BY. Add the clause."
+            raise self.source.error(node.at, f"The aggregate {node.name} {where}")
         self._is_grouped = False
         given = [self.expression(it) for it in node.arguments]
         self._is_grouped = True
@@ -323,7 +330,8 @@ class Builder:
     def _transform(self, node: Transform) -> Expression:
         if len(node.rows) != len(node.values):
             counts = f"{len(node.rows)} and {len(node.values)}"
-            raise self.source.error(node.at, f"TRANSFORM needs two lists of one size, not {counts}")
+            text = f"TRANSFORM needs two lists of one size, not {counts}."
+            raise self.source.error(node.at, text)
         operands = [self.expression(it) for it in node.operands]
         conditions = [
             in_rows(self.source, self.constant, operands, (row,), node.at) for row in node.rows
@@ -334,7 +342,7 @@ class Builder:
 
     def _value(self, row: Row) -> Expression:
         if len(row) != 1:
-            raise self.source.error(row[0].at, "expected one value, not a tuple")
+            raise self.source.error(row[0].at, "A tuple can't be used here. Write one value.")
         return self._literal(row[0])
 
     def _chosen(
@@ -344,14 +352,15 @@ class Builder:
         results: Sequence[Expression],
         default: Expression | None,
     ) -> Expression:
-        """The result beside the first condition that is true."""
+        """Build the choice of the result beside the first condition that is true."""
         all_results = [*results, *([] if default is None else [default])]
         kinds = EVERYTHING
         for it in all_results:
             kinds &= it.kinds
         if not kinds:
             names = " and ".join(dict.fromkeys([names_of(it.kinds) for it in all_results]))
-            raise self.source.error(node.at, f"the results have to be of one type, not {names}")
+            text = f"The results must have one type, not {names}. Convert some of them."
+            raise self.source.error(node.at, text)
 
         def make(kind: Kind, mode: Mode) -> str:
             inside = mode.value()
@@ -370,7 +379,7 @@ class Builder:
 
     def _scalar(self, node: Node) -> Expression:
         if isinstance(node, Tuple):
-            raise self.source.error(node.at, "expected one value, not a tuple")
+            raise self.source.error(node.at, "A tuple can't be used here. Write one value.")
         return self.expression(node)
 
     def _items(self, node: Node) -> list[Expression]:

@@ -1,7 +1,7 @@
-"""How a function's arguments get their kinds, as YTsaurus decides them. Pure.
+"""Decide the kinds of a function's arguments, as YTsaurus does. Pure.
 
-Owns: what a function says of itself (`Function`), and the making of a call. Arguments that share
-a kind, as both branches of `if`, have to agree; a literal goes along with the others.
+Owns: the description of a function (`Function`), and how a call is built. Arguments that share a
+kind, such as both branches of `if`, must agree. A literal takes the kind of the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,16 +24,16 @@ class Argument:
     kind: Kind
     expression: Expression
     error: Callable[[str], InvalidRequest]
-    """The error about it that says so."""
+    """Makes an error about this argument, with a message."""
 
     @property
     def constant(self) -> Any:
-        """The value of a literal, otherwise None."""
+        """Return the value of a literal, otherwise None."""
         return self.expression.constant.value if self.expression.constant else None
 
     @property
     def text(self) -> str:
-        """A string as VARCHAR; null where it is no text."""
+        """Return the string as VARCHAR. The SQL gives null where the string is no text."""
         return self.expression.text or f"try(decode({self.sql}))"
 
 
@@ -45,26 +45,26 @@ class Function:
     """A function, or an aggregate, and the SQL that computes it."""
 
     arguments: tuple[Kind, ...]
-    """What each may be."""
+    """The kinds that each argument may have."""
     result: Kind | None
-    """None: what the arguments share."""
+    """The kind of the result. None means the kind that the arguments share."""
     render: Render
     shared: tuple[int, ...] = ()
-    """The places of those that have to be of one kind."""
+    """The places of the arguments that must have one kind."""
     is_repeated: bool = False
-    """Whether the last may come any number of times."""
+    """Whether the last argument may come any number of times."""
     nulls: Nulls = "any"
-    """The result is null if any argument is, only if all are, never, or whenever."""
+    """When the result is null: if any argument is, only if all are, never, or in any case maybe."""
 
     def place(self, index: int) -> int:
-        """The argument's place in what is said of them."""
+        """Return the place of an argument in `arguments`. Repeated ones share the last place."""
         return min(index, len(self.arguments) - 1)
 
 
 def function(
     arguments: Sequence[Kind], result: Kind, template: str, nulls: Nulls = "any"
 ) -> Function:
-    """One whose SQL is a template with {0}, {1}, ... for the arguments."""
+    """Return a function whose SQL is a template with {0}, {1}, ... for the arguments."""
 
     def render(given: Sequence[Argument]) -> str:
         return template.format(*[it.sql for it in given])
@@ -75,7 +75,7 @@ def function(
 def call(
     source: Source, name: str, called: Function, given: Sequence[Expression], at: int
 ) -> Expression:
-    """A call as an expression. Raises InvalidRequest if the arguments do not fit."""
+    """Build a call as an expression. Raises InvalidRequest if the arguments do not fit."""
     allowed = _allowed(source, name, called, given, at)
     common = EVERYTHING
     for index in range(len(given)):
@@ -83,7 +83,8 @@ def call(
             common &= allowed[index]
     if not common:
         kinds = " and ".join([names_of(it.kinds) for it in given])
-        raise source.error(at, f"the arguments of {name} have to be of one type, not {kinds}")
+        text = f"The arguments of {name} must have one type, not {kinds}. Convert some of them."
+        raise source.error(at, text)
 
     def make(kind: Kind, mode: Mode) -> str:
         shared = first_of(common) if called.result else kind
@@ -114,14 +115,14 @@ def _allowed(
     if len(given) < least or (len(given) > least and not called.is_repeated):
         count = f"{least} or more" if called.is_repeated else str(least)
         noun = "argument" if count == "1" else "arguments"
-        text = f"{name} takes {count} {noun}, not {len(given)}"
+        text = f"{name} takes {count} {noun}, not {len(given)}."
         raise source.error(at, text, function=name)
     allowed = []
     for index, it in enumerate(given):
         wanted = called.arguments[called.place(index)]
         if not wanted & it.kinds:
-            text = f"argument {index + 1} of {name} is {names_of(wanted)}"
-            raise source.error(it.at, f"{text}, not {names_of(it.kinds)}", function=name)
+            text = f"Argument {index + 1} of {name} must be {names_of(wanted)}"
+            raise source.error(it.at, f"{text}, not {names_of(it.kinds)}.", function=name)
         allowed.append(wanted & it.kinds)
     return allowed
 

@@ -1,9 +1,10 @@
-"""Comparisons, AND, OR and NOT, with YTsaurus's nulls. Pure.
+"""Build comparisons, AND, OR and NOT, with YTsaurus's rules for nulls. Pure.
 
-Owns: that null is a value as others, equal to itself and smaller than all, so that a comparison is
-never null. Where it can, a comparison becomes SQL's own, which the engine turns into a range of
-keys: null is only spoken of where it would make the difference. In a condition, `a < 5` needs it
-(`a < 5 or a is null`), unless what stands beside, as `a > 1`, leaves no null over.
+Owns: these rules. Null is a value like others. It is equal to itself and smaller than all others,
+so a comparison is never null. Where possible, a comparison becomes one of SQL, which the engine
+turns into a range of keys. The SQL mentions null only where null makes a difference. In a
+condition, `a < 5` needs it (`a < 5 or a is null`). It does not need it if another condition beside
+it, such as `a > 1`, excludes nulls.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ _SIDES_NOT_NULL: Final = {">": (True, False), "<": (False, True)}
 
 
 def compare(source: Source, operator: str, left: Expression, right: Expression) -> Expression:
-    """One of = != < <= > >=. Raises InvalidRequest."""
+    """Build a comparison: one of = != < <= > >=. Raises InvalidRequest."""
     if right.constant is not None and right.constant.value is None:
         return _compared_with_null(operator, left)
     if left.constant is not None and left.constant.value is None:
@@ -51,14 +52,14 @@ def _common_kind(source: Source, operator: str, left: Expression, right: Express
         return first_of(common)
     if Kind.ANY in (left.kinds, right.kinds):
         raise source.unsupported(
-            left.at, "a comparison of a value of type any", "compare int64(x), string(x) and so on"
+            left.at, "a comparison of a value of type any", "Compare int64(x), string(x) and so on."
         )
     kinds = f"{names_of(left.kinds)} {operator} {names_of(right.kinds)}"
-    raise source.error(left.at, f"types do not match: {kinds}")
+    raise source.error(left.at, f"The types do not match: {kinds}. Convert one of them.")
 
 
 def _compared_with_null(operator: str, expression: Expression) -> Expression:
-    """With null at the right."""
+    """Build a comparison whose right operand is null."""
     if operator in ("<", ">="):
         text = "true" if operator == ">=" else "false"
         return _never_null(expression, lambda sql: text, ())
@@ -90,8 +91,9 @@ def _never_null(
 
 
 def _proven(operator: str, left: Expression, right: Expression) -> tuple[str, ...]:
-    """Of a true comparison, the columns that are not null: what is greater than something, and
-    what is equal to, or no smaller than, something that is not null."""
+    """Return the columns that are not null if the comparison is true. A column is not null if it is
+    greater than the other operand. It is also not null if it is equal or no smaller, and the other
+    operand is not null."""
     is_left, is_right = _SIDES_NOT_NULL.get(operator, (False, False))
     is_left = is_left or (operator in ("=", ">=") and not right.is_nullable)
     is_right = is_right or (operator in ("=", "<=") and not left.is_nullable)
@@ -102,14 +104,14 @@ def _proven(operator: str, left: Expression, right: Expression) -> tuple[str, ..
 def _sql(
     operator: str, sides: tuple[str, str], nulls: tuple[bool, bool], is_condition: bool
 ) -> str:
-    """Of two operands that may be null or not."""
+    """Return the SQL of a comparison. `nulls` says which operands may be null."""
     if operator in ("=", "!="):
         return _equality(operator, sides, nulls, is_condition)
     plain = f"{sides[0]} {operator} {sides[1]}"
     is_mirrored = operator in (">", ">=")
     lesser, greater = sides[::-1] if is_mirrored else sides
     may_lesser, may_greater = nulls[::-1] if is_mirrored else nulls
-    if may_lesser:  # it is smaller than all but null, and no greater than anything
+    if may_lesser:  # null is smaller than all other values
         is_less = f"{lesser} is null"
         if may_greater and operator in ("<", ">"):
             is_less = f"({is_less} and {greater} is not null)"
@@ -130,7 +132,8 @@ def _equality(
 def compare_tuples(
     source: Source, operator: str, left: Sequence[Expression], right: Sequence[Expression]
 ) -> Expression:
-    """Side by side; where the first are equal, the next decide. Raises InvalidRequest."""
+    """Compare tuples item by item: where the first items are equal, the next decide. Raises
+    InvalidRequest."""
     if operator in ("=", "!="):
         pairs = [compare(source, operator, *it) for it in zip(left, right, strict=True)]
         return both(pairs) if operator == "=" else either(pairs)
@@ -147,7 +150,7 @@ def compare_tuples(
 
 
 def both(operands: Sequence[Expression]) -> Expression:
-    """AND. Each operand may count on what the others say of nulls."""
+    """Build AND. Each operand may rely on what the others prove about nulls."""
     if len(operands) == 1:
         return operands[0]
     proves = tuple(dict.fromkeys([it for operand in operands for it in operand.proves]))
@@ -160,7 +163,7 @@ def both(operands: Sequence[Expression]) -> Expression:
 
 
 def either(operands: Sequence[Expression]) -> Expression:
-    """OR."""
+    """Build OR."""
     if len(operands) == 1:
         return operands[0]
     first, *others = [operand.proves for operand in operands]
@@ -169,7 +172,7 @@ def either(operands: Sequence[Expression]) -> Expression:
 
 
 def negation(operand: Expression) -> Expression:
-    """NOT, of what is no comparison, AND or OR: those are turned around before."""
+    """Build NOT of an operand that is no comparison, AND or OR: those are inverted before."""
     return Expression(
         kinds=Kind.BOOLEAN,
         make=lambda _, mode: bounded(f"(not {operand.make(Kind.BOOLEAN, mode.value())})"),

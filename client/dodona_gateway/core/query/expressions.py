@@ -1,9 +1,9 @@
-"""The parser of expressions: one token of lookahead, operators by their level. Pure.
+"""Parse expressions: one token of lookahead, operators by their level. Pure.
 
-Owns: what binds closer than what, and the bounds on nesting. From loosest to closest: OR, AND,
-NOT, IS [NOT] NULL, = !=, < <= > >= IN BETWEEN LIKE, |, &, << >>, + - ||, * / %, unary + - ~.
-All are left-associative. A parenthesis in a parenthesis, and an operator over an operator, are
-counted: whoever follows the tree may call itself.
+Owns: the precedence of operators, and the limits on nesting. From loosest to closest: OR, AND, NOT,
+IS [NOT] NULL, = !=, < <= > >= IN BETWEEN LIKE, |, &, << >>, + - ||, * / %, unary + - ~. All are
+left-associative. The parser counts a parenthesis in a parenthesis, and an operator over an
+operator. So a function that follows the tree may be recursive.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ from dodona_wire.errors import InvalidRequest
 NodeT = TypeVar("NodeT", bound=Node)
 NESTING_MAX: Final = 50
 _CALLS_MAX: Final = 5 * NESTING_MAX
-"""Of the parser by itself, roughly: what is nested costs four, an operator beside it one."""
+"""The limit on the parser's own nested calls, roughly: nesting costs four, an operator one."""
 OR, AND, NOT, IS, EQUALITY, RELATION, BIT_OR, BIT_AND, SHIFT, SUM, PRODUCT = range(11)
 _LEVELS: Final = {
     "OR": OR,
@@ -78,12 +78,12 @@ _KINDS: Final = {
 
 
 class ExpressionParser:
-    """Reads expressions off the tokens of one query. Raises InvalidRequest, LimitExceeded."""
+    """A parser of the expressions of one query. Raises InvalidRequest, LimitExceeded."""
 
     def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
         self.source: Final = source
         self.aliases: Final[dict[str, Node]] = {}
-        """What `expression as name` named so far."""
+        """The expressions that `expression as name` has named so far."""
         self._tokens = tokens
         self._place = 0
         self._calls = 0
@@ -92,28 +92,28 @@ class ExpressionParser:
 
     @property
     def token(self) -> Token:
-        """The next one, which stays."""
+        """Return the next token, without taking it."""
         return self._tokens[self._place]
 
     def take(self) -> Token:
-        """The next one."""
+        """Take the next token."""
         token = self._tokens[self._place]
         self._place += token.kind != END
         return token
 
     def accept(self, *kinds: str) -> Token | None:
-        """The next one, if it is of these kinds."""
+        """Take the next token if it is of these kinds, otherwise return None."""
         return self.take() if self.token.kind in kinds else None
 
     def expect(self, kind: str, what: str = "") -> Token:
-        """The next one, which has to be of that kind."""
+        """Take the next token, which must be of that kind. `what` names it in the error."""
         return self.accept(kind) or self._fail(what or kind)
 
     def unexpected(self, what: str) -> InvalidRequest:
-        """The error that the next token is not what should stand there."""
+        """Return the error that the next token is not the expected one."""
         token = self.token
         found = token.value if token.kind == NAME else token.kind
-        return self.source.error(token.at, f"expected {what}, found {found}", expected=what)
+        return self.source.error(token.at, f"Expected {what}, found {found}.", expected=what)
 
     def _fail(self, what: str) -> Any:
         raise self.unexpected(what)
@@ -121,33 +121,34 @@ class ExpressionParser:
     # ---- lists and aliases
 
     def expressions(self) -> tuple[Node, ...]:
-        """One or more, between commas; tuples are spread."""
+        """Parse one or more expressions between commas. Tuples are spread."""
         found = [*spread(self.expression())]
         while self.accept(","):
             found += spread(self.expression())
         return tuple(found)
 
     def items(self) -> tuple[Node, ...]:
-        """One expression; the items of a tuple."""
+        """Parse one expression, or the items of a tuple."""
         return spread(self.expression())
 
     def expression(self) -> Node:
-        """One expression, which may be given a name."""
+        """Parse one expression, which may get a name."""
         node = self.operation(OR)
         alias = self.accept("AS")
         if alias is None:
             return node
         name = self.expect(NAME)
         if isinstance(node, Tuple):
-            raise self.source.error(alias.at, "a tuple can't have a name")
+            raise self.source.error(alias.at, "A tuple can't have a name. Leave out AS.")
         if self.aliases.setdefault(name.value, node) is not node:
-            raise self.source.error(name.at, f"two expressions are named {name.value}")
+            text = f"Two expressions are named {name.value}. Give one another name."
+            raise self.source.error(name.at, text)
         return self._node(Alias, node.at, node, name=name.value, expression=node)
 
     # ---- operators
 
     def operation(self, level: int) -> Node:
-        """An expression of operators that bind at least as close as `level`."""
+        """Parse an expression of operators that bind at least as close as `level`."""
         self._deepen(1)
         left = self._not() if level <= NOT and self.token.kind == "NOT" else self._unary()
         while (found := _LEVELS.get(self.token.kind, -1)) >= level:
@@ -168,7 +169,7 @@ class ExpressionParser:
         return self._node(Binary, left.at, left, right, operator=operator, left=left, right=right)
 
     def _logical(self, left: Node, level: int) -> Node:
-        """A row of ANDs is one node, however long."""
+        """Parse a chain of ANDs (or ORs) as one node, of any length."""
         operator = self.token.kind
         operands = [left]
         while self.accept(operator):
@@ -189,7 +190,8 @@ class ExpressionParser:
         return self._negated(left.at, found) if is_negated else found
 
     def _membership(self, left: Node) -> Node:
-        """IN, BETWEEN, LIKE and its kin, after what they are about; all but BETWEEN with NOT."""
+        """Parse IN, BETWEEN, LIKE and similar, after their operand. NOT may stand before all but
+        BETWEEN."""
         is_negated = self.accept("NOT") is not None
         token = self.take()
         if token.kind == "IN":
@@ -215,7 +217,7 @@ class ExpressionParser:
         )
 
     def _between(self, left: Node) -> Node:
-        """`1 and 2`, `(1, 2) and (3, 4)`, or ranges: `(1 and 2, (3, 4) and 5)`."""
+        """Parse `1 and 2`, `(1, 2) and (3, 4)`, or ranges: `(1 and 2, (3, 4) and 5)`."""
         if self.token.kind != "(":
             return self._between_two(left, self._row())
         self.take()
@@ -255,7 +257,7 @@ class ExpressionParser:
     # ---- constants
 
     def _rows(self) -> tuple[Row, ...]:
-        """`(1, 2)` or `((1, 2), (3, 4))`."""
+        """Parse `(1, 2)` or `((1, 2), (3, 4))`."""
         self.expect("(")
         rows = [self._row()]
         while self.accept(","):
@@ -264,7 +266,7 @@ class ExpressionParser:
         return tuple(rows)
 
     def _row(self) -> Row:
-        """`1` or `(1, 2)`."""
+        """Parse `1` or `(1, 2)`."""
         if not self.accept("("):
             return (self._literal(),)
         row = [self._literal()]
@@ -274,7 +276,7 @@ class ExpressionParser:
         return tuple(row)
 
     def _literal(self) -> Literal:
-        """A constant, perhaps with signs before it."""
+        """Parse a constant, perhaps with signs before it."""
         first = self.token
         signs = []
         while (sign := self.accept("+", "-", "~")) is not None:
@@ -286,7 +288,7 @@ class ExpressionParser:
         self.take()
         for it in reversed(signs):
             if constant.kind not in (values.NUMBERS if it != "~" else values.INTEGERS):
-                raise self.source.error(token.at, f"{it} needs a number after it")
+                raise self.source.error(token.at, f"The sign {it} needs a number after it.")
             constant = values.unary(it, constant)
         return Literal(at=first.at, constant=constant)
 
@@ -297,7 +299,7 @@ class ExpressionParser:
             return None
         kind, value = _KINDS[token.kind], token.value
         if kind == Kind.INT64 and value >= INT64_END + is_negated:
-            hint = f"{value} is no int64: write {value}u"
+            hint = f"{value} is too large for int64. Write {value}u."
             raise self.source.error(token.at, hint)
         return Constant(kind, values.wrapped(value, kind) if kind == Kind.INT64 else value)
 
@@ -326,7 +328,8 @@ class ExpressionParser:
             case "TRANSFORM":
                 return self._nested(self._transform)
             case "CAST":
-                raise self.source.unsupported(token.at, "CAST", "int64(x), string(x) and the like")
+                hint = "Use int64(x), string(x) and so on."
+                raise self.source.unsupported(token.at, "CAST", hint)
         if token.kind != NAME:
             raise self.unexpected("an expression")
         return self._named()
@@ -343,12 +346,12 @@ class ExpressionParser:
         return Reference(at=name.at, name=column.value, table=name.value)
 
     def reference(self) -> Reference:
-        """A column by its name."""
+        """Parse the name of a column."""
         if self.token.kind != NAME:
             raise self.unexpected("the name of a column")
         found = self._named()
         if not isinstance(found, Reference):
-            raise self.source.error(found.at, "expected the name of a column", expected=NAME)
+            raise self.source.error(found.at, "Expected the name of a column.", expected=NAME)
         return found
 
     def _call(self, name: Token) -> Node:
@@ -410,7 +413,7 @@ class ExpressionParser:
     def _node(self, kind: type[NodeT], at: int, *below: Node, **fields: Any) -> NodeT:
         depth = 1 + max((it.depth for it in below), default=0)
         if depth > DEPTH_MAX:
-            text = f"an expression has at most {DEPTH_MAX} operators over one another"
+            text = f"The expression has more than {DEPTH_MAX} nested operators. Make it simpler."
             raise self.source.limit(at, text, depth_max=DEPTH_MAX)
         return kind(at=at, depth=depth, **fields)
 
@@ -423,5 +426,5 @@ class ExpressionParser:
     def _deepen(self, calls: int) -> None:
         self._calls += calls
         if self._calls > _CALLS_MAX:
-            text = f"an expression is nested at most {NESTING_MAX} deep"
+            text = f"The expression is nested deeper than {NESTING_MAX}. Make it simpler."
             raise self.source.limit(self.token.at, text, depth_max=NESTING_MAX)

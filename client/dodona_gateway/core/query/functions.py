@@ -1,8 +1,9 @@
-"""The functions of a query, and of groups of rows, as DuckDB's. Pure.
+"""The functions and aggregates of a query, as DuckDB's. Pure.
 
-Owns: the tables of them, and those that YTsaurus has and Dodona does not. Strings are BLOBs to
-DuckDB, which has few functions of those: some see them as text where they are text, some in
-hexadecimal, some with what is not ASCII escaped (`blob::varchar`), which is exact for any bytes.
+Owns: the tables of these functions, and the list of YTsaurus's functions that Dodona lacks. Strings
+are BLOBs in DuckDB, which has few functions for them. So some functions see a string as text where
+it is text, and some see it in hexadecimal. Others see it with all bytes escaped that are not ASCII
+(`blob::varchar`), which is exact for any bytes.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ _HALF: Final = "9223372036854775808::hugeint"
 
 
 def _number(given: Sequence[Argument], kind: Kind) -> str:
-    """As in C: integers keep their bits, doubles lose what is behind the point."""
+    """Convert a number as C does: integers keep their bits, doubles lose their fraction."""
     (it,) = given
     if it.kind == Kind.ANY:
         return converted(it, kind)
@@ -71,7 +72,7 @@ def _abs(given: Sequence[Argument]) -> str:
 
 
 def _if(given: Sequence[Argument]) -> str:
-    """A condition that is null makes a null."""
+    """Return the SQL of `if`. A condition that is null makes a null."""
     condition, one, other = given
     if not condition.expression.is_nullable:
         return f"case when {condition.sql} then {one.sql} else {other.sql} end"
@@ -82,7 +83,7 @@ def _if(given: Sequence[Argument]) -> str:
 
 
 def _listed(name: str) -> Function:
-    """Of one kind, however many."""
+    """Return a function of any number of arguments of one kind."""
 
     def render(given: Sequence[Argument]) -> str:
         return f"{name}({', '.join([it.sql for it in given])})"
@@ -95,14 +96,14 @@ def _listed(name: str) -> Function:
 
 
 def _cased(name: str) -> Function:
-    """Text as Unicode has it, other bytes as ASCII has them."""
+    """Change the case: of text by the rules of Unicode, of other bytes by those of ASCII."""
 
     def render(given: Sequence[Argument]) -> str:
         (it,) = given
         if it.expression.text is not None:
             return f"encode({name}({it.text}))"
         ascii_only = f"{name}(({it.sql})::varchar)"
-        if name == "upper":  # the x of an escape has to stay as it is
+        if name == "upper":  # the x of an escape must stay in lower case
             ascii_only = rf"replace({ascii_only}, '\X', '\x')"
         return f"coalesce(encode({name}({it.text})), ({ascii_only})::blob)"
 
@@ -110,7 +111,7 @@ def _cased(name: str) -> Function:
 
 
 def _is_prefix(given: Sequence[Argument]) -> str:
-    """Of a literal it is a range, which narrows what is read."""
+    """Return the SQL of `is_prefix`. For a literal it is a range, so that fewer rows are read."""
     prefix, whole = given
     lower = prefix.constant
     end = None if lower is None else lower.rstrip(b"\xff")
@@ -128,7 +129,8 @@ def _text(value: bytes) -> str | None:
 
 
 def _is_substring(given: Sequence[Argument]) -> str:
-    """In hexadecimal with a space behind each byte, so that no match begins within one."""
+    """Search in hexadecimal, with a space after each byte, so that no match begins within a
+    byte."""
     part, whole = given
     return f"contains({_spaced(whole)}, {_spaced(part)})"
 
@@ -231,7 +233,7 @@ AGGREGATES: Final[dict[str, Function]] = {
     "max": _one("max"),
     "first": _one("first"),
     "avg": function([NUMBERS], _DOUBLE, "avg({0})", "may be"),
-    # Null is a value as others, and YTsaurus counts approximately.
+    # Null counts as a value here. YTsaurus only estimates this number.
     "cardinality": function(
         [COMPARABLE],
         Kind.UINT64,
@@ -253,4 +255,4 @@ _OTHERS: Final = (
     " yson_string_to_any"
 )
 NOT_TAKEN: Final = frozenset(_OTHERS.split())
-"""What YTsaurus has besides."""
+"""The functions that YTsaurus has and Dodona lacks."""

@@ -1,10 +1,11 @@
-"""Values of type any: JSON text to SQL. Pure.
+"""Read values of type any in SQL, where they are JSON text. Pure.
 
-Owns: what is taken out of them. JSON does not tell int64 from uint64; what is asked for decides. A
-string is text or bytes, and a double may be no number: `dodona_wire.rows.text_format` says how
-these look.
-`int64(x)` and the like convert, and refuse what they can't; `get_int64(x, "/a/0")` refuses another
-type, and `try_get_int64` gives null for it.
+Owns: how values are taken from the JSON. JSON does not distinguish int64 from uint64: the requested
+type decides. A string is text or bytes, and a double may be NaN or infinite.
+`dodona_wire.rows.text_format` says what these look like.
+
+`int64(x)` and similar functions convert, and refuse what they can't convert. `get_int64(x, "/a/0")`
+refuses another type, and `try_get_int64` gives null for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +35,9 @@ _MARKS: Final = {
 
 
 def converted(it: Argument, kind: Kind) -> str:
-    """The whole value as one of that kind; numbers become other numbers."""
-    otherwise = f"error('a value of type any is no {str(kind.name).lower()}')"
+    """Return the SQL of the whole value as that kind. A number may become another kind of
+    number."""
+    otherwise = f"error('a value of type any is not of type {str(kind.name).lower()}')"
     other = ""
     if kind in _OTHER_NUMBERS:
         types, template = _OTHER_NUMBERS[kind]
@@ -44,7 +46,8 @@ def converted(it: Argument, kind: Kind) -> str:
 
 
 def _chosen(sql: str, kind: Kind, other: str, otherwise: str) -> str:
-    """A JSON text as a value of that kind, if it is one; null if it is null, or not there."""
+    """Return the SQL of a JSON text as a value of that kind; null if it is null or missing. Any
+    other text gives `otherwise`."""
     found = (
         f"encode(json_extract_string({sql}, ''))"
         if kind == Kind.STRING
@@ -58,7 +61,7 @@ def _chosen(sql: str, kind: Kind, other: str, otherwise: str) -> str:
 
 
 def _marked(sql: str, kind: Kind) -> str:
-    """What JSON has no word for: an object with one reserved name."""
+    """Return the SQL of values that JSON lacks, which are an object with one reserved name."""
     if kind not in _MARKS:
         return ""
     name, template = _MARKS[kind]
@@ -71,7 +74,7 @@ def _getter(kind: Kind, is_strict: bool) -> Function:
     def render(given: Sequence[Argument]) -> str:
         whole, path = given
         sql = f"json_extract({whole.sql}, {text_sql(_path(path))})::varchar"
-        absent = f"error('there is no {str(kind.name).lower()} at that path')"
+        absent = f"error('the path has no value of type {str(kind.name).lower()}')"
         if kind == Kind.ANY:
             return f"coalesce({sql}, cast({absent} as varchar))" if is_strict else sql
         found = _chosen(sql, kind, "", absent if is_strict else "null")
@@ -83,14 +86,14 @@ def _getter(kind: Kind, is_strict: bool) -> Function:
 
 
 def _path(path: Argument) -> str:
-    """A path as /a/b/0, which is JSON's pointer too."""
+    """Return a path such as /a/b/0, which is a JSON pointer too. Raises InvalidRequest."""
     text = None if path.constant is None else text_of(path.constant)
     if text is None:
-        raise path.error("the path has to be a literal text")
+        raise path.error("the path must be a literal text")
     if text and not text.startswith("/"):
-        raise path.error("a path begins with /")
+        raise path.error("the path must begin with /")
     if any(it in text for it in "@*\\~"):
-        raise path.error("a path is made of names and numbers, without @, *, ~ and escapes")
+        raise path.error("the path must have names and numbers only, without @, *, ~ and escapes")
     return text
 
 
@@ -107,4 +110,4 @@ def _all() -> dict[str, Function]:
 
 
 JSON_FUNCTIONS: Final = _all()
-"""get_int64, try_get_int64, and so on for each type."""
+"""The functions get_int64, try_get_int64, and so on for each type."""

@@ -1,8 +1,9 @@
 """LIKE and regular expressions. Pure.
 
-Owns: patterns. They are literals here, and texts: a string that is no text matches none. Regular
-expressions are RE2's in both systems, and have to match the whole text. In LIKE `%` stands for any
-text, `_` for one character, and the escape (`\\` unless said otherwise) makes both of them plain.
+Owns: patterns. A pattern is a literal here, and a text. A string that is no text matches no
+pattern. Regular expressions are RE2's in both systems, and must match the whole text. In LIKE, `%`
+stands for any text, and `_` for one character. The escape (`\\` by default) makes both of them
+plain.
 """
 
 import re
@@ -20,10 +21,11 @@ _SPECIAL: Final = re.compile(r"[\\%_]")
 def match_sql(
     operator: str, text: Argument, pattern: Argument, escape: Argument | None = None
 ) -> str:
-    """Whether the text matches; null if the text or the pattern is. LIKE, ILIKE, REGEX, or REGEX
-    PART, which may match any part. Raises InvalidRequest."""
+    """Return SQL that says whether the text matches. It is null if the text or the pattern is null.
+    The operator is LIKE, ILIKE, REGEX, or REGEX PART, which may match any part. Raises
+    InvalidRequest."""
     if pattern.expression.constant is None or (escape and escape.expression.constant is None):
-        raise pattern.error("the pattern has to be a literal")
+        raise pattern.error("the pattern must be a literal")
     if pattern.constant is None or (escape and escape.constant is None):
         return "cast(null as boolean)"
     literal = _literal(pattern)
@@ -33,7 +35,7 @@ def match_sql(
     else:
         character = _ESCAPE if escape is None else _literal(escape)
         if len(character) > 1:
-            raise pattern.error("an escape is one character")
+            raise pattern.error("the escape must be one character")
         plain = _like(literal, character, pattern.error)
         matched = rf"{text.text} {operator.lower()} {text_sql(plain)} escape '\'"
     if text.expression.text is not None:
@@ -44,12 +46,12 @@ def match_sql(
 def _literal(argument: Argument) -> str:
     found = text_of(argument.constant)
     if found is None:
-        raise argument.error("a pattern has to be a text without null characters")
+        raise argument.error("the pattern must be a text without null characters")
     return found
 
 
 def _like(pattern: str, escape: str, error: Callable[[str], InvalidRequest]) -> str:
-    """The same pattern, escaped with a backslash."""
+    """Return the same pattern, escaped with a backslash."""
     pieces = []
     characters = iter(pattern)
     for it in characters:
@@ -58,6 +60,6 @@ def _like(pattern: str, escape: str, error: Callable[[str], InvalidRequest]) -> 
             continue
         escaped = next(characters, None)
         if escaped is None:
-            raise error("nothing follows the escape at its end")
+            raise error("the pattern ends with its escape: add a character")
         pieces.append(_SPECIAL.sub(r"\\\g<0>", escaped))
     return "".join(pieces)

@@ -1,8 +1,8 @@
-"""IN and BETWEEN: operands among rows of literals. Pure.
+"""Build IN and BETWEEN: operands compared with rows of literals. Pure.
 
-Owns: the comparison of many rows at once. Literals become the operands' kinds, as YTsaurus has it
-(`1u in (1, 2.0)`), null is a value as others, and the operands' own lists of values are said beside
-lists of tuples, for the sake of the range of keys.
+Owns: the comparison with many rows together. Literals take the operands' kinds, as in YTsaurus
+(`1u in (1, 2.0)`), and null is a value like others. Beside a list of tuples, the SQL also lists the
+values of each single operand. From these the engine makes a range of keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ from dodona_gateway.core.query.values import (
 )
 
 Make = Callable[[Constant, int], Expression]
-"""A constant, and where it stands, as an expression."""
+"""Makes an expression of a constant and its place in the text."""
 
 
 def in_rows(
     source: Source, constant: Make, operands: Sequence[Expression], rows: Sequence[Row], at: int
 ) -> Expression:
-    """Whether the operands are one of the rows. Raises InvalidRequest."""
+    """Build the test whether the operands are one of the rows. Raises InvalidRequest."""
     kinds = [_kind(source, it) for it in operands]
     fitted = [_fitted(source, kinds, row, at, len(kinds)) for row in rows]
     plain = [row for row in fitted if all(it.value is not None for it in row)]
@@ -52,7 +52,7 @@ def in_ranges(
     ranges: Sequence[tuple[Row, Row]],
     at: int,
 ) -> Expression:
-    """Whether the operands lie in one of the ranges. Raises InvalidRequest."""
+    """Build the test whether the operands lie in one of the ranges. Raises InvalidRequest."""
     kinds = [_kind(source, it) for it in operands]
 
     def end(operator: str, row: Row) -> Expression:
@@ -67,15 +67,16 @@ def _kind(source: Source, operand: Expression) -> Kind:
     kinds = operand.kinds & COMPARABLE
     if not kinds:
         found = names_of(operand.kinds)
-        raise source.error(operand.at, f"a value of type {found} can't be looked for in a list")
+        text = f"IN and BETWEEN do not take values of type {found}."
+        raise source.error(operand.at, f"{text} Convert it with int64(x), string(x) and so on.")
     return first_of(kinds)
 
 
 def _fitted(source: Source, kinds: Sequence[Kind], row: Row, at: int, width: int) -> list[Constant]:
-    """The literals as constants of the operands' kinds."""
+    """Return the literals as constants of the operands' kinds."""
     if len(row) != width or width > len(kinds):
         expected, found = _count(len(kinds)), _count(len(row))
-        raise source.error(row[0].at, f"expected {expected}, found {found}", expected=expected)
+        raise source.error(row[0].at, f"Expected {expected}, found {found}.", expected=expected)
     return [_fit(source, it, kind) for it, kind in zip(row, kinds, strict=False)]
 
 
@@ -103,7 +104,7 @@ def _equal(
 
 
 def _in_values(operand: Expression, kind: Kind, values: list[Constant], at: int) -> Expression:
-    """Whether it is one of some values that are not null."""
+    """Build the test whether the operand is one of some values that are not null."""
 
     def make(_: Kind, mode: Mode) -> str:
         sql = _one_of(operand, kind, values, mode)
@@ -115,7 +116,8 @@ def _in_values(operand: Expression, kind: Kind, values: list[Constant], at: int)
 
 
 def _one_of(operand: Expression, kind: Kind, values: Sequence[Constant], mode: Mode) -> str:
-    """As SQL, which is null where the operand is; of text where it is text, for the range."""
+    """Return the SQL, which is null where the operand is null. Text is compared as text, for the
+    range of keys."""
     texts = [text_of(it.value) if kind == Kind.STRING else None for it in values]
     if operand.text is not None and None not in texts:
         listed = ", ".join([text_sql(it) for it in texts if it is not None])
@@ -127,7 +129,7 @@ def _one_of(operand: Expression, kind: Kind, values: Sequence[Constant], mode: M
 def _in_tuples(
     operands: Sequence[Expression], kinds: Sequence[Kind], rows: list[list[Constant]], at: int
 ) -> Expression:
-    """Whether they are, side by side, one of some rows without nulls."""
+    """Build the test whether the operands are, side by side, one of some rows without nulls."""
     columns = [list(dict.fromkeys(it)) for it in zip(*rows, strict=True)]
 
     def make(_: Kind, mode: Mode) -> str:

@@ -1,7 +1,7 @@
-"""What a column of a result is called that was given no name. Pure.
+"""Name the columns of a result that the query gave no name. Pure.
 
-Owns: YTsaurus's way of writing an expression: `(a)+(b)`, `sum(b)`, `t.a`. A column by itself keeps
-its name, with that of its table if the query gave it one; inside of an expression, names that
+Owns: YTsaurus's way of writing an expression: `(a)+(b)`, `sum(b)`, `t.a`. A column alone keeps its
+name, after the name of its table if the query gave the table one. Inside an expression, names that
 are no identifiers are in brackets.
 """
 
@@ -29,13 +29,13 @@ from dodona_gateway.core.query.tree import (
 from dodona_gateway.core.query.values import Constant, Kind
 
 NAME_LENGTH_MAX: Final = 1 << 12
-"""A longer name is cut: nobody can ask for it, and results carry it."""
+"""A longer name is cut: a query can't refer to it, and results carry it."""
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ESCAPES: Final = {ord('"'): '\\"', ord("\\"): "\\\\", 10: "\\n", 13: "\\r", 9: "\\t"}
 
 
 def name_of(node: Node) -> str:
-    """The name of the column that an expression becomes."""
+    """Return the name of the column that an expression becomes."""
     if isinstance(node, Alias):
         return node.name
     if isinstance(node, Reference):
@@ -44,7 +44,7 @@ def name_of(node: Node) -> str:
 
 
 def reference_name(table: str | None, name: str) -> str:
-    """As a column's name is, by itself."""
+    """Return the name of a column that stands alone."""
     return name if table is None else f"{table}.{name}"
 
 
@@ -69,7 +69,7 @@ def _reference(node: Reference) -> str:
 
 
 def _logical(node: Logical) -> str:
-    """As if it had been written two by two, from the left."""
+    """Write the operands as if they had been written two by two, from the left."""
     first, *rest = [_text(it) for it in node.operands]
     opening = "(" * len(rest)
     return opening + first + "".join([f"){node.operator}({it})" for it in rest])

@@ -1,7 +1,7 @@
-"""From a query's text to its tree: the clauses. Pure.
+"""Parse a query's text into its tree: the clauses. Pure.
 
-Owns: which clauses there are, their order, and what a path may look like. A query can be about
-what it likes as yet: its tables' columns are not known here.
+Owns: which clauses there are, their order, and the form of a path. The parser does not know the
+columns of the tables, so it accepts any names.
 """
 
 import re
@@ -14,18 +14,18 @@ from dodona_gateway.core.query.tokens import END, INT64, NAME, Token, tokenize
 from dodona_gateway.core.query.tree import Join, Node, Query, Table
 
 LIMIT_MAX: Final = 10_000_000
-"""Of LIMIT and of OFFSET; the first is YTsaurus's own."""
+"""The limit of LIMIT and of OFFSET; that of LIMIT is YTsaurus's own."""
 JOINS_MAX: Final = 16
 _PATH: Final = re.compile(r'//[^\]\s"]+')
 _NOT_TAKEN: Final = ("WITH INDEX", "WITH HINT", "UNNEST")
 
 
 def parse(text: str | bytes, placeholders: Mapping[str, Any] | None = None) -> Query:
-    """The tree of one query, whose `paths` are the tables that it needs the schemas of.
+    """Parse one query. Its `paths` are the tables whose schemas it needs.
 
     `placeholders` are the values that {name} stands for: None, bool, int, float, str, bytes, or
-    lists of them. Raises InvalidRequest with `offset`, `line`, `character` and, where another
-    word should stand, what was `expected`; LimitExceeded."""
+    lists of them. Raises InvalidRequest with `offset`, `line`, `character`, and with `expected` if
+    another word should stand there; LimitExceeded."""
     source = Source(text)
     with not_too_deep():
         return _QueryParser(source, tokenize(source, placeholders or {})).query()
@@ -77,7 +77,8 @@ class _QueryParser(ExpressionParser):
             raise self.source.unsupported(token.at, token.kind)
 
     def _check_limit(self, query: Query) -> None:
-        """YTsaurus's rules: what is sorted, or cut at its front, is bounded."""
+        """Check YTsaurus's rules: ORDER BY and OFFSET each need a LIMIT. Refuse WITH TOTALS and
+        LIMIT without ORDER BY."""
         if query.limit is None and (query.order_by or query.offset is not None):
             what = "ORDER BY" if query.order_by else "OFFSET"
             raise self.unexpected(f"LIMIT, which {what} needs")
@@ -88,12 +89,12 @@ class _QueryParser(ExpressionParser):
 
     def _table(self) -> Table:
         if self.token.kind in ("(", "UNNEST"):
-            raise self.source.unsupported(self.token.at, "a query in FROM", "name a table")
+            raise self.source.unsupported(self.token.at, "a query in FROM", "Name a table.")
         path = self.expect(NAME, "the path of a table")
         if not _PATH.fullmatch(path.value):
             raise self.source.error(
                 path.at,
-                "a table is named by its path, as [//home/table], without spaces, quotes or ]",
+                "The path of a table is malformed. Write [//home/t], without spaces, quotes or ].",
                 path=path.value,
             )
         alias = self.expect(NAME) if self.accept("AS") else self.accept(NAME)
@@ -110,7 +111,7 @@ class _QueryParser(ExpressionParser):
                 return tuple(joins)
             token = self.expect("JOIN")
             if len(joins) == JOINS_MAX:
-                text = f"a query joins at most {JOINS_MAX} tables"
+                text = f"A query joins at most {JOINS_MAX} tables. Use fewer."
                 raise self.source.limit(token.at, text, joins_max=JOINS_MAX)
             joins.append(self._join(self._table(), left is not None))
 
@@ -141,11 +142,11 @@ class _QueryParser(ExpressionParser):
         if having is None:
             return None
         if group_by is None:
-            raise self.source.error(having.at, "HAVING needs GROUP BY", expected="GROUP BY")
+            raise self.source.error(having.at, "HAVING needs GROUP BY.", expected="GROUP BY")
         found = self.operation(OR)
         if self.token.kind == "WITH TOTALS":
             raise self.source.unsupported(
-                self.token.at, "WITH TOTALS after HAVING", "it may stand before HAVING"
+                self.token.at, "WITH TOTALS after HAVING", "Write it before HAVING."
             )
         return found
 
@@ -168,6 +169,6 @@ class _QueryParser(ExpressionParser):
         token: Token = self.expect(INT64, "a number of rows")
         if token.value > LIMIT_MAX:
             raise self.source.limit(
-                token.at, f"{clause} is at most {LIMIT_MAX}", rows_max=LIMIT_MAX
+                token.at, f"{clause} is at most {LIMIT_MAX}.", rows_max=LIMIT_MAX
             )
         return int(token.value)

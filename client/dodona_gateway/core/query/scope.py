@@ -1,8 +1,8 @@
-"""The columns that a query's names stand for. Pure.
+"""Find the columns that a query's names stand for. Pure.
 
-Owns: the tables in the order in which they are joined, what each is called in SQL (t0, t1, ...),
-and YTsaurus's rules of names: `t.a` is a column of the table called t, `a` of the tables that were
-given no name. Columns that USING names are one.
+Owns: the tables in the order of their joins, their names in SQL (t0, t1, ...), and YTsaurus's rules
+of names. `t.a` is a column of the table called t, and `a` is a column of the tables without a name.
+Columns that USING names are one column.
 """
 
 from typing import Final
@@ -16,12 +16,12 @@ from dodona_wire.rows.schema import Column, TableSchema
 
 
 class TableScope:
-    """A table of the query, and what it is called in SQL."""
+    """A table of the query, and its name in SQL."""
 
     __slots__ = ("_columns", "_first_of_name", "is_optional", "schema", "sql", "table")
 
     def __init__(self, table: Table, schema: TableSchema, sql: str, is_optional: bool) -> None:
-        """`is_optional` says whether a row may come without one of it."""
+        """`is_optional` says whether a row may come without a row of this table."""
         self.table: Final = table
         self.schema: Final = schema
         self.sql: Final = sql
@@ -32,16 +32,16 @@ class TableScope:
             self._first_of_name.setdefault(column.name.lower(), column)
 
     def find(self, name: str) -> Column | None:
-        """The column of that name."""
+        """Return the column of that name, or None."""
         return self._columns.get(name)
 
     def twin(self, column: Column) -> Column:
-        """The first column whose name differs from its in upper and lower case alone."""
+        """Return the first column whose name differs from this one only in upper and lower case."""
         return self._first_of_name[column.name.lower()]
 
 
 class Scope:
-    """The tables that a reference may be about."""
+    """The tables to which a reference may refer."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -49,11 +49,11 @@ class Scope:
         self._shared: list[tuple[str | None, str]] = []
 
     def share(self, reference: Reference) -> None:
-        """The column is the same in two tables."""
+        """Note that the column is the same in two tables."""
         self._shared.append((reference.table, reference.name))
 
     def all(self) -> list[Reference]:
-        """Every column, as `*` means it: those that are the same only once."""
+        """Return every column, as `*` means it. A shared column comes only once."""
         found = [
             Reference(at=scope.table.at, name=column.name, table=scope.table.alias)
             for scope in self.tables
@@ -66,7 +66,7 @@ class Scope:
         ]
 
     def column(self, reference: Reference) -> Expression:
-        """The column. Raises InvalidRequest if there is none, or if it might be two."""
+        """Return the column. Raises InvalidRequest if there is none, or if it might be two."""
         found = [
             (scope, column)
             for scope in self.tables
@@ -79,7 +79,7 @@ class Scope:
             name = reference_name(reference.table, reference.name)
             paths = " and in ".join([scope.table.path for scope, _ in found])
             raise self._source.error(
-                reference.at, f"the column {name} is in {paths}: name the tables with AS"
+                reference.at, f"The column {name} is in {paths}. Name the tables with AS."
             )
         return self._expression(reference, *found[0])
 
@@ -98,22 +98,22 @@ class Scope:
         )
 
     def _check_case(self, reference: Reference, scope: TableScope, column: Column) -> None:
-        """SQL does not tell names apart that differ in nothing else."""
+        """Refuse a column if another name differs only in case: SQL takes both for one."""
         twin = scope.twin(column)
         if twin is not column:
             raise self._source.unsupported(
                 reference.at,
                 f"the column {column.name} beside {twin.name}",
-                f"queries do not tell them apart in {scope.table.path}",
+                f"Queries do not tell them apart in {scope.table.path}. Rename one.",
             )
 
     def _unknown(self, reference: Reference) -> Exception:
-        """The error that there is no such column, with where there is one."""
+        """Return the error that there is no such column. It also says where there is one."""
         name = reference_name(reference.table, reference.name)
         others = [
             reference_name(scope.table.alias, reference.name)
             for scope in self.tables
             if scope.find(reference.name) is not None
         ]
-        hint = f": there is {' and '.join(others)}" if others else ""
-        return self._source.error(reference.at, f"there is no column {name}{hint}", column=name)
+        hint = f" Use {' or '.join(others)}." if others else ""
+        return self._source.error(reference.at, f"There is no column {name}.{hint}", column=name)

@@ -1,6 +1,6 @@
-"""A query's text, and how a complaint about a place in it is worded.
+"""The text of a query, and errors about a place in it.
 
-Owns: offsets (in characters, from 0), lines and a line's characters (from 1), and the bound on a
+Owns: offsets (in characters, from 0), lines and a line's characters (from 1), and the limit on a
 query's length.
 """
 
@@ -20,32 +20,33 @@ class Source:
     __slots__ = ("text",)
 
     def __init__(self, text: str | bytes) -> None:
-        """Bytes are UTF-8. Raises InvalidRequest, LimitExceeded."""
+        """`text` is UTF-8 if it is bytes. Raises InvalidRequest, LimitExceeded."""
         if not isinstance(text, str | bytes):
-            raise InvalidRequest(f"a query is a text, not {type(text).__name__}")
+            raise InvalidRequest(f"Pass a query as str or bytes, not {type(text).__name__}.")
         if len(text) > TEXT_LENGTH_MAX:
-            raise LimitExceeded(
-                f"a query has at most {TEXT_LENGTH_MAX} characters", length_max=TEXT_LENGTH_MAX
-            )
+            message = f"A query has at most {TEXT_LENGTH_MAX} characters. Make it shorter."
+            raise LimitExceeded(message, length_max=TEXT_LENGTH_MAX)
         try:
             decoded = text if isinstance(text, str) else text.decode()
             decoded.encode()
         except UnicodeError as error:
-            raise InvalidRequest("a query is Unicode text, as UTF-8 if it is bytes") from error
+            message = "The query is not valid Unicode. Pass a valid str, or bytes in UTF-8."
+            raise InvalidRequest(message) from error
         self.text: Final = decoded
 
     def error(self, at: int, message: str, **attributes: Any) -> InvalidRequest:
-        """What is wrong at an offset."""
+        """Return an error about an offset."""
         return InvalidRequest(message, **self._place(at), **attributes)
 
     def limit(self, at: int, message: str, **attributes: Any) -> LimitExceeded:
-        """Which limit was passed at an offset."""
+        """Return an error about a limit that is exceeded at an offset."""
         return LimitExceeded(message, **self._place(at), **attributes)
 
     def unsupported(self, at: int, what: str, hint: str = "") -> InvalidRequest:
-        """A part of YTsaurus's language that is not taken here. `what` names it."""
-        text = f"{what} is not supported"
-        return self.error(at, f"{text}: {hint}" if hint else text, unsupported=what)
+        """Return an error about a part of YTsaurus's language that Dodona lacks. `what` names the
+        part."""
+        text = f"Dodona does not support {what}."
+        return self.error(at, f"{text} {hint}" if hint else text, unsupported=what)
 
     def _place(self, at: int) -> dict[str, Any]:
         line_start = self.text.rfind("\n", 0, at) + 1
@@ -59,8 +60,9 @@ class Source:
 
 @contextmanager
 def not_too_deep() -> Iterator[None]:
-    """What is nested is bounded; but its caller may have called itself often before."""
+    """Raise LimitExceeded for a RecursionError. The nesting is limited, but its caller may already
+    be deep in its own calls."""
     try:
         yield
     except RecursionError as error:
-        raise LimitExceeded("the query is nested too deeply") from error
+        raise LimitExceeded("The query is nested too deeply. Make it simpler.") from error

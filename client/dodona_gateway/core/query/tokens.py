@@ -1,8 +1,9 @@
-"""The words of a query: keywords, names, literals, operators. Pure.
+"""Split a query into tokens: keywords, names, literals, operators. Pure.
 
 Owns: the lexer, the escapes of string literals, and what a placeholder `{name}` stands for.
 Keywords are the same in upper and in lower case; names are not. A name in brackets or backquotes
-may be any text. After FROM and JOIN a path needs no brackets, which YTsaurus demands.
+may be any text. After FROM and JOIN a path needs no brackets, although YTsaurus demands them.
+
 Invariant: the last token is END, so that a parser which looks one token ahead never runs out.
 """
 
@@ -60,31 +61,32 @@ _CONTROLS: Final = {
 
 
 class Token(NamedTuple):
-    """One word of a query."""
+    """One token of a query."""
 
     kind: str
     """A keyword in upper case, an operator, or one of the constants above."""
     value: Any
-    """Of a name its str, of a literal its int, float or bytes, otherwise None."""
+    """A str for a name; an int, float or bytes for a literal; otherwise None."""
     at: int
 
 
 def tokenize(source: Source, placeholders: Mapping[str, Any]) -> list[Token]:
-    """All tokens, END last. Raises InvalidRequest, LimitExceeded."""
+    """Return all tokens, END last. Raises InvalidRequest, LimitExceeded."""
     tokens: list[Token] = []
     at = 0
     while at < len(source.text):
         found, at = _next(source, at, tokens, placeholders)
         tokens += found
         if len(tokens) > TOKENS_MAX:
-            raise source.limit(at, f"a query has at most {TOKENS_MAX} words", words_max=TOKENS_MAX)
+            message = f"A query has at most {TOKENS_MAX} words. Make it shorter."
+            raise source.limit(at, message, words_max=TOKENS_MAX)
     return [*tokens, Token(END, None, at)]
 
 
 def _next(
     source: Source, at: int, before: list[Token], placeholders: Mapping[str, Any]
 ) -> tuple[list[Token], int]:
-    """The tokens that begin at an offset, and where they end."""
+    """Return the tokens that begin at an offset, and the place where they end."""
     text = source.text
     if before and before[-1].kind in _PATH_FOLLOWS and (path := _BARE_PATH.match(text, at)):
         return [Token(NAME, path[0], at)], path.end()
@@ -125,7 +127,7 @@ def _number(source: Source, group: str, part: str, at: int) -> Token:
         return Token(DOUBLE, float(part), at)
     digits = part.rstrip("u").lstrip("0") or "0"
     if len(digits) > len(str(UINT64_END)) or int(digits) >= UINT64_END:
-        raise source.error(at, "the number is too large: the largest is 18446744073709551615u")
+        raise source.error(at, "The number is too large. The largest is 18446744073709551615u.")
     return Token(UINT64 if group == "uint64" else INT64, int(digits), at)
 
 
@@ -135,21 +137,21 @@ def _bracket_end(source: Source, at: int) -> int:
         depth += 1 if found[0] == "[" else -1
         if not depth:
             return found.end()
-    raise source.error(at, "a name in brackets has no end: ] is missing")
+    raise source.error(at, "The name in brackets has no end. Add the missing ].")
 
 
 def _unknown(source: Source, at: int) -> Exception:
     character = source.text[at]
     if character in "'\"`":
-        return source.error(at, f"a text in quotes has no end: {character} is missing")
-    return source.error(at, f"no word of a query begins with {character!r}")
+        return source.error(at, f"The text in quotes has no end. Add the missing {character}.")
+    return source.error(at, f"A word of a query can't begin with {character!r}.")
 
 
 # ---- strings
 
 
 def _unescaped(source: Source, text: str, at: int) -> bytes:
-    """The bytes of a literal: its text as UTF-8, its escapes as in C."""
+    """Return the bytes of a literal: its text as UTF-8, its escapes as in C."""
     pieces: list[bytes] = []
     copied = 0
     for found in _ESCAPE.finditer(text):
@@ -169,14 +171,14 @@ def _escape(source: Source, found: re.Match[str], at: int) -> bytes:
     try:
         return chr(int(short or long, 16)).encode()
     except (ValueError, OverflowError) as error:
-        raise source.error(at, f"{found[0]} is no character of Unicode") from error
+        raise source.error(at, f"{found[0]} is not a Unicode character.") from error
 
 
 def _name_of(source: Source, name: bytes, at: int) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError as error:
-        raise source.error(at, "a name is Unicode text") from error
+        raise source.error(at, "The name in backquotes is not valid UTF-8.") from error
 
 
 # ---- placeholders
@@ -186,12 +188,13 @@ def _stand_in(
     source: Source, name: str, placeholders: Mapping[str, Any], at: int
 ) -> Iterator[Token]:
     if name not in placeholders:
-        raise source.error(at, f"the placeholder {{{name}}} has no value", placeholder=name)
+        message = f"The placeholder {{{name}}} has no value. Pass one for it."
+        raise source.error(at, message, placeholder=name)
     return _tokens_of(source, name, placeholders[name], at, 0)
 
 
 def _tokens_of(source: Source, name: str, value: Any, at: int, depth: int) -> Iterator[Token]:
-    """A value as literals; a list is a tuple."""
+    """Yield a value as literals. A list becomes a tuple."""
     if isinstance(value, list | tuple) and value and depth < 2 and len(value) <= TOKENS_MAX:
         for place, it in enumerate(value):
             yield Token("," if place else "(", None, at)
@@ -202,8 +205,8 @@ def _tokens_of(source: Source, name: str, value: Any, at: int, depth: int) -> It
     if token is None:
         raise source.error(
             at,
-            f"the placeholder {{{name}}} needs a null, a boolean, a number, a text, or a list of"
-            " some (or of such lists)",
+            f"The placeholder {{{name}}} must be a null, a boolean, a number, a text, or a list of"
+            " these (or of such lists).",
             placeholder=name,
         )
     yield token

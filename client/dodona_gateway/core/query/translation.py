@@ -1,9 +1,9 @@
-"""A query of YTsaurus's language as one SELECT of Dodona's SQL. Pure.
+"""Translate a query of YTsaurus's language to one SELECT of Dodona's SQL. Pure.
 
-Owns: the SELECT's shape, and what its columns are. A query with GROUP BY becomes two: the inner
-one groups, and computes keys and aggregates (g.g0, g.a0, ...); the outer computes with them. The
-columns of a result have names that quoting can't disturb (r0, r1, ...); what they are called, and
-of which type they are, is said beside. Each is a bigint, ubigint, double, boolean, blob, or JSON.
+Owns: the shape of the SELECT, and its columns. A query with GROUP BY becomes two. The inner query
+groups, and computes keys and aggregates (g.g0, g.a0, ...). The outer query computes with them. The
+columns of a result have names that quoting can't disturb (r0, r1, ...). Their true names and types
+are returned beside the SQL. Each is a bigint, ubigint, double, boolean, blob, or JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,9 +39,9 @@ class ResultColumn(msgspec.Struct, frozen=True):
     """A column of a result, at its place."""
 
     name: str
-    """As YTsaurus calls it."""
+    """The name that YTsaurus gives the column."""
     type: ResultType
-    """In Arrow: int64, uint64, double, bool, binary; any is a string, JSON."""
+    """In Arrow the types are int64, uint64, double, bool and binary; any is a string of JSON."""
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Translated(msgspec.Struct, frozen=True):
 
     sql: str
     columns: tuple[ResultColumn, ...]
-    """Of the result, by their places: the Arrow table's own names mean nothing."""
+    """The columns of the result, by their places. The Arrow table's own names mean nothing."""
 
 
 def translate(
@@ -57,12 +57,13 @@ def translate(
     schemas: Mapping[str, TableSchema],
     placeholders: Mapping[str, Any] | None = None,
 ) -> Translated:
-    """`parse` and `to_sql`, for those who know the schemas beforehand. Raises as both."""
+    """Parse a query and translate it, if its schemas are known before. Raises as `parse` and
+    `to_sql`."""
     return to_sql(parse(text, placeholders), schemas)
 
 
 def to_sql(query: Query, schemas: Mapping[str, TableSchema]) -> Translated:
-    """The SQL of a parsed query, whose tables have these schemas, by their paths.
+    """Return the SQL of a parsed query. `schemas` has the schemas of its tables, by path.
 
     Raises InvalidRequest, with the place, if a column, a function or a type does not fit;
     TableNotFound if a schema is missing; LimitExceeded."""
@@ -113,10 +114,10 @@ class _Translation:
         return text if offset is None else f"{text} offset {offset}"
 
     def _selected(self) -> tuple[str, tuple[ResultColumn, ...]]:
-        """What the result is made of, and what that is called."""
+        """Return the SQL of the result's columns, and their names and types."""
         nodes = self._query.select or self._everything()
         if len(nodes) > COLUMNS_MAX:
-            text = f"a result has at most {COLUMNS_MAX} columns"
+            text = f"A result has at most {COLUMNS_MAX} columns. Select fewer."
             raise self._source.limit(nodes[0].at, text, columns_max=COLUMNS_MAX)
         columns, selected = [], []
         for place, node in enumerate(nodes):
@@ -127,17 +128,17 @@ class _Translation:
         return bounded(", ".join(selected)), tuple(columns)
 
     def _everything(self) -> Sequence[Node]:
-        """What `*` stands for: all columns, or the keys of the groups."""
+        """Return the nodes that `*` stands for: all columns, or the keys of the groups."""
         return self._query.group_by or self._scope.all()
 
     def _order(self) -> str:
-        """Null is smaller than all."""
+        """Return the ORDER BY, in which null is smaller than all other values."""
         pieces = []
         for node, is_descending in self._query.order_by:
             expression = self._builder.expression(node)
             sql = expression.make(self._builder.comparable(expression), VALUE)
             if expression.constant is not None:
-                continue  # which all rows have; SQL takes some of them for a mistake
+                continue  # a constant sorts nothing, and SQL refuses some of them
             pieces.append(f"{sql} {'desc nulls last' if is_descending else 'asc nulls first'}")
         return f"order by {', '.join(pieces)}" if pieces else ""
 
@@ -145,8 +146,7 @@ class _Translation:
         return self._builder.condition(node, clause).make(Kind.BOOLEAN, CONDITION)
 
     def _keys(self, nodes: Sequence[Node]) -> list[tuple[str, str]]:
-        """The SQL of each key of the groups, and its type. What is built afterwards is about
-        groups."""
+        """Return the SQL and the type of each group key. Later expressions are about groups."""
         groups, keys = [], []
         for place, node in enumerate(nodes):
             expression = self._builder.expression(node)
@@ -157,7 +157,7 @@ class _Translation:
         return keys
 
     def _group_key(self, place: int, kind: Kind, expression: Expression) -> Expression:
-        """A key, as it is seen from outside of the groups."""
+        """Return a key as the outer query sees it."""
         sql = f"g.g{place}"
         return Expression(
             kinds=kind,
@@ -174,16 +174,18 @@ class _Translation:
         return " ".join([first, *[self._joined(it) for it in self._query.joins]])
 
     def _open(self, table: Table, is_optional: bool) -> str:
-        """Let its columns be named from here on → the table as SQL."""
+        """Open a table, so that the query can name its columns from here on. Returns its SQL."""
         schema = self._schemas.get(table.path)
         if schema is None:
-            raise TableNotFound("the query names a table that is not there", path=table.path)
+            text = "The query names a table that does not exist. Check its path."
+            raise TableNotFound(text, path=table.path)
         name = f"t{len(self._scope.tables)}"
         self._scope.tables.append(TableScope(table, schema, name, is_optional))
         return f"[{table.path}] {name}"
 
     def _joined(self, join: Join) -> str:
-        """What stands at the left of ON sees the tables before, all else the joined one alone."""
+        """Return the SQL of a join. The left side of ON sees the tables before; all else sees only
+        the joined table."""
         left = self._sides(self._builder, self._scope, join, join.left)
         opened = self._open(join.table, join.is_left)
         foreign = Scope(self._source)
@@ -192,11 +194,11 @@ class _Translation:
         builder = Builder(self._query, foreign)
         right = self._sides(builder, foreign, join, join.right)
         if len(left) != len(right):
-            text = f"tuples of {len(left)} and of {len(right)} can't be compared"
+            text = f"Tuples of {len(left)} and of {len(right)} can't be compared."
             raise self._source.error(left[0].at, text)
         conditions = [compare(self._source, "=", *pair) for pair in zip(left, right, strict=True)]
         if join.predicate is not None:
-            conditions.append(builder.condition(join.predicate, "the condition of a JOIN"))
+            conditions.append(builder.condition(join.predicate, "The condition of a JOIN"))
         for reference in join.using:
             self._scope.share(reference)
         word = "left join" if join.is_left else "join"
@@ -205,7 +207,7 @@ class _Translation:
     def _sides(
         self, builder: Builder, scope: Scope, join: Join, node: Node | None
     ) -> list[Expression]:
-        """What has to be equal, of one side."""
+        """Return the expressions of one side that must be equal to the other side."""
         if node is not None:
             found = [builder.expression(it) for it in spread(node)]
         else:

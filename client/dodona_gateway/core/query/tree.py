@@ -1,8 +1,8 @@
-"""What a query says, as a tree of values. Pure.
+"""The tree of a query: what the query says, as values. Pure.
 
-Owns: the nodes. Nodes are equal if they say the same, wherever they stand in the text: so a
-grouped expression is found again in what follows. `depth` counts the nodes on the longest way
-down; the parser bounds it, so that whoever walks a tree may call itself.
+Owns: the nodes. Nodes are equal if they say the same, at any place in the text. So a grouped
+expression is found again later in the query. `depth` counts the nodes on the longest way down. The
+parser limits it, so a function that walks a tree may be recursive.
 """
 
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from dodona_gateway.core.query.source import Source
 from dodona_gateway.core.query.values import Constant
 
 DEPTH_MAX: Final = 50
-"""YTsaurus's own bound."""
+"""YTsaurus's own limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An expression, and where it begins."""
+    """An expression, and the place where it begins."""
 
     at: int = field(compare=False)
     depth: int = field(default=1, compare=False)
@@ -48,7 +48,7 @@ class Alias(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Node):
-    """A function, or an aggregate, of arguments. The name is as it was written."""
+    """A call of a function or an aggregate. The name is as it was written."""
 
     name: str
     arguments: tuple[Node, ...]
@@ -56,7 +56,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unary(Node):
-    """`+ - ~ NOT` of one operand."""
+    """One of `+ - ~ NOT`, with one operand."""
 
     operator: str
     operand: Node
@@ -64,7 +64,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binary(Node):
-    """Two operands; those of a comparison may be tuples."""
+    """An operator with two operands. Those of a comparison may be tuples."""
 
     operator: str
     left: Node
@@ -87,7 +87,7 @@ class Tuple(Node):
 
 
 def spread(node: Node) -> tuple[Node, ...]:
-    """The items of a tuple; of anything else, itself."""
+    """Return the items of a tuple, or the node itself if it is no tuple."""
     return node.items if isinstance(node, Tuple) else (node,)
 
 
@@ -97,7 +97,7 @@ Row = tuple[Literal, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In(Node):
-    """Whether the operands are, side by side, one of these rows."""
+    """The test whether the operands are, side by side, one of these rows."""
 
     operands: tuple[Node, ...]
     rows: tuple[Row, ...]
@@ -105,8 +105,8 @@ class In(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between(Node):
-    """Whether the operands lie in one of these ranges, both ends included. An end may be shorter
-    than the operands: it stands for all that begins so."""
+    """The test whether the operands lie in one of these ranges, both ends included. An end may be
+    shorter than the operands: it then stands for all rows that begin so."""
 
     operands: tuple[Node, ...]
     ranges: tuple[tuple[Row, Row], ...]
@@ -124,7 +124,7 @@ class Like(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform(Node):
-    """The value beside that of the rows which the operands are; otherwise the default, or null."""
+    """The value beside the row that is equal to the operands; otherwise the default, or null."""
 
     operands: tuple[Node, ...]
     rows: tuple[Row, ...]
@@ -134,7 +134,8 @@ class Transform(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case(Node):
-    """CASE, with an operand that is compared with each WHEN, or with WHENs that are conditions."""
+    """CASE. With an operand, each WHEN is compared with it; without one, each WHEN is a
+    condition."""
 
     operand: Node | None
     branches: tuple[tuple[Node, Node], ...]
@@ -143,7 +144,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table of a query, and what its columns are qualified with."""
+    """A table of a query, and the alias that qualifies its columns."""
 
     path: str
     alias: str | None
@@ -152,8 +153,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """Either `using` names columns of both sides, or `left` equals `right`; and the predicate,
-    which is about the joined table alone, is true."""
+    """A join. Either `using` names columns of both sides, or `left` equals `right`. The predicate,
+    which is about the joined table alone, must be true too."""
 
     table: Table
     is_left: bool
@@ -165,26 +166,26 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One parsed query. Its columns are not looked at yet."""
+    """One parsed query. Its columns are not looked up yet."""
 
     source: Source
     select: tuple[Node, ...] | None
-    """None is `*`."""
+    """None means `*`."""
     table: Table
     joins: tuple[Join, ...] = ()
     where: Node | None = None
     group_by: tuple[Node, ...] | None = None
     has_totals: bool = False
-    """Whether a row about all groups follows: those before HAVING, whatever that leaves."""
+    """Whether a row about all groups follows. It includes the groups that HAVING leaves out."""
     having: Node | None = None
     order_by: tuple[tuple[Node, bool], ...] = ()
-    """Each with whether it is descending."""
+    """The expressions, each with whether it is descending."""
     offset: int | None = None
     limit: int | None = None
     aliases: dict[str, Node] = field(default_factory=dict)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The tables that it names, each once, in order of appearance."""
+        """Return the tables that the query names, each once, in order of appearance."""
         tables = [self.table, *(join.table for join in self.joins)]
         return tuple(dict.fromkeys(table.path for table in tables))

@@ -1,9 +1,9 @@
-"""Expressions whose columns are known, on their way to SQL. Pure.
+"""Expressions whose columns are known, before they become SQL. Pure.
 
-Owns: what is known of an expression before it becomes SQL, the way it becomes it, and the bound on
-what comes out. Its kind is decided last, by what stands around it: so SQL is made by a function
-of the kind. It is also a function of where it stands: a *condition* only has to be true for the
-right rows (null is as good as false), a *value* has to be right altogether.
+Owns: the facts about an expression before it becomes SQL, how it becomes SQL, and the limit on its
+length. The kind of an expression is decided last, by its neighbours, so a function of the kind
+makes the SQL. The place of the expression is its other argument. A *condition* only has to be true
+for the right rows (null is as good as false). A *value* must be exactly right.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,23 +14,23 @@ from dodona_gateway.core.query.values import Constant, Kind
 from dodona_wire.errors import LimitExceeded
 
 SQL_LENGTH_MAX: Final = 1 << 20
-"""What the engine takes."""
+"""The longest SQL that the engine takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """Where an expression stands."""
+    """The place where an expression stands."""
 
     is_condition: bool = False
     not_null: frozenset[str] = frozenset()
-    """Columns, as SQL, that are null in no row that counts: what stands beside sees to it."""
+    """Columns, as SQL, that are null in no row that counts, because of a condition beside them."""
 
     def value(self) -> "Mode":
-        """Inside of it, where null and false are two."""
+        """Return the mode inside the expression, where null and false are different."""
         return replace(self, is_condition=False)
 
     def without(self, columns: Iterable[str]) -> "Mode":
-        """Where these columns are never null."""
+        """Return the mode in which these columns are never null."""
         return replace(self, not_null=self.not_null.union(columns))
 
 
@@ -44,31 +44,31 @@ class Expression:
     """One value per row."""
 
     kinds: Kind
-    """What it may be."""
+    """The kinds that it may have."""
     make: Make
-    """SQL for one of those kinds."""
+    """Makes the SQL for one of those kinds."""
     at: int
-    """Where it begins in the query's text."""
+    """The place in the query's text where it begins."""
     is_nullable: bool = True
     constant: Constant | None = None
     column: str | None = None
-    """The SQL of the column that it is."""
+    """The SQL of the column, if the expression is a column."""
     text: str | None = None
-    """SQL of the same string as VARCHAR, where it is known to be text."""
+    """The SQL of the same string as VARCHAR, if it is known to be text."""
     proves: tuple[str, ...] = ()
-    """Columns that are not null where it is true."""
+    """The columns that are not null where the expression is true."""
 
     def is_null_in(self, mode: Mode) -> bool:
-        """Whether it may be null there."""
+        """Return whether the expression may be null in this mode."""
         return self.is_nullable and self.column not in mode.not_null
 
 
 def bounded(sql: str) -> str:
-    """The same. Some operators repeat their operands: over one another, this stops them. Raises
-    LimitExceeded."""
+    """Return the SQL unchanged. Some operators repeat their operands, and nested ones could become
+    too long. Raises LimitExceeded."""
     if len(sql) > SQL_LENGTH_MAX:
         raise LimitExceeded(
-            f"the query becomes more than {SQL_LENGTH_MAX} characters of SQL: make it simpler",
+            f"The query becomes more than {SQL_LENGTH_MAX} characters of SQL. Make it simpler.",
             sql_length_max=SQL_LENGTH_MAX,
         )
     return sql

@@ -1,9 +1,10 @@
 """The kinds of values that a query computes with, and constants of them. Pure.
 
-Owns: sets of kinds (an expression's kind is often decided by what stands beside it: the literal 1
-may be an int64, a uint64 or a double), the arithmetic of constants, and their SQL. Constants wrap
-around as YTsaurus's do: `1u - 2` is 18446744073709551615u.
-What can't be done with a constant raises ValueError, for those who know its place.
+Owns: sets of kinds, the arithmetic of constants, and their SQL. The neighbours of an expression
+often decide its kind: the literal 1 may be an int64, a uint64 or a double. Constants wrap around as
+in YTsaurus: `1u - 2` is 18446744073709551615u.
+
+An impossible operation with a constant raises ValueError. The caller knows the place in the query.
 """
 
 import enum
@@ -17,7 +18,7 @@ UINT64_MAX: Final = (1 << 64) - 1
 
 
 class Kind(enum.IntFlag):
-    """A kind of value, or a set of kinds; the first of a set is that which it stands for."""
+    """A kind of value, or a set of kinds. The first kind of a set is the one that it stands for."""
 
     NULL = 1
     INT64 = 2
@@ -54,12 +55,12 @@ KIND_OF_TYPE: Final = {
 
 
 def first_of(kinds: Kind) -> Kind:
-    """The kind that a set stands for, when nothing else decides. Nulls of no kind are int64."""
+    """Return the kind that a set stands for if nothing else decides. Nulls of no kind are int64."""
     return next((it for it in SQL_TYPES if it in kinds), Kind.INT64)
 
 
 def names_of(kinds: Kind) -> str:
-    """For messages."""
+    """Return the names of kinds, for messages."""
     return " or ".join(str(it.name).lower() for it in Kind if it in kinds and it != Kind.NULL)
 
 
@@ -72,7 +73,7 @@ class Constant:
 
     @property
     def kinds(self) -> Kind:
-        """What it may be taken for."""
+        """Return the kinds that it may be taken for."""
         match self.kind:
             case Kind.NULL:
                 return EVERYTHING
@@ -87,27 +88,27 @@ NULL: Final = Constant(Kind.NULL, None)
 
 
 def fit(constant: Constant, kind: Kind) -> Constant:
-    """The constant as one of that kind. Raises ValueError if there is none that is exact."""
+    """Return the constant as one of that kind. Raises ValueError if there is no exact one."""
     value, before = constant.value, constant.kind
     if value is None or before == kind:
         return Constant(kind, value)
     if before not in NUMBERS or kind not in NUMBERS:
-        raise ValueError(f"{names_of(before)} is no {names_of(kind)}")
+        raise ValueError(f"The types do not match: {names_of(before)} and {names_of(kind)}.")
     if kind == Kind.DOUBLE:
         if int(float(value)) != value:
-            raise ValueError(f"{value} is not exact as a double")
+            raise ValueError(f"The type double can't hold {value} exactly.")
         return Constant(kind, float(value))
     if before == Kind.DOUBLE:
         if not (math.isfinite(value) and value.is_integer() and wrapped(int(value), kind) == value):
-            raise ValueError(f"{value} is no {names_of(kind)}")
+            raise ValueError(f"The type {names_of(kind)} can't hold {value} exactly.")
         return Constant(kind, int(value))
     if before == Kind.UINT64 and value > INT64_MAX:
-        raise ValueError(f"{value} is no int64: the largest is {INT64_MAX}")
+        raise ValueError(f"{value} is too large for int64. The largest is {INT64_MAX}.")
     return Constant(kind, wrapped(value, kind))
 
 
 def wrapped(value: int, kind: Kind) -> int:
-    """The integer of that kind with the same 64 lowest bits."""
+    """Return the integer of that kind with the same 64 lowest bits."""
     value &= UINT64_MAX
     return value - (1 << 64) if kind == Kind.INT64 and value > INT64_MAX else value
 
@@ -116,7 +117,7 @@ def wrapped(value: int, kind: Kind) -> int:
 
 
 def unary(operator: str, operand: Constant) -> Constant:
-    """+, - or ~ of a number or a null."""
+    """Compute +, - or ~ of a number or a null."""
     kind, value = operand.kind, operand.value
     if value is None or operator == "+":
         return operand
@@ -126,7 +127,7 @@ def unary(operator: str, operand: Constant) -> Constant:
 
 
 def binary(operator: str, left: Constant, right: Constant) -> Constant:
-    """+ - * / % << >> | & of numbers, or nulls. Raises ValueError."""
+    """Compute + - * / % << >> | & of numbers, or nulls. Raises ValueError."""
     if left.value is None or right.value is None:
         return NULL
     kind = max(left.kind, right.kind)
@@ -156,7 +157,7 @@ def _integers(operator: str, one: int, other: int) -> int:
         return _divided(operator, one, other)
     if operator in ("<<", ">>"):
         if not 0 <= other < 64:
-            raise ValueError(f"a shift by {other} bits: there are 64")
+            raise ValueError(f"A shift by {other} bits is not possible. Shift by 0 to 63.")
         return one << other if operator == "<<" else one >> other
     match operator:
         case "+":
@@ -171,11 +172,11 @@ def _integers(operator: str, one: int, other: int) -> int:
 
 
 def _divided(operator: str, one: int, other: int) -> int:
-    """Towards zero; what remains has the sign of the first."""
+    """Divide towards zero. The remainder has the sign of the first operand."""
     if not other:
-        raise ValueError("division by zero")
+        raise ValueError("The query divides by zero.")
     if one == INT64_MIN and other == -1:
-        raise ValueError(f"{INT64_MIN} can't be divided by -1")
+        raise ValueError(f"{INT64_MIN} can't be divided by -1.")
     quotient = abs(one) // abs(other)
     quotient = quotient if (one < 0) == (other < 0) else -quotient
     return quotient if operator == "/" else one - quotient * other
@@ -185,7 +186,7 @@ def _divided(operator: str, one: int, other: int) -> int:
 
 
 def sql_of(constant: Constant) -> str:
-    """A constant of a kind that SQL has, as an expression of just that type."""
+    """Return the SQL of a constant, as an expression of exactly its type."""
     kind, value = constant.kind, constant.value
     if value is None:
         return f"cast(null as {SQL_TYPES[kind]})"
@@ -200,17 +201,17 @@ def sql_of(constant: Constant) -> str:
 
 
 def blob_sql(value: bytes) -> str:
-    """A BLOB."""
+    """Return a BLOB in SQL."""
     return "'" + "".join(_BYTES[it] for it in value) + "'::blob"
 
 
 def text_sql(value: str) -> str:
-    """A VARCHAR."""
+    """Return a VARCHAR in SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def text_of(value: bytes) -> str | None:
-    """The text that the bytes are as UTF-8, if SQL can hold it."""
+    """Return the bytes as UTF-8 text, or None if they are no text that SQL can hold."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

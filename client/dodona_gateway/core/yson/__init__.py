@@ -1,8 +1,9 @@
-"""YSON, YTsaurus's own data format, read and written in its text and binary forms.
+"""Read and write YSON, YTsaurus's own data format, in its text and binary forms.
 
-Owns: what the rest of the gateway uses of it. A parameter or an attribute is one value (`loads`,
-`dumps`); rows are a list fragment, which is read part by part (`RowReader`) and written from
-columns (`RowWriter`). Imports no clock and no I/O, and nothing of YTsaurus's own packages.
+Owns: the names that the rest of the gateway uses of this package. A parameter or an attribute is
+one value (`loads`, `dumps`). Rows are a list fragment. `RowReader` reads it part by part, and
+`RowWriter` writes it from columns. Imports no clock and no I/O, and nothing of YTsaurus's own
+packages.
 """
 
 from dodona_gateway.core.yson.limits import YsonLimits

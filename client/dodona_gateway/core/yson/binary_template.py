@@ -1,10 +1,10 @@
-"""The fast way to read binary rows that look like those before them.
+"""Read binary rows fast if they look like those before them.
 
-Owns: the shape that rows of one table share (which columns, in which order, which of them may hold
-strings), as regular expressions; and the values of binary scalars. A template reads what the
-general reader would have read, or nothing: whatever is unusual (a nested value, text, another
-column, a semicolon left out, a broken row, one that isn't all there) it leaves to that one.
-Imports no clock and no I/O.
+Owns: the values of binary scalars, and the shape that rows of one table share, as regular
+expressions. The shape is: which columns, in which order, and which of them may hold strings. A
+template reads what the general reader would have read, or nothing. It leaves every unusual row to
+the general reader: a nested value, text, another column, a missing semicolon, a broken row, or an
+incomplete row. Imports no clock and no I/O.
 """
 
 import re
@@ -16,24 +16,24 @@ from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.values import Strings, Uint64
 
 _TAIL: Final = b";};"
-# Integers of more than 64 bits are left out: the general reader says what is wrong with them.
+# Integers of more than 64 bits do not match, so the general reader reports their error.
 _INTEGER: Final = rb"[\x02\x06](?:[\x80-\xff]{0,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x01])"
 _SCALAR: Final = rb"(%s|\x03[\x00-\xff]{8}|[#\x04\x05])" % _INTEGER
 _STRING_OR_SCALAR: Final = rb"(\x01[\x80-\xff]{0,4}[\x00-\x7f]|%s" % _SCALAR[1:]
 _CACHED_TOKEN_BYTES_MAX: Final = 3
-"""Of them there are fewer than a hundred thousand."""
+"""The longest token to cache. There are fewer than a hundred thousand tokens up to this length."""
 
 _double: Final = struct.Struct("<d")
 
 
 class _Length(int):
-    """Of a string whose bytes come next; may be negative."""
+    """The length of a string whose bytes come next. It may be negative."""
 
     __slots__ = ()
 
 
 class _Values(dict[bytes, Any]):
-    """By a scalar as it is spelt in binary, marker first, its value; of a string, its length."""
+    """By the binary form of a scalar, marker first, its value; for a string, its length."""
 
     def __init__(self, uint64: type[int] | None) -> None:
         super().__init__({b"#": None, b"\x04": False, b"\x05": True})
@@ -61,7 +61,7 @@ _PAIRS: Final = [pair & 0x7F | (pair >> 8 & 0x7F) << 7 for pair in range(1 << 16
 
 
 def _number_of(token: bytes) -> int:
-    """A varint behind its marker."""
+    """Return the number of a varint after its marker."""
     length = len(token)
     if length == 2:
         return token[1]
@@ -74,11 +74,11 @@ def _number_of(token: bytes) -> int:
 
 
 _VALUES: Final[Mapping[bool, _Values]] = {True: _Values(Uint64), False: _Values(None)}
-"""By whether a uint64 is to be told from an int64. They fill up as values come."""
+"""By whether a uint64 must stay different from an int64. They fill up as values come."""
 
 
 class BinaryTemplate:
-    """Reads rows of these columns in this order."""
+    """A template that reads rows of these columns in this order."""
 
     __slots__ = ("_bytes_max", "_matches", "_text", "_value", "names", "with_strings")
 
@@ -92,15 +92,16 @@ class BinaryTemplate:
     ) -> None:
         self.names = tuple(names)
         self.with_strings = with_strings
-        """Where a string was seen, there may be one, or a scalar; elsewhere scalars only."""
+        """The columns in which a string was seen. They may hold strings or scalars, and others only
+        scalars."""
         self._bytes_max = bytes_max
         self._matches = [re.compile(it).match for it in _patterns(names, with_strings)]
         self._value = _VALUES[keeps_uint64].__getitem__
         self._text: Callable[[bytes], Any] | None = text_of if strings == "text" else None
 
     def read(self, data: bytes, at: int, rows: list[Any], rows_max: int) -> int:
-        """Append rows from this place on, until there are `rows_max`, or one that is unusual.
-        Returns the place where reading ended."""
+        """Append rows from this place on, until there are `rows_max`, or a row is unusual. Returns
+        the place where reading ended."""
         names, value, matches, text = self.names, self._value, self._matches, self._text
         while len(rows) < rows_max:
             place = at
@@ -113,7 +114,7 @@ class BinaryTemplate:
                 place = found.end()
                 length = values[-1]
                 if type(length) is _Length:
-                    end = place + length  # beyond the buffer's end there is no tail
+                    end = place + length  # beyond the buffer's end the tail is missing
                     if end < place:
                         return at
                     values[-1] = data[place:end] if text is None else text(data[place:end])
@@ -126,8 +127,8 @@ class BinaryTemplate:
 
 
 def _patterns(names: Sequence[str], with_strings: frozenset[str]) -> list[bytes]:
-    """One for each run of columns, cut behind each that may hold strings: their length says where
-    the rest begins."""
+    """Return a pattern for each run of columns. A run ends after each column that may hold strings,
+    since their length says where the rest begins."""
     patterns = []
     pattern = b""
     for place, name in enumerate(names):

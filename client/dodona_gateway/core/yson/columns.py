@@ -1,8 +1,8 @@
-"""Columns of values as YSON: many values of one type at a time.
+"""Write columns of values as YSON: many values of one type at a time.
 
-Owns: for each column type, which Python values it takes and how a whole column of them is spelt,
-each behind the column's name. What is usual is spelt without a look at the single value: its type
-was checked with all the others. Imports no clock and no I/O.
+Owns: for each column type, which Python values it takes, and how a whole column is written, each
+value after the column's name. Values of the usual type are written without a look at each single
+value: their types were checked together. Imports no clock and no I/O.
 """
 
 import struct
@@ -43,13 +43,13 @@ _TAKEN: Final[dict[ColumnType, tuple[type, ...]]] = {
 
 
 class ColumnWriter:
-    """Spells the values of one column, each behind `lead` and the column's name."""
+    """A writer of one column's values, each after `lead` and the column's name."""
 
     __slots__ = ("_format_value", "_null", "_prefix", "_usual", "name", "type")
 
     def __init__(self, name: str, type: ColumnType, lead: bytes, is_binary: bool) -> None:
         if type not in _FORMATTERS:
-            raise InvalidRequest("no such column type", column=name, type=type)
+            raise InvalidRequest("The column has an unknown type.", column=name, type=type)
         self.name = name
         self.type: ColumnType = type
         self._usual = _USUAL.get(type)
@@ -59,7 +59,8 @@ class ColumnWriter:
         self._format_value = _FORMATTERS[type][0 if is_binary else 1]
 
     def format_value(self, values: Values) -> list[bytes]:
-        """One piece for each. Raises InvalidRequest if one is not of the column's type."""
+        """Return a piece for each value. Raises InvalidRequest if one is not of the column's
+        type."""
         kinds = set(map(type, values))
         has_null = type(None) in kinds
         kinds.discard(type(None))
@@ -77,8 +78,8 @@ class ColumnWriter:
         return [self._null if value is None else next(formatted) for value in values]
 
     def typed(self, value: Any, is_versioned: bool = False) -> Any:
-        """A value such that `dumps` makes of it what `spell` would. In a versioned row it may be a
-        list of versions: values with attributes."""
+        """Return a value that `dumps` writes as `format_value` would. In a versioned row it may be
+        a list of versions, which are values with attributes."""
         if value is None or self._usual is None:
             return value
         if is_versioned and isinstance(value, list):
@@ -88,12 +89,12 @@ class ColumnWriter:
         return self.normal(value)
 
     def normal(self, value: Any) -> Any:
-        """Of the type that the column's type has in Python."""
+        """Return the value as the Python type that the column's type has. Raises InvalidRequest."""
         kind = self.type
         made: Any = value
         if not isinstance(value, _TAKEN[kind]) or (isinstance(value, bool) and kind != "boolean"):
             raise InvalidRequest(
-                f"a column of type {kind} can't hold {type(value).__name__}", column=self.name
+                f"A column of type {kind} can't hold {type(value).__name__}.", column=self.name
             )
         if kind == "int64":
             _check([made], INT64_MIN, INT64_MAX, kind)
@@ -109,12 +110,12 @@ def _double(value: float, column: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise InvalidRequest("a number that doesn't fit in double", column=column) from None
+        raise InvalidRequest("The number does not fit in double.", column=column) from None
 
 
 def _check(values: Values, lowest: int, highest: int, kind: ColumnType) -> None:
     if values and not lowest <= min(values) <= max(values) <= highest:
-        raise InvalidRequest(f"a number that doesn't fit in {kind}")
+        raise InvalidRequest(f"The number does not fit in {kind}.")
 
 
 def _binary_int64s(prefix: bytes, values: Values) -> list[bytes]:
@@ -199,4 +200,4 @@ _FORMATTERS: Final[dict[ColumnType, tuple[_Formatter, _Formatter]]] = {
     "utf8": (_binary_texts, _text_texts),
     "any": (_binary_anys, _text_anys),
 }
-"""In binary, and in text. None of them meets a null."""
+"""The formatters in binary and in text. They never get a null."""

@@ -1,6 +1,6 @@
-"""How much YSON (or JSON in YTsaurus's form) one reader takes.
+"""Limit how much YSON (or JSON in YTsaurus's form) one reader takes.
 
-Owns: the limits, their defaults, and the errors of input that is broken or passes them. Imports no
+Owns: the limits, their defaults, and the errors of input that is broken or exceeds them. Imports no
 clock and no I/O.
 """
 
@@ -11,22 +11,23 @@ import msgspec
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 DEPTH_MAX: Final = 100
-"""Nested values are read and written by nested calls: up to five for a level, of which Python
-allows about a thousand."""
+"""Nested calls read and write nested values: up to five calls for a level. Python allows about a
+thousand."""
 
 
 class YsonLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What passes one of these raises LimitExceeded before it takes much memory."""
+    """The limits of a reader. Input that exceeds one raises LimitExceeded before it takes much
+    memory."""
 
     depth_max: int = 64
-    """How many lists, maps and attribute maps may be open at a time; 1 to 100."""
+    """How many lists, maps and attribute maps may be open at the same time; 1 to 100."""
     bytes_max: int = 16 << 20
-    """Of one value, or of one item where items are read one by one."""
+    """The bytes of one value, or of one item if items are read one by one."""
     values_max: int = 1_000_000
-    """In one value or item: list items, map entries and attributes, at all levels together. Each
-    takes up to 250 bytes of memory, however short it was."""
+    """The list items, map entries and attributes in one value or item, at all levels together. Each
+    takes up to 250 bytes of memory, even if its text is short."""
     items_max: int = 10_000_000
-    """Where items are read one by one: how many there may be in all."""
+    """The number of items in all, if items are read one by one."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.depth_max <= DEPTH_MAX:
@@ -39,7 +40,7 @@ DEFAULT_LIMITS: Final = YsonLimits()
 
 
 class Malformed(Exception):
-    """What is at this place can't be there. Never leaves the package."""
+    """The input is wrong at this place. This error never leaves the package."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what, at)
@@ -47,22 +48,24 @@ class Malformed(Exception):
         self.at = at
 
     def public(self, base: int) -> InvalidRequest:
-        """What the caller gets to see; `base` is where in the input the buffer begins."""
+        """Return the error that the caller sees. `base` is the offset of the buffer in the
+        input."""
         return InvalidRequest(f"malformed YSON: {self.what}", offset=base + self.at)
 
 
 class Excess(Malformed):
-    """A limit is passed at this place. Never leaves the package."""
+    """A limit is exceeded at this place. This error never leaves the package."""
 
     def public(self, base: int) -> LimitExceeded:
-        """What the caller gets to see; `base` is where in the input the buffer begins."""
+        """Return the error that the caller sees. `base` is the offset of the buffer in the
+        input."""
         return LimitExceeded(f"too much YSON: {self.what}", offset=base + self.at)
 
 
 class NeedMore(Exception):
-    """The buffer ends inside of a value. Never leaves the package."""
+    """The buffer ends inside a value. This error never leaves the package."""
 
     def __init__(self, bytes_min: int) -> None:
         super().__init__(bytes_min)
         self.bytes_min = bytes_min
-        """The buffer has to be so long at least."""
+        """The length that the buffer must have at least."""

@@ -1,8 +1,9 @@
-"""The general reader of YSON: any value, in any mixture of forms.
+"""The general reader of YSON: it reads any value, in any mixture of forms.
 
-Owns: the grammar (lists, maps, attributes, fragments) and the counting against the limits. Values
-nest by nested calls, which the depth limit bounds. Where the buffer ends inside of a value it
-raises NeedMore, so that a reader of parts can come back with more. Imports no clock and no I/O.
+Owns: the grammar (lists, maps, attributes, fragments) and the counting against the limits. Nested
+calls read nested values, and the depth limit bounds them. If the buffer ends inside a value, the
+reader raises NeedMore. A reader of parts can then try again with more bytes. Imports no clock and
+no I/O.
 """
 
 import re
@@ -26,7 +27,7 @@ _after_spaces: Final = re.compile(rb"[ \t\n\v\f\r]*").match
 _QUOTE, _SEMICOLON, _EQUALS, _STRING = 0x22, 0x3B, 0x3D, 0x01
 _LIST_END, _MAP_END, _ATTRIBUTES, _ATTRIBUTES_END = 0x5D, 0x7D, 0x3C, 0x3E
 _NONE: Final = -1
-"""The end of what can only end with the buffer."""
+"""The end mark of a fragment, which can only end with the buffer."""
 
 
 def loads(
@@ -37,10 +38,10 @@ def loads(
     strings: Strings = "bytes",
     keeps_uint64: bool = True,
 ) -> Any:
-    """The value that `data` is: a list for a list fragment, a dict for a map fragment.
+    """Return the value of `data`: a list for a list fragment, a dict for a map fragment.
 
-    A map has each key once. Without `keeps_uint64` they are plain ints.
-    Raises InvalidRequest on anything else than YSON, LimitExceeded, both with the `offset`.
+    A map has each key once. Without `keeps_uint64`, a uint64 becomes a plain int. Raises
+    InvalidRequest on anything other than YSON, LimitExceeded, both with the `offset`.
     """
     reader = Reader(bytes(data), limits, strings, keeps_uint64, is_last=True)
     try:
@@ -52,7 +53,7 @@ def loads(
 
 
 class Reader:
-    """Reads values from one buffer. Places in it are counted from 0."""
+    """A reader of values in one buffer, whose places are counted from 0."""
 
     __slots__ = ("_data", "_is_last", "_is_text", "_left", "_limits", "_uint64")
 
@@ -68,7 +69,7 @@ class Reader:
         self._left = limits.values_max
 
     def whole(self, kind: Kind) -> Any:
-        """All that the buffer has."""
+        """Return all that the buffer contains."""
         if len(self._data) > self._limits.bytes_max:
             raise Excess(f"more than {self._limits.bytes_max} bytes", self._limits.bytes_max)
         try:
@@ -80,11 +81,11 @@ class Reader:
         except IndexError:
             raise NeedMore(len(self._data) + 1) from None
         if (at := self._skip(at)) < len(self._data):
-            raise Malformed(f"{self._shown(at)} behind the value's end", at)
+            raise Malformed(f"{self._shown(at)} after the end of the value", at)
         return value
 
     def item(self, at: int) -> tuple[Any, int] | None:
-        """The next item of a list fragment, and the place behind its semicolon; None where only
+        """Return the next item of a list fragment, and the place after its semicolon; None if only
         spaces are left."""
         self._left = self._limits.values_max
         try:
@@ -119,7 +120,7 @@ class Reader:
         attributes, at = self._entries(at + 1, _ATTRIBUTES_END, depth + 1)
         at = self._skip(at)
         if self._data[at] == _ATTRIBUTES:
-            raise Malformed("attributes of attributes", at)
+            raise Malformed("a value has attributes twice", at)
         value, at = self._value(at, depth)
         return (Attributed(value, attributes) if attributes else value), at
 
@@ -146,7 +147,7 @@ class Reader:
             begin = at
             key, at = self._key(at)
             if key in entries:
-                raise Malformed(f"the key {shown(key)} for the second time in one map", begin)
+                raise Malformed(f"the map has the key {shown(key)} twice", begin)
             if data[at] != _EQUALS:
                 at = self._skip(at)
                 if data[at] != _EQUALS:
@@ -160,13 +161,13 @@ class Reader:
         return entries, at + (end != _NONE)
 
     def _is_end(self, at: int, end: int) -> bool:
-        """Whether there is no further item or entry."""
+        """Return whether there is no further item or entry."""
         if end == _NONE:
             return at == len(self._data)
         return self._data[at] == end
 
     def _separated(self, at: int, end: int) -> int:
-        """The place behind the semicolon, which may be missing before the end."""
+        """Return the place after the semicolon, which may be missing before the end."""
         data = self._data
         if at == len(data) and end == _NONE:
             return at
@@ -200,7 +201,7 @@ class Reader:
         try:
             return raw.decode(), end
         except UnicodeDecodeError:
-            raise Malformed("a key that is no UTF-8", at) from None
+            raise Malformed("a key is not valid UTF-8", at) from None
 
     # ---- scalars
 
@@ -250,12 +251,12 @@ class Reader:
         raise Malformed(f"{self._shown(at)} where a value should be", at)
 
     def _shown(self, at: int) -> str:
-        """The byte there, for an error's text."""
+        """Return the byte at a place, for an error's text."""
         return ascii(chr(self._data[at])) if at < len(self._data) else "the end"
 
 
 def text_of(raw: bytes) -> str | bytes:
-    """Text where it is UTF-8."""
+    """Return the bytes as text if they are UTF-8, otherwise unchanged."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -291,4 +292,4 @@ def _by_byte() -> list[_ByteReader]:
 
 
 _READERS: Final = _by_byte()
-"""By the first byte of a value, how to read it."""
+"""By the first byte of a value, the method that reads it."""

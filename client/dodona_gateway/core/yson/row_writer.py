@@ -1,8 +1,8 @@
-"""Rows of a table as a list fragment of YSON.
+"""Write rows of a table as a list fragment of YSON.
 
-Owns: how rows become columns for a while, so that each column is spelt at once, and what becomes
-of rows that are no plain ones: missing (`#`), with attributes, without some of the columns. Both
-ways give the same bytes. Imports no clock and no I/O.
+Owns: how rows become columns, so that each column is written in one call. It also owns how other
+rows are written: missing (`#`), with attributes, or without some of the columns. Both ways give the
+same bytes. Imports no clock and no I/O.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +19,13 @@ from dodona_wire.rows.schema import ColumnType
 ROWS_PER_PART: Final = 1024
 
 Row = Sequence[Any] | Mapping[str, Any] | Attributed | None
-"""Values in the order of the columns, or by name, which may leave some out; or such a row with
-attributes (as versioned rows have, whose values are lists of `Attributed`); or a missing row."""
+"""Values in the order of the columns, or by name, where some may be missing. Such a row may have
+attributes, and None is a missing row. Versioned rows have attributes, and their values are lists of
+`Attributed`."""
 
 
 class RowWriter:
-    """Writes rows of these columns. Each ends with `;`, in text with `;` and a new line."""
+    """A writer of rows of these columns. Each ends with `;`, in text with `;` and a new line."""
 
     __slots__ = ("_by_name", "_columns", "_end", "_format", "_values_of", "names")
 
@@ -41,17 +42,19 @@ class RowWriter:
         self.names = tuple(column.name for column in self._columns)
         self._by_name = {column.name: column for column in self._columns}
         if not self.names or len(self._by_name) < len(self.names):
-            raise InvalidRequest("columns must have names of their own", columns=self.names)
+            text = "There are no columns, or two columns have one name."
+            raise InvalidRequest(text, columns=self.names)
         self._end = b";};" if is_binary else b";};\n"
         get = itemgetter(*self.names)
         self._values_of = get if len(self.names) > 1 else lambda row: (get(row),)
 
     def encode(self, rows: Iterable[Row]) -> bytes:
-        """All rows. Raises InvalidRequest on a row or a value that doesn't fit the columns."""
+        """Return all rows as bytes. Raises InvalidRequest on a row or a value that doesn't fit the
+        columns."""
         return b"".join(self.parts(rows))
 
     def parts(self, rows: Iterable[Row]) -> Iterator[bytes]:
-        """As `encode`, some rows at a time."""
+        """Yield the bytes of `encode`, up to 1,024 rows at a time."""
         source = iter(rows)
         while part := list(islice(source, ROWS_PER_PART)):
             yield self._part(part)
@@ -72,7 +75,7 @@ class RowWriter:
         return b"".join(chain.from_iterable(zip(*formatted, repeat(self._end))))
 
     def _plain(self, rows: list[Any]) -> Sequence[Sequence[Any]] | None:
-        """The rows' values, if each row has all columns and nothing else."""
+        """Return the rows' values if each row has all columns and nothing else, otherwise None."""
         kinds = set(map(type, rows))
         if kinds <= {tuple, list}:
             return rows
@@ -84,7 +87,7 @@ class RowWriter:
         return None
 
     def _general(self, row: Any) -> Any:
-        """The row such that `dumps` writes it."""
+        """Return the row in a form that `dumps` writes correctly."""
         if row is None:
             return None
         if isinstance(row, Attributed):
@@ -103,10 +106,10 @@ class RowWriter:
         }
         if len(typed) != len(row):
             unknown = next(name for name in row if name not in self._by_name)
-            raise InvalidRequest("a row has an unknown column", column=unknown)
+            raise InvalidRequest("The row has an unknown column.", column=unknown)
         return typed
 
     def _mismatch(self, row: Sequence[Any]) -> InvalidRequest:
         return InvalidRequest(
-            f"a row has {len(row)} values, and there are {len(self.names)} columns"
+            f"The row has {len(row)} values, but there are {len(self.names)} columns."
         )

@@ -1,9 +1,9 @@
-"""A list fragment read part by part: rows as they arrive.
+"""Read a list fragment part by part: rows as they arrive.
 
-Owns: what of a stream is still to be read, and when it is worth trying again. Parts may be cut
-anywhere. At most one item is held that isn't all there; a buffer that ended too early is tried
-again once it has doubled, so that the time taken is linear in the bytes however small the parts.
-Imports no clock and no I/O.
+Owns: the part of a stream that is still to be read, and when to try again. Parts may be cut
+anywhere. The reader holds at most one incomplete item. If a buffer ended too early, the reader
+tries again when the buffer has doubled. So the time is linear in the bytes, however small the parts
+are. Imports no clock and no I/O.
 """
 
 from typing import Any
@@ -21,9 +21,10 @@ from dodona_gateway.core.yson.values import Strings
 
 
 class RowReader:
-    """Reads the items of one list fragment. Rows come as dicts, with attributes as Attributed.
+    """A reader of the items of one list fragment. Rows are dicts, or Attributed if they have
+    attributes.
 
-    An error ends it: what was read before the error within the same part is lost.
+    An error ends it. Items that were read before the error within the same part are lost.
     """
 
     __slots__ = (
@@ -47,7 +48,7 @@ class RowReader:
         strings: Strings = "bytes",
         keeps_uint64: bool = True,
     ) -> None:
-        """Without `keeps_uint64` a uint64 becomes a plain int, as a table's schema says more."""
+        """Without `keeps_uint64` a uint64 becomes a plain int, since a table's schema says more."""
         self._limits = limits
         self._strings: Strings = strings
         self._keeps_uint64 = keeps_uint64
@@ -57,15 +58,15 @@ class RowReader:
         self._parts: list[bytes] = []
         self._size = 0
         self._base = 0
-        """Where in the stream the held bytes begin."""
+        """The place in the stream where the held bytes begin."""
         self._enough = 1
-        """Of held bytes, so that reading is worth trying."""
+        """The number of held bytes from which reading is worth trying."""
         self._is_over = False
 
     def feed(self, part: bytes | bytearray | memoryview) -> list[Any]:
-        """The items that this part completes. (Of an item in many parts it may take a later one.)
+        """Return the items that this part completes. (An item in many parts may need a later part.)
 
-        Raises InvalidRequest on anything else than YSON, LimitExceeded, both with the `offset`.
+        Raises InvalidRequest on anything other than YSON, LimitExceeded, both with the `offset`.
         """
         assert not self._is_over, "the fragment was finished or broken"
         self._parts.append(bytes(part))
@@ -73,7 +74,8 @@ class RowReader:
         return self._read(is_last=False) if self._size >= self._enough else []
 
     def finish(self) -> list[Any]:
-        """The items that were still held. Raises as `feed` does; also if the last is not whole."""
+        """Return the items that were still held. Raises as `feed` does, also if the last is
+        incomplete."""
         assert not self._is_over, "the fragment was finished or broken"
         rows = self._read(is_last=True)
         self._is_over = True
@@ -94,7 +96,7 @@ class RowReader:
         return rows
 
     def _read_items(self, data: bytes, rows: list[Any], is_last: bool) -> int:
-        """Returns the place where the first item begins that is not all there."""
+        """Read items, and return the place where the first incomplete item begins."""
         reader = Reader(data, self._limits, self._strings, self._keeps_uint64, is_last)
         at = 0
         while True:
@@ -119,7 +121,7 @@ class RowReader:
             at = end
 
     def _wait(self, size: int, needed: int, at: int) -> None:
-        """For more of the item that begins there."""
+        """Wait for more bytes of the item that begins there."""
         self._check_size(max(size, needed), at)
         self._enough = max(needed, min(2 * size, self._limits.bytes_max + 1))
 

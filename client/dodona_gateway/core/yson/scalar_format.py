@@ -1,7 +1,7 @@
-"""How scalars are spelt, in binary and in text: byte for byte as YTsaurus spells them.
+"""Write scalars in binary and in text, byte for byte as YTsaurus writes them.
 
-Owns: varints, the shortest decimal form of a double, and the escapes of quoted strings. Readers
-need none of it. Imports no clock and no I/O.
+Owns: varints, the shortest decimal form of a double, and the escapes of quoted strings. Readers do
+not need this module. Imports no clock and no I/O.
 """
 
 import re
@@ -19,13 +19,13 @@ def _short(number: int) -> bytes:
 
 
 SHORT_VARINTS: Final = [_short(number) for number in range(1 << 14)]
-"""Those of one or two bytes."""
+"""The varints of one or two bytes."""
 _CONTINUED: Final = [bytes([it & 0x7F | 0x80, it >> 7 | 0x80]) for it in range(1 << 14)]
-"""The same numbers as the two first bytes of a longer one."""
+"""The same numbers, as the first two bytes of a longer varint."""
 
 
 def varint(number: int) -> bytes:
-    """Of a number from 0 to UINT64_MAX: seven bits in a byte, the lowest first."""
+    """Return a number from 0 to UINT64_MAX with seven bits in a byte, the lowest first."""
     if number < 1 << 14:
         return SHORT_VARINTS[number]
     high = number >> 14
@@ -35,31 +35,32 @@ def varint(number: int) -> bytes:
 
 
 def zigzag(number: int) -> int:
-    """0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
+    """Map 0, -1, 1, -2, ... to 0, 1, 2, 3, ..."""
     return number << 1 ^ number >> 63
 
 
 def is_unsigned(number: int) -> bool:
-    """Whether a plain int has to be a uint64. Raises InvalidRequest if it is too large even so."""
+    """Return whether a plain int must be a uint64. Raises InvalidRequest if it is too large even
+    so."""
     if INT64_MIN <= number <= INT64_MAX:
         return False
     if 0 <= number <= UINT64_MAX:
         return True
-    raise InvalidRequest("an integer that doesn't fit into 64 bits", bits=number.bit_length())
+    raise InvalidRequest("The integer does not fit in 64 bits.", bits=number.bit_length())
 
 
 # ---- binary
 
 
 def binary_integer(number: int) -> bytes:
-    """With its marker, as all that follow."""
+    """Return an integer with its marker, as all functions that follow do."""
     if is_unsigned(number):
         return b"\x06" + varint(number)
     return b"\x02" + varint(zigzag(number))
 
 
 def binary_uint64(number: int) -> bytes:
-    """Of a number that is meant to be a uint64."""
+    """Return a number that is meant to be a uint64."""
     return b"\x06" + varint(_checked_uint64(number))
 
 
@@ -79,19 +80,19 @@ def text_integer(number: int) -> bytes:
 
 
 def text_uint64(number: int) -> bytes:
-    """Of a number that is meant to be a uint64."""
+    """Return a number that is meant to be a uint64."""
     return b"%du" % _checked_uint64(number)
 
 
 def _checked_uint64(number: int) -> int:
     if not 0 <= number <= UINT64_MAX:
-        raise InvalidRequest("an integer that is no uint64", bits=number.bit_length())
+        raise InvalidRequest("The integer does not fit in uint64.", bits=number.bit_length())
     return int(number)
 
 
 def text_double(number: float) -> bytes:
-    """The shortest that reads back as the same number; a point or an exponent tells it from an
-    integer. From 1e-10 up to 1e21 it has no exponent."""
+    """Return the shortest text that reads back as the same number. A point or an exponent
+    distinguishes it from an integer. From 1e-10 up to 1e21 it has no exponent."""
     if number - number != 0:
         return b"%nan" if number != number else b"%inf" if number > 0 else b"%-inf"
     text = float.__repr__(number)
@@ -103,7 +104,7 @@ def text_double(number: float) -> bytes:
 
 
 def _without_exponent(text: str) -> str:
-    """Python turns to an exponent earlier than YTsaurus."""
+    """Write out a number: Python uses an exponent earlier than YTsaurus."""
     mantissa, _, exponent_text = text.partition("e")
     exponent = int(exponent_text)
     sign = "-" if mantissa.startswith("-") else ""
@@ -120,7 +121,7 @@ _NAMED: Final = {0x09: b"\\t", 0x0A: b"\\n", 0x0D: b"\\r", 0x22: b'\\"', 0x5C: b
 
 
 def _escapes(is_octal_next: bool, is_hex_next: bool) -> list[bytes]:
-    """For every byte the shortest escape that what follows it can't be mistaken for a part of."""
+    """Return for every byte its shortest escape that the next character can't change."""
     escapes = []
     for byte in range(256):
         if byte in _NAMED:
@@ -145,5 +146,5 @@ def _escaped(found: re.Match[bytes]) -> bytes:
 
 
 def text_string(raw: bytes) -> bytes:
-    """Quoted, in ASCII."""
+    """Return a quoted string in ASCII."""
     return b'"' + _special.sub(_escaped, raw) + b'"'

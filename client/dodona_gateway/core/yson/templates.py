@@ -1,7 +1,7 @@
-"""Which rows are worth a template, and of which kind.
+"""Decide which rows are worth a template, and of which kind.
 
-Owns: what was seen of the rows that the general reader had to read, and how many templates one
-reader may make. Imports no clock and no I/O.
+Owns: the facts about the rows that the general reader read, and how many templates one reader may
+make. Imports no clock and no I/O.
 """
 
 import re
@@ -13,32 +13,32 @@ from dodona_gateway.core.yson.values import Strings
 
 COLUMNS_MAX: Final = 128
 NAMES_LENGTH_MAX: Final = 1024
-"""Of all columns together: a template takes time to make, in proportion to its length."""
+"""The length of all column names together. The time to make a template is proportional to it."""
 ALIKE_MIN: Final = 8
-"""So many rows in a row must be alike before a template is made."""
+"""This many consecutive rows must be alike before a template is made."""
 TEMPLATES_MAX: Final = 16
-"""One reader makes no more: whoever changes shape so often isn't worth the time."""
+"""One reader makes no more: a stream that changes shape so often isn't worth the time."""
 _has_binary_key: Final = re.compile(rb"[ \t\n\v\f\r]*+\{\x01").match
 
 
 class RowTemplate(Protocol):
-    """Reads rows that are alike."""
+    """A template, which reads rows that are alike."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """Return the names of the columns."""
 
     @property
     def with_strings(self) -> frozenset[str]:
-        """Columns that may hold strings."""
+        """Return the columns that may hold strings."""
 
     def read(self, data: bytes, at: int, rows: list[Any], rows_max: int) -> int:
-        """Append rows from this place on, until there are `rows_max`, or one that is unusual.
-        Returns the place where reading ended."""
+        """Append rows from this place on, until there are `rows_max`, or a row is unusual. Returns
+        the place where reading ended."""
 
 
 class Learner:
-    """Watches the rows that the general reader had to read, and makes a template for their like."""
+    """A watcher of the rows that the general reader read. It makes templates for similar rows."""
 
     __slots__ = ("_alike", "_bytes_max", "_keeps_uint64", "_made", "_shape", "_strings", "_with")
 
@@ -54,7 +54,7 @@ class Learner:
     def learn(
         self, row: Any, data: bytes, at: int, known: RowTemplate | None
     ) -> RowTemplate | None:
-        """After such a row, which began at this place: the template to go on with."""
+        """Note a row that began at this place, and return the template to use from now on."""
         names = tuple(row) if type(row) is dict else ()
         kind = BinaryTemplate if _has_binary_key(data, at) else TextTemplate
         if (kind, names) != self._shape:

@@ -1,9 +1,9 @@
-"""The fast way to read rows in text that look like those before them.
+"""Read rows in text fast if they look like those before them.
 
 Owns: the shape that rows of one table share (which columns, in which order), as one regular
-expression. A template reads what the general reader would have read, or nothing: whatever is
-unusual (a nested value, spaces within, another column, a broken row, a number that does not
-fit, one that isn't all there) it leaves to that one. Imports no clock and no I/O.
+expression. A template reads what the general reader would have read, or nothing. The general reader
+reads every unusual row. This is a row with a nested value, spaces within, another column, or a
+number that does not fit, or a broken or incomplete row. Imports no clock and no I/O.
 """
 
 import re
@@ -16,7 +16,7 @@ from dodona_gateway.core.yson.reader import text_of
 from dodona_gateway.core.yson.scalar_format import text_string
 from dodona_gateway.core.yson.values import INT64_MAX, INT64_MIN, UINT64_MAX, Strings, Uint64
 
-# Possessive, so that a row that does not match is given up in time that is linear in its length.
+# Possessive, so that a row that does not match fails in time that is linear in its length.
 _VALUE: Final = (
     rb'("(?:[^"\\]++|\\[\x00-\xff])*+"'
     rb"|-?[0-9]{1,20}+(?:\.[0-9]{0,40}+)?(?:[eE][+-]?[0-9]{1,4}+)?u?|#|%[a-z+\-]{3,5}+)"
@@ -24,16 +24,16 @@ _VALUE: Final = (
 _is_word: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_\-]*+").fullmatch
 _is_plain: Final = re.compile(rb'[^"\\]*+').fullmatch
 _CACHED_TOKEN_BYTES_MAX: Final = 3
-"""Of numbers: there are fewer than two thousand."""
+"""The longest number to cache. There are fewer than two thousand numbers up to this length."""
 _QUOTE, _UNSIGNED = 0x22, 0x75
 
 
 class _Unusual(Exception):
-    """The general reader shall say what it is."""
+    """The general reader must read this row."""
 
 
 class _Values(dict[bytes, Any]):
-    """By a scalar as it is spelt in text its value. Raises Malformed, ValueError or _Unusual."""
+    """By the text of a scalar, its value. Raises Malformed, ValueError or _Unusual."""
 
     def __init__(self, uint64: type[int], text: Callable[[bytes], Any] | None) -> None:
         super().__init__({b"#": None, **tokens.LITERALS})
@@ -73,7 +73,7 @@ _VALUES: Final[Mapping[tuple[bool, Strings], _Values]] = {
 
 
 class TextTemplate:
-    """Reads rows of these columns in this order."""
+    """A template that reads rows of these columns in this order."""
 
     __slots__ = ("_bytes_max", "_match", "_value", "names", "with_strings")
 
@@ -88,8 +88,8 @@ class TextTemplate:
         self._value = _VALUES[keeps_uint64, strings].__getitem__
 
     def read(self, data: bytes, at: int, rows: list[Any], rows_max: int) -> int:
-        """Append rows from this place on, until there are `rows_max`, or one that is unusual.
-        Returns the place where reading ended."""
+        """Append rows from this place on, until there are `rows_max`, or a row is unusual. Returns
+        the place where reading ended."""
         names, value, match, bytes_max = self.names, self._value, self._match, self._bytes_max
         while len(rows) < rows_max:
             found = match(data, at)
@@ -110,7 +110,8 @@ def _pattern(names: Sequence[str]) -> bytes:
 
 
 def _key(raw: bytes) -> bytes:
-    """As writers spell it, as it is between quotes, or bare, as people do."""
+    """Return a pattern of a key: as writers escape it, in plain quotes, or bare, as people write
+    it."""
     forms = {text_string(raw): None}
     if _is_plain(raw):
         forms[b'"' + raw + b'"'] = None

@@ -1,9 +1,9 @@
-"""Scalars of YSON at a place in a buffer: what they are, and where they end.
+"""Read scalars of YSON at a place in a buffer: what they are, and where they end.
 
-Owns: the spelling of numbers, strings and literals in the text and binary forms. Every function
-takes a buffer and a place and returns the value and the place behind it; it raises Malformed, or
-NeedMore (or IndexError) where the buffer ends too early. The time taken is linear in the length.
-Imports no clock and no I/O.
+Owns: the form of numbers, strings and literals in text and in binary. Every function takes a buffer
+and a place, and returns the value and the place after it. It raises Malformed. If the buffer ends
+too early, it raises NeedMore (or IndexError). The time is linear in the length. Imports no clock
+and no I/O.
 """
 
 import re
@@ -14,7 +14,8 @@ from dodona_gateway.core.yson.limits import Malformed, NeedMore
 from dodona_gateway.core.yson.values import INT64_MAX, INT64_MIN, UINT64_MAX
 
 NUMBER_BYTES_MAX: Final = 512
-"""Of a number in text. A double has a shorter spelling always; long ones take long to read."""
+"""The longest number in text. A double always has a shorter form, and long numbers take long to
+read."""
 LITERALS: Final[dict[bytes, bool | float]] = {
     b"%true": True,
     b"%false": False,
@@ -29,13 +30,13 @@ _literal: Final = re.compile(rb"%(?:true|false|nan|[+-]?inf)").match
 _number: Final = re.compile(rb"[0-9+\-][0-9+\-.eEu]*").match
 _of_double: Final = re.compile(rb"[.eE]").search
 _unquoted: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_\-%.]*").match
-# Possessive: a long string would otherwise leave a way back at each of its escapes.
+# Possessive: otherwise a long string could backtrack to each of its escapes.
 _quoted: Final = re.compile(rb'"(?:[^"\\]++|\\[\x00-\xff])*+').match
 _double: Final = struct.Struct("<d")
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of up to 64 bits, seven of them in a byte, the lowest first."""
+    """Read an unsigned number of up to 64 bits: seven bits in a byte, the lowest first."""
     byte = data[at]
     at += 1
     if byte < 0x80:
@@ -54,18 +55,18 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def zigzag(number: int) -> int:
-    """The signed number that an unsigned one stands for: 0, -1, 1, -2, ..."""
+    """Return the signed number that an unsigned one stands for: 0, -1, 1, -2, ..."""
     return (number >> 1) ^ -(number & 1)
 
 
 def binary_int64(data: bytes, at: int) -> tuple[int, int]:
-    """Behind its marker."""
+    """Read an int64 after its marker."""
     number, at = varint(data, at)
     return zigzag(number), at
 
 
 def binary_double(data: bytes, at: int) -> tuple[float, int]:
-    """Behind its marker."""
+    """Read a double after its marker."""
     end = at + 8
     if end > len(data):
         raise NeedMore(end)
@@ -73,7 +74,7 @@ def binary_double(data: bytes, at: int) -> tuple[float, int]:
 
 
 def binary_string(data: bytes, at: int) -> tuple[bytes, int]:
-    """Behind its marker."""
+    """Read a string after its marker."""
     number, start = varint(data, at)
     length = zigzag(number)
     if length < 0:
@@ -85,7 +86,7 @@ def binary_string(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def number(data: bytes, at: int, is_last: bool) -> tuple[int | float, int, bool]:
-    """An int64, uint64 or double in text. The third result says whether it is a uint64."""
+    """Read an int64, uint64 or double in text. The third result says whether it is a uint64."""
     end = _end(data, _number(data, at), at, is_last)
     if end - at > NUMBER_BYTES_MAX:
         raise Malformed(f"a number of more than {NUMBER_BYTES_MAX} bytes", at)
@@ -97,13 +98,13 @@ def number(data: bytes, at: int, is_last: bool) -> tuple[int | float, int, bool]
             return float(text), end, False
         return _checked(int(text), text, at), end, False
     except ValueError:
-        raise Malformed(f"{_shown(text)} is no number", at) from None
+        raise Malformed(f"{_shown(text)} is not a number", at) from None
 
 
 def _checked(value: int, text: bytes, at: int) -> int:
     is_unsigned = text.endswith(b"u")
     if is_unsigned and text.startswith(b"-"):
-        raise Malformed(f"{_shown(text)} is no number: unsigned, but with a minus", at)
+        raise Malformed(f"{_shown(text)} is not a number: it is unsigned and has a minus", at)
     lowest, highest = (0, UINT64_MAX) if is_unsigned else (INT64_MIN, INT64_MAX)
     if not lowest <= value <= highest:
         kind = "a uint64" if is_unsigned else "an int64 (a uint64 ends with u)"
@@ -112,23 +113,23 @@ def _checked(value: int, text: bytes, at: int) -> int:
 
 
 def literal(data: bytes, at: int, is_last: bool) -> tuple[bool | float, int]:
-    """`%true` and its like."""
+    """Read `%true` or a similar literal."""
     found = _literal(data, at)
     if found is None:
         if not is_last and len(data) - at < _LITERAL_BYTES_MAX:
             raise NeedMore(len(data) + 1)
-        raise Malformed(f"{_shown(data[at : at + _LITERAL_BYTES_MAX])} is no literal", at)
+        raise Malformed(f"{_shown(data[at : at + _LITERAL_BYTES_MAX])} is not a literal", at)
     return LITERALS[found.group()], found.end()
 
 
 def unquoted_string(data: bytes, at: int, is_last: bool) -> tuple[bytes, int]:
-    """A word of letters, digits and `_-%.`, the first of which is a letter or `_`."""
+    """Read a word of letters, digits and `_-%.`, the first of which is a letter or `_`."""
     end = _end(data, _unquoted(data, at), at, is_last)
     return data[at:end], end
 
 
 def _end(data: bytes, found: re.Match[bytes] | None, at: int, is_last: bool) -> int:
-    """Of a token that lasts as long as its characters do."""
+    """Return the end of a token that lasts as long as its characters do."""
     assert found is not None, at
     end = found.end()
     if end == len(data) and not is_last:
@@ -137,7 +138,7 @@ def _end(data: bytes, found: re.Match[bytes] | None, at: int, is_last: bool) -> 
 
 
 def quoted_string(data: bytes, at: int) -> tuple[bytes, int]:
-    """From quote to quote, with C's escapes."""
+    """Read from quote to quote, with C's escapes."""
     found = _quoted(data, at)
     assert found is not None, at
     end = found.end()
@@ -182,7 +183,7 @@ def _unescape(inside: bytes, at: int) -> bytes:
             case 6:
                 point = int(found[6], 16)
                 if point > 0x10FFFF:
-                    raise Malformed(f"{_shown(found[0])} is no character", at + found.start())
+                    raise Malformed(f"{_shown(found[0])} is not a character", at + found.start())
                 return _utf8(point)
         return _NAMED.get(found[7], found[7])
 
@@ -190,11 +191,12 @@ def _unescape(inside: bytes, at: int) -> bytes:
 
 
 def _utf8(point: int) -> bytes:
-    """Half of a surrogate pair becomes bytes that are no UTF-8, as in YTsaurus."""
+    """Encode a character. Half of a surrogate pair becomes bytes that are no UTF-8, as in
+    YTsaurus."""
     return chr(point).encode("utf-8", "surrogatepass")
 
 
 def _shown(raw: bytes) -> str:
-    """For an error's text."""
+    """Return bytes as an error's text shows them."""
     text = raw[:40].decode("latin-1")
     return ascii(text) + ("..." if len(raw) > 40 else "")

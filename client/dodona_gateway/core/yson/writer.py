@@ -1,8 +1,8 @@
-"""Any value as YSON: binary, text, and text that is set for people.
+"""Write any value as YSON: binary, text, and text that is formatted for people.
 
-Owns: the structure of what is written; how scalars are spelt is `spelling`'s. The output is byte
-for byte YTsaurus's, so that nobody can tell the difference. Values nest by nested calls, which a
-limit bounds, so that a list inside of itself is an error as well. Imports no clock and no I/O.
+Owns: the structure of the output; `scalar_format` owns the form of scalars. The output is byte for
+byte YTsaurus's, so that no client can see a difference. Nested calls write nested values, and a
+limit bounds them. So a list inside itself is an error too. Imports no clock and no I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ _INDENT: Final = b"    "
 def dumps(value: Any, format: Format = "binary", *, kind: Kind = "node") -> bytes:
     """Write a value; a list fragment from any iterable, a map fragment from a dict.
 
-    int becomes int64, or uint64 where it only fits there, or is a Uint64; str becomes UTF-8; a
-    tuple becomes a list. Raises InvalidRequest on what YSON has no form for, LimitExceeded on what
-    is nested deeper than 100.
+    An int becomes int64, or uint64 where it only fits there, or is a Uint64. A str becomes UTF-8,
+    and a tuple becomes a list. Raises InvalidRequest on a value that YSON has no form for,
+    LimitExceeded on a value that is nested deeper than 100.
     """
     writer = _Writer(format)
     if kind == "node":
@@ -38,7 +38,7 @@ def dumps(value: Any, format: Format = "binary", *, kind: Kind = "node") -> byte
 
 
 class _Writer:
-    """Gathers the pieces. `level` is how many lists and maps are open around a value."""
+    """A writer that gathers pieces. `level` is how many lists and maps are open around a value."""
 
     def __init__(self, format: Format) -> None:
         self.parts: list[bytes] = []
@@ -65,10 +65,11 @@ class _Writer:
             self._unusual(value)
 
     def entry(self, key: Any, value: Any, level: int) -> None:
-        """Of a map."""
+        """Write an entry of a map."""
         if not isinstance(key, str | bytes):
             raise InvalidRequest(
-                f"a key of a YSON map is str or bytes, not {type(key).__name__}", key=repr(key)[:40]
+                f"A key of a YSON map must be str or bytes, not {type(key).__name__}.",
+                key=repr(key)[:40],
             )
         self.add(self._string(raw_string(key)))
         self.add(self._equals)
@@ -94,7 +95,7 @@ class _Writer:
 
     def _attributed(self, whole: Attributed, level: int) -> None:
         if isinstance(whole.value, Attributed):
-            raise InvalidRequest("a value has attributes twice")
+            raise InvalidRequest("The value has attributes twice.")
         if whole.attributes:
             self.add(b"<")
             inside = self._open(level)
@@ -106,9 +107,9 @@ class _Writer:
         self.value(whole.value, level)
 
     def _open(self, level: int) -> bytes:
-        """What comes before each item."""
+        """Return the bytes that come before each item. Raises LimitExceeded."""
         if level >= DEPTH_MAX:
-            raise LimitExceeded(f"a value is nested deeper than {DEPTH_MAX}")
+            raise LimitExceeded(f"The value is nested deeper than {DEPTH_MAX}.")
         return b"\n" + _INDENT * (level + 1) if self._is_pretty else b""
 
     def _close(self, is_filled: bool, end: bytes, level: int) -> None:
@@ -117,22 +118,23 @@ class _Writer:
         self.add(end)
 
     def _unusual(self, value: Any) -> None:
-        """Subclasses become what they stand for."""
+        """Write an instance of a subclass as the class that it stands for. Raises
+        InvalidRequest."""
         for kind in (bool, int, float, str, bytes):
             if isinstance(value, kind):
                 self.add(self._scalars[kind](value))
                 return
-        raise InvalidRequest(f"YSON has no form for {type(value).__name__}")
+        raise InvalidRequest(f"YSON can't hold a value of type {type(value).__name__}.")
 
 
 def raw_string(value: str | bytes) -> bytes:
-    """Of a string, whichever way it is given."""
+    """Return the bytes of a string, which may be str or bytes. Raises InvalidRequest."""
     if isinstance(value, bytes):
         return value
     try:
         return value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"text that is not Unicode: {error}") from None
+        raise InvalidRequest(f"The text is not valid Unicode: {error}") from None
 
 
 _Format = Callable[[Any], bytes]

@@ -1,10 +1,10 @@
-"""JSON as YTsaurus writes it: YSON's values and rows, for clients that read no YSON.
+"""Read and write JSON in YTsaurus's form: YSON's values and rows, for clients without YSON.
 
-Owns: what the rest of the gateway uses of it. A string is bytes there: each byte becomes the
-character of its number ("mangled", the default), or the bytes are UTF-8 and stand for themselves.
-Attributes become `{"$attributes": {...}, "$value": ...}`, and a key that begins with `$` gets
-another one in front. A number without point and exponent is an integer, and the column's type has
-to say of which kind. Imports no clock and no I/O.
+Owns: the names that the rest of the gateway uses of this package. In this form a string is bytes.
+Each byte becomes the character of its number ("mangled", the default), or the bytes are UTF-8 and
+stand for themselves. Attributes become `{"$attributes": {...}, "$value": ...}`, and a key that
+begins with `$` gets another one in front. A number without point and exponent is an integer, and
+the column's type must say of which kind. Imports no clock and no I/O.
 """
 
 from dodona_gateway.core.yt_json.options import JsonOptions

@@ -1,4 +1,4 @@
-"""What a client may say about JSON in its format's attributes.
+"""The options that a client may give for JSON, in its format's attributes.
 
 Owns: the options and their defaults, which are YTsaurus's. Imports nothing of Dodona.
 """
@@ -9,14 +9,14 @@ import msgspec
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Named as in YTsaurus. All other attributes of a format may be ignored."""
+    """Options, named as in YTsaurus. All other attributes of a format may be ignored."""
 
     encode_utf8: bool = True
-    """Whether strings are mangled: `é` is written as `Ã©`. Any bytes can be written so; without it
-    only those that are UTF-8."""
+    """Whether strings are mangled: `é` is written as `Ã©`. Mangled strings may be any bytes; others
+    must be UTF-8."""
     stringify_nan_and_infinity: bool = False
-    """Whether to write "nan", "inf" and "-inf" where a double has no form in JSON, which is an
-    error else. What is read is never taken for one, unless its `$type` says so."""
+    """Whether to write "nan", "inf" and "-inf" where a double has no form in JSON. Otherwise such a
+    double is an error. A reader takes these texts for a double only if the `$type` says so."""
 
 
 DEFAULT_OPTIONS: Final = JsonOptions()

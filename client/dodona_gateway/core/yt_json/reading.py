@@ -1,7 +1,7 @@
-"""JSON in YTsaurus's form, read.
+"""Read JSON in YTsaurus's form.
 
-Owns: what becomes of JSON's own values; msgspec reads the text. Values nest by nested calls, which
-the depth limit bounds. Imports no clock and no I/O.
+Owns: what JSON's own values become; msgspec reads the text. Nested calls read nested values, and
+the depth limit bounds them. Imports no clock and no I/O.
 """
 
 from typing import Any, Final
@@ -34,17 +34,17 @@ def loads_json(
     *,
     strings: Strings = "bytes",
 ) -> Any:
-    """One value, as `yson.loads` gives it; of integers only those above int64 become Uint64.
+    """Return one value, as `yson.loads` does. Of the integers only those above int64 become Uint64.
 
-    Raises InvalidRequest on anything else than such JSON, LimitExceeded.
+    Raises InvalidRequest on anything other than such JSON, LimitExceeded.
     """
     return _ValueReader(options, limits, strings).value(without_mark(bytes(data)))
 
 
 class JsonRowReader:
-    """Reads rows, part by part: one JSON object in a line (but any value will do).
+    """A reader of rows, part by part: one JSON object (or any other value) in a line.
 
-    At most one line is held that isn't all there. An error ends it.
+    It holds at most one incomplete line. An error ends it.
     """
 
     __slots__ = ("_is_begun", "_is_over", "_items_left", "_limits", "_parts", "_reader", "_size")
@@ -64,8 +64,8 @@ class JsonRowReader:
         self._is_begun = self._is_over = False
 
     def feed(self, part: bytes | bytearray | memoryview) -> list[Any]:
-        """The rows whose lines end in this part. Raises InvalidRequest, LimitExceeded, both with
-        the `row`, counted from 0."""
+        """Return the rows whose lines end in this part. Raises InvalidRequest, LimitExceeded, both
+        with the `row`, counted from 0."""
         assert not self._is_over, "the rows were finished or broken"
         lines, newline, rest = bytes(part).rpartition(b"\n")
         if newline:
@@ -79,7 +79,7 @@ class JsonRowReader:
         return []
 
     def finish(self) -> list[Any]:
-        """The row of the last line, if nothing ends it. Raises as `feed` does."""
+        """Return the row of the last line, if the line has no end. Raises as `feed` does."""
         rows = self.feed(b"\n")
         self._is_over = True
         return rows
@@ -93,7 +93,7 @@ class JsonRowReader:
                 if not line or line.isspace():
                     continue
                 if len(rows) >= self._items_left:
-                    raise LimitExceeded(f"more than {self._limits.items_max} rows of JSON")
+                    raise LimitExceeded(f"too much JSON: more than {self._limits.items_max} rows")
                 rows.append(self._reader.value(line))
         except InvalidRequest as error:
             raise self._broken(error, len(rows)) from None
@@ -107,7 +107,7 @@ class JsonRowReader:
 
 
 class _ValueReader:
-    """Makes values of JSON texts."""
+    """A reader that makes values of JSON texts."""
 
     __slots__ = ("_is_mangled", "_is_text", "_left", "_limits")
 
@@ -118,7 +118,7 @@ class _ValueReader:
         self._left = 0
 
     def value(self, data: bytes) -> Any:
-        """Of one text. Raises InvalidRequest, LimitExceeded."""
+        """Return the value of one text. Raises InvalidRequest, LimitExceeded."""
         if len(data) > self._limits.bytes_max:
             raise LimitExceeded(_too_long(self._limits))
         try:
@@ -175,7 +175,7 @@ class _ValueReader:
             return key
         made = text_of(_demangled(key))
         if isinstance(made, bytes):
-            raise InvalidRequest("malformed JSON: a key that is no UTF-8", key=key)
+            raise InvalidRequest("malformed JSON: a key is not valid UTF-8", key=key)
         return made
 
     def _string(self, text: str) -> str | bytes:
@@ -213,8 +213,8 @@ def _demangled(text: str) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:
         raise InvalidRequest(
-            "malformed JSON: a character above 255, where each stands for a byte: write the bytes "
-            "of UTF-8 one by one, or say encode_utf8=false",
+            "malformed JSON: a character above 255 is not a byte: write each byte of UTF-8 as one "
+            "character, or set encode_utf8=false",
             text=text[:40],
         ) from None
 
@@ -223,21 +223,22 @@ def _demangled(text: str) -> bytes:
 
 
 def _retyped(value: Any, type: Any) -> Any:
-    """JSON's own value of the type that is told beside it; it may be spelt as a string."""
+    """Return JSON's own value as the type that `$type` names. The value may be given as a
+    string."""
     read = _TYPES.get(type) if isinstance(type, str) else None
     if read is None:
-        raise InvalidRequest("malformed JSON: $type names no type", type=type)
+        raise InvalidRequest("malformed JSON: $type is not the name of a type", type=type)
     if isinstance(value, str) and type != "string" and not _is_plain(value):
         value = None
     try:
         return read(value)
     except (TypeError, ValueError, OverflowError):
-        text = f"malformed JSON: a $value that is no {type}"
+        text = f"malformed JSON: $value is not of type {type}"
         raise InvalidRequest(text, type=type, value=shown(value)) from None
 
 
 def _is_plain(text: str) -> bool:
-    """Python takes more for a number than others do."""
+    """Return whether a text is a number for others too: Python accepts more."""
     return text.isascii() and text == text.strip() and "_" not in text
 
 

@@ -1,7 +1,7 @@
-"""JSON in YTsaurus's form, written.
+"""Write JSON in YTsaurus's form.
 
-Owns: what becomes of values that JSON has no form for; msgspec writes the text. Values nest by
-nested calls, which a limit bounds. Imports no clock and no I/O.
+Owns: the form of values that JSON has no form for; msgspec writes the text. Nested calls write
+nested values, and a limit bounds them. Imports no clock and no I/O.
 """
 
 from collections.abc import Iterable
@@ -19,19 +19,19 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def dumps_json(value: Any, options: JsonOptions = DEFAULT_OPTIONS) -> bytes:
-    """One value, in one line that has no end. Raises InvalidRequest on what has no form in such
-    JSON, LimitExceeded on what is nested deeper than 100."""
+    """Return one value as one line without an end. Raises InvalidRequest on a value that has no
+    form in such JSON, LimitExceeded on a value that is nested deeper than 100."""
     return _encode(_Plainer(options).value(value, 0))
 
 
 def dump_rows_json(rows: Iterable[Any], options: JsonOptions = DEFAULT_OPTIONS) -> bytes:
-    """One row (dict, Attributed or None) in each line. Raises as `dumps_json` does."""
+    """Return one row (dict, Attributed or None) in each line. Raises as `dumps_json` does."""
     plain = _Plainer(options).value
     return b"".join([_encode(plain(row, 0)) + b"\n" for row in rows])
 
 
 class _Plainer:
-    """Makes JSON's own values of ours."""
+    """A converter of Dodona's values to JSON's own."""
 
     __slots__ = ("_is_mangled", "_is_nan_string")
 
@@ -40,7 +40,7 @@ class _Plainer:
         self._is_nan_string = options.stringify_nan_and_infinity
 
     def value(self, value: Any, depth: int) -> Any:
-        """`depth` is how many lists and maps are open around it."""
+        """Return JSON's own value. `depth` is how many lists and maps are open around the value."""
         if value is None or value is True or value is False:
             return value
         if isinstance(value, str | bytes):
@@ -50,7 +50,7 @@ class _Plainer:
         if isinstance(value, float):
             return float(value) if isfinite(value) else self._odd_double(value)
         if depth >= DEPTH_MAX:
-            raise LimitExceeded(f"a value is nested deeper than {DEPTH_MAX}")
+            raise LimitExceeded(f"The value is nested deeper than {DEPTH_MAX}.")
         return self._holder(value, depth)
 
     def _holder(self, value: Any, depth: int) -> Any:
@@ -60,12 +60,12 @@ class _Plainer:
             return [self.value(item, depth + 1) for item in value]
         if isinstance(value, Attributed):
             if isinstance(value.value, Attributed):
-                raise InvalidRequest("a value has attributes twice")
+                raise InvalidRequest("The value has attributes twice.")
             bare = self.value(value.value, depth)
             if not value.attributes:
                 return bare
             return {"$attributes": self.value(value.attributes, depth), "$value": bare}
-        raise InvalidRequest(f"JSON has no form for {type(value).__name__}")
+        raise InvalidRequest(f"JSON can't hold a value of type {type(value).__name__}.")
 
     def _string(self, value: str | bytes) -> str:
         if isinstance(value, str):
@@ -78,28 +78,28 @@ class _Plainer:
             return value.decode()
         except UnicodeDecodeError:
             raise InvalidRequest(
-                "a string that is no UTF-8 has no form in JSON with encode_utf8=false",
+                "JSON with encode_utf8=false can't hold a string that is not UTF-8. Use true.",
                 value=repr(value[:40]),
             ) from None
 
     def _key(self, key: Any) -> str:
         if not isinstance(key, str | bytes):
-            raise InvalidRequest(f"a key is str or bytes, not {type(key).__name__}")
+            raise InvalidRequest(f"A key must be str or bytes, not {type(key).__name__}.")
         made = self._string(key)
         return "$" + made if made.startswith("$") else made
 
     def _odd_double(self, value: float) -> str:
         if not self._is_nan_string:
             raise InvalidRequest(
-                "NaN and infinities have no form in JSON: say stringify_nan_and_infinity=true, "
-                "or take YSON"
+                "JSON can't hold NaN and infinities. Set stringify_nan_and_infinity=true, "
+                "or use YSON."
             )
         return "nan" if value != value else "inf" if value > 0 else "-inf"
 
 
 def _integer(number: int) -> int:
     if not INT64_MIN <= number <= UINT64_MAX:
-        raise InvalidRequest("an integer of more than 64 bits", bits=number.bit_length())
+        raise InvalidRequest("The integer does not fit in 64 bits.", bits=number.bit_length())
     return int(number)
 
 
@@ -107,4 +107,4 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"text that is not Unicode: {error}") from None
+        raise InvalidRequest(f"The text is not valid Unicode: {error}") from None

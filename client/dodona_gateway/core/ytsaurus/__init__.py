@@ -1,1 +1,1 @@
-"""YTsaurus's words for parameters, formats, errors, schemas and attributes."""
+"""Parameters, formats, errors, schemas and attributes in YTsaurus's terms."""

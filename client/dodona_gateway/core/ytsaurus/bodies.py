@@ -1,7 +1,7 @@
-"""The bounds of bodies as YTsaurus's client sends them, unpacked. Pure.
+"""Limit the unpacked bodies that YTsaurus's client sends. Pure.
 
-Owns: how many bytes and values there may be: short text may stand for many values. What unpacks a
-body is `unpacking`.
+Owns: the limits on bytes and on values, since a short text may stand for many values. The module
+`unpacking` unpacks a body.
 """
 
 from collections.abc import Iterable
@@ -11,24 +11,26 @@ from dodona_gateway.core.yson import Attributed
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 BODY_BYTES_MAX: Final = 64 << 20
-"""Unpacked."""
+"""The bytes of an unpacked body."""
 VALUES_MAX: Final = 3_000_000
-"""In the rows of one command, at all levels. Each takes about a hundred bytes of memory."""
+"""The values in the rows of one command, at all levels. Each takes about a hundred bytes of
+memory."""
 
 
 def check_size(size_bytes: int, bytes_max: int = BODY_BYTES_MAX) -> None:
-    """Raises LimitExceeded."""
+    """Raise LimitExceeded if the body is longer than that."""
     if size_bytes > bytes_max:
-        text = f"the body of this command has at most {bytes_max} bytes, unpacked: send less"
+        text = f"The body of this command has at most {bytes_max} bytes, unpacked. Send less."
         raise LimitExceeded(text, bytes_max=bytes_max)
 
 
 def count_values(rows: Iterable[Any]) -> int:
-    """How many values there are in rows, at all levels. Raises InvalidRequest on what is no row."""
+    """Return the number of values in rows, at all levels. Raises InvalidRequest on a value that is
+    no row."""
     count = 0
     for row in rows:
         if type(row) is not dict:
-            raise InvalidRequest(f"a row is a map without attributes, not {_kind(row)}")
+            raise InvalidRequest(f"A row must be a map without attributes, not {_kind(row)}.")
         count += len(row)
         for value in row.values():
             if type(value) in _NESTED:
@@ -52,7 +54,7 @@ def _kind(value: Any) -> str:
 
 
 def check_values(count: int) -> None:
-    """Raises LimitExceeded."""
+    """Raise LimitExceeded if there are too many values."""
     if count > VALUES_MAX:
-        text = f"the rows of one command have at most {VALUES_MAX} values: send fewer at a time"
+        text = f"The rows of one command have at most {VALUES_MAX} values. Send fewer at a time."
         raise LimitExceeded(text, values_max=VALUES_MAX)

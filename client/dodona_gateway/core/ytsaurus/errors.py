@@ -1,8 +1,9 @@
-"""Errors as YTsaurus's clients know them: a code, a message, attributes, and errors within. Pure.
+"""Errors in the form of YTsaurus's clients: code, message, attributes, inner errors. Pure.
 
-Owns: the codes where they are other than Dodona's own, which are YTsaurus's wherever it has one;
-the HTTP status, and the headers. Its client decides by the code, and by the status only whether to
-try another server: so what a server could not do is no 5xx here, lest the client leave the gateway.
+Owns: the codes that differ from Dodona's own codes, which are YTsaurus's wherever it has one; the
+HTTP status, and the headers. The client decides by the code. It uses the status only to decide
+whether to try another server. So an error such as Unavailable is no 5xx here, or the client would
+leave the gateway.
 """
 
 from collections.abc import Mapping
@@ -14,16 +15,16 @@ from dodona_gateway.core.json_values import shown_attributes
 from dodona_wire.errors import DodonaError, TransactionConflict
 
 CODES: Final[dict[str, int]] = {
-    "invalid_request": 1,  # 100 is an error of the transport there, and is tried again
+    "invalid_request": 1,  # YTsaurus's 100 is a transport error, which its client retries
     "overloaded": 108,
     "unavailable": 105,
     "tablet_moved": 1701,
     "transaction_closed": 11000,
     "internal": 1,
 }
-"""By kind, where YTsaurus's code is another."""
+"""By kind of error, YTsaurus's code if it is another."""
 RETRIED: Final = frozenset((3, 100, 105, 108, 904, 2100))
-"""Codes on which YTsaurus's client repeats whatever it asked for, for two minutes or ten."""
+"""The codes on which YTsaurus's client repeats any request, for two minutes or ten."""
 STATUSES: Final[dict[str, int]] = {
     "unauthenticated": 401,
     "forbidden": 403,
@@ -35,7 +36,7 @@ ERROR_HEADER: Final = "X-YT-Error"
 MESSAGE_HEADER: Final = "X-YT-Response-Message"
 HEADER_LENGTH_MAX: Final = 8_000
 MESSAGE_LENGTH_MAX: Final = 4_000
-"""Characters, of a message that may repeat what it is about."""
+"""The characters of a message, which may repeat a text of the request."""
 MESSAGE_IN_HEADER_MAX: Final = 500
 
 
@@ -55,12 +56,12 @@ CONFLICT_NAMES: Final = {
     "winner": "winner_transaction_id",
     "winner_timestamp": "winner_transaction_commit_timestamp",
 }
-"""What YTsaurus calls the attributes of a conflict: both names are told. A transaction's id is its
-start timestamp here."""
+"""YTsaurus's names for the attributes of a conflict. An error has both names. In Dodona a
+transaction's id is its start timestamp."""
 
 
 def yt_error(error: DodonaError) -> YtError:
-    """What YTsaurus would say."""
+    """Return the error as YTsaurus would send it."""
     attributes = {"kind": error.kind, **shown_attributes(error.attributes)}
     if isinstance(error, TransactionConflict):
         known = [name for name in CONFLICT_NAMES if name in attributes]
@@ -70,13 +71,13 @@ def yt_error(error: DodonaError) -> YtError:
 
 
 def error_status(error: DodonaError) -> int:
-    """The HTTP status."""
+    """Return the HTTP status."""
     return STATUSES.get(error.kind, STATUS)
 
 
 def error_headers(error: YtError) -> Mapping[str, str]:
-    """By which a client knows an error even behind a proxy that changes the status. Each is one
-    line of ASCII, of `HEADER_LENGTH_MAX` characters at most."""
+    """Return the headers by which a client knows an error even behind a proxy that changes the
+    status. Each is one line of ASCII, of `HEADER_LENGTH_MAX` characters at most."""
     short = error.message[:MESSAGE_IN_HEADER_MAX]
     content = _ascii(msgspec.json.encode(error).decode())
     if len(content) > HEADER_LENGTH_MAX:
@@ -85,7 +86,7 @@ def error_headers(error: YtError) -> Mapping[str, str]:
 
 
 def _encodable(text: str) -> str:
-    """Without halves of characters, which JSON may spell, and UTF-8 may not."""
+    """Return the text without halves of characters, which JSON may contain, and UTF-8 may not."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -100,7 +101,8 @@ def _encodable_values(value: Any) -> Any:
 
 
 def _ascii(text: str) -> str:
-    """The same text, or JSON, with JSON's escapes for what headers can't carry."""
+    """Return the same text, or JSON, with JSON's escapes for characters that headers can't
+    carry."""
     return "".join(it if " " <= it <= "~" else _escape(it) for it in text)
 
 

@@ -1,7 +1,7 @@
-"""The formats that a command asks for, by its parameters `input_format` and `output_format`. Pure.
+"""The formats that a command names in `input_format` and `output_format`. Pure.
 
-Owns: what they are called, their defaults, and the choice of who reads and writes them. (What the
-headers `Accept` and `Content-Type` say is of no account in this API.)
+Owns: their names, their defaults, and the choice of their readers and writers. (This API ignores
+the headers `Accept` and `Content-Type`.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,9 +37,9 @@ YSON_TYPES: Final = {
 ROW_BYTES_MAX: Final = 32 << 20
 ROW_VALUES_MAX: Final = 250_000
 ROWS_MAX: Final = 100_001
-"""One more than a transaction takes: who sends more is told so by it."""
+"""One more than a transaction takes: a caller that sends more gets the transaction's error."""
 JSON_ROW_BYTES_MAX: Final = 8 << 20
-"""Less, as a line of JSON is read before its values are counted."""
+"""This limit is lower, since a line of JSON is read before its values are counted."""
 _LIMITS: Final = YsonLimits(bytes_max=ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX)
 _JSON_LIMITS: Final = YsonLimits(
     bytes_max=JSON_ROW_BYTES_MAX, values_max=ROW_VALUES_MAX, items_max=ROWS_MAX
@@ -49,7 +49,7 @@ Columns = list[tuple[str, Any]]
 
 
 class Reader(Protocol):
-    """Takes parts of a body; gives the rows that are whole."""
+    """A reader that takes parts of a body, and returns the rows that are complete."""
 
     def feed(self, part: bytes) -> list[Any]: ...
 
@@ -57,7 +57,7 @@ class Reader(Protocol):
 
 
 class Format(Protocol):
-    """How values and rows are read and written."""
+    """A format: how values and rows are read and written."""
 
     @property
     def media_type(self) -> str: ...
@@ -72,12 +72,12 @@ class Format(Protocol):
 
 
 class Yson:
-    """YSON in one of its three forms; whatever the form, all are read."""
+    """YSON, written in one of its three forms. All three are read."""
 
     def __init__(self, form: Any) -> None:
         if not isinstance(form, str) or form not in YSON_TYPES:
             known = ", ".join(YSON_TYPES)
-            raise InvalidRequest(f"the format of yson is one of {known}, not {form!r}"[:200])
+            raise InvalidRequest(f"The format of yson must be one of {known}, not {form!r}"[:200])
         self._form: Any = form
 
     @property
@@ -98,7 +98,8 @@ class Yson:
 
 
 class Json:
-    """JSON, in which text is UTF-8 of which each byte is a character, unless that is not wanted."""
+    """JSON. Its text is UTF-8 of which each byte is a character, unless the options say
+    otherwise."""
 
     media_type = JSON_TYPE
 
@@ -120,14 +121,15 @@ class Json:
 
 
 def _named(row: Any, names: list[str]) -> Any:
-    """A plain row as a map, in the order of the columns."""
+    """Return a plain row as a map, in the order of the columns."""
     if type(row) is tuple:
         return dict(zip(names, row, strict=True))
     return {name: row[name] for name in names if name in row} if type(row) is dict else row
 
 
 class _JsonRows:
-    """Numbers are of the type that their column says: plain ones are enough."""
+    """A reader of rows. A column's type decides the type of a number, so plain numbers are
+    enough."""
 
     def __init__(self, options: JsonOptions) -> None:
         self._reader = JsonRowReader(options, _JSON_LIMITS, strings="text")
@@ -150,7 +152,7 @@ def _with_plain_numbers(value: Any) -> Any:
 
 
 def parse_format(given: Any, default: str) -> Format:
-    """The format that a parameter names. Raises InvalidRequest."""
+    """Return the format that a parameter names. Raises InvalidRequest."""
     name = default if given is None else plain(given)
     attributes: Mapping[str, Any] = given.attributes if isinstance(given, Attributed) else {}
     if name == "yson":
@@ -162,4 +164,4 @@ def parse_format(given: Any, default: str) -> Format:
                 stringify_nan_and_infinity=attributes.get("stringify_nan_and_infinity") is True,
             )
         )
-    raise InvalidRequest(f"a format is yson or json, not {name!r}"[:200])
+    raise InvalidRequest(f"A format must be yson or json, not {name!r}"[:200])

@@ -1,7 +1,7 @@
-"""What is inside an attribute's value, by the names and places of a path. Pure.
+"""Find and change parts of an attribute's value, by the names and places of a path. Pure.
 
-Owns: the steps, for looking and for changing. In a map a step is a name, in a list a place (`0`, or
-`-1` from its end), behind a value `@name` an attribute of it.
+Owns: the steps, for looking and for changing. In a map a step is a name. In a list it is a place
+(`0`, or `-1` from its end). After a value with attributes, `@name` is one of them.
 """
 
 from typing import Any, Final
@@ -9,13 +9,13 @@ from typing import Any, Final
 from dodona_gateway.core.yson import Attributed
 
 MISSING: Final = object()
-"""Is nowhere; as what to put somewhere, what is there goes."""
+"""The result for a place that does not exist. As a value to put, it removes the old value."""
 END: Final = "end"
-"""Where a list takes another item."""
+"""The step at which a list takes another item."""
 
 
 def inside(value: Any, name: str) -> Any:
-    """What a value has by that name, or at that place; `MISSING` if it has none."""
+    """Return the value of that name or at that place; `MISSING` if there is none."""
     if isinstance(value, Attributed):
         if name.startswith("@"):
             return value.attributes.get(name[1:], MISSING) if name != "@" else value.attributes
@@ -27,7 +27,7 @@ def inside(value: Any, name: str) -> Any:
 
 
 def put(target: Any, name: str, value: Any) -> bool:
-    """Change what a map or a list has there. → whether there was such a place."""
+    """Change a value in a map or a list. Returns whether there was such a place."""
     place: Any = name
     if isinstance(target, list) and name == END and value is not MISSING:
         target.append(value)
@@ -46,7 +46,7 @@ def put(target: Any, name: str, value: Any) -> bool:
 
 
 def _place(value: Any, name: str) -> int | None:
-    """Where in a list an index leads, None if nowhere."""
+    """Return the place in a list to which an index leads, or None."""
     digits = name.removeprefix("-")
     if not isinstance(value, list) or not (digits.isascii() and digits.isdigit()):
         return None

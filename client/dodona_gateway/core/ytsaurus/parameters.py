@@ -1,8 +1,8 @@
-"""The parameters of a command: where they come from, and what they are. Pure.
+"""The parameters of a command: how they are decoded and read. Pure.
 
 Owns: their decoding (a query string, a header and a body, of which the later win) and typed access.
-A parameter that is not known is left alone, as YTsaurus's servers do: clients send many that are
-about other things. One of the wrong type is an error that names it.
+An unknown parameter is ignored, as YTsaurus's servers do: clients send many that concern other
+things. A parameter of the wrong type is an error that names it.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.json_text import decode_json, without_mark
 
 _LIMITS: Final = YsonLimits(depth_max=64, bytes_max=64 << 20, values_max=200_000)
-"""Of what is inside; how long the whole may be, those who read it know."""
+"""The limits on the content. The code that reads the parameters limits their whole length."""
 ATTRIBUTES: Final = "$attributes"
 VALUE: Final = "$value"
 CHOICES: Final = ("columns", "ranges", "lower_limit", "upper_limit", "rename_columns")
-"""Attributes of a path that choose a part of the table."""
-_NO_CHOICE: Final = "rows and columns are not chosen by a path here"
+"""The attributes of a path that choose a part of the table."""
+_NO_CHOICE: Final = "A path can't select rows or columns. Use select_rows or lookup_rows."
 
 
 class YtPath(NamedTuple):
-    """A node's path, and behind `/@` the names of an attribute and of what is inside its value;
-    `attribute` is None for the node itself, empty for all attributes."""
+    """The path of a node. After `/@` come the names of an attribute and of parts inside its value.
+    `attribute` is None for the node itself, and empty for all attributes."""
 
     node: str
     attribute: str | None = None
@@ -33,24 +33,25 @@ class YtPath(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As the catalog knows it, without what is inside a value."""
+        """Return the path as the catalog knows it, without the parts inside a value."""
         return self.node if self.attribute is None else f"{self.node}/@{self.attribute}"
 
 
 def decode_parameters(content: bytes, *, is_json: bool) -> dict[str, Any]:
-    """A map of parameters. Raises InvalidRequest."""
+    """Decode a map of parameters. Raises InvalidRequest."""
     decoded = _decode_json(content) if is_json else loads(content, _LIMITS, strings="text")
     if not isinstance(decoded, dict):
-        raise InvalidRequest("parameters are a map from names to values")
+        raise InvalidRequest("The parameters must be a map from names to values.")
     return decoded
 
 
 def _decode_json(content: bytes) -> Any:
-    """JSON as clients write it into headers: text is UTF-8, of which each byte is a character."""
+    """Decode JSON as clients write it into headers: text is UTF-8, of which each byte is a
+    character."""
     try:
         return _unmangled(decode_json(without_mark(content).decode("latin-1")))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the parameters are no JSON: {error}"[:200]) from error
+        raise InvalidRequest(f"The parameters are not JSON: {error}"[:200]) from error
 
 
 def _unmangled(value: Any) -> Any:
@@ -58,7 +59,7 @@ def _unmangled(value: Any) -> Any:
         try:
             return value.encode("latin-1").decode()
         except UnicodeError:
-            return value  # it was plain text
+            return value  # the value was plain text
     if isinstance(value, list):
         return [_unmangled(it) for it in value]
     if not isinstance(value, dict):
@@ -70,18 +71,18 @@ def _unmangled(value: Any) -> Any:
 
 def _attributed(value: Any, attributes: Any) -> Any:
     if not isinstance(attributes, dict):
-        raise InvalidRequest(f"{ATTRIBUTES} are a map from names to values")
+        raise InvalidRequest(f"{ATTRIBUTES} must be a map from names to values.")
     return Attributed(value, attributes) if attributes else value
 
 
 def _name(name: str) -> str:
-    """In maps `$` at the front is doubled."""
+    """Return a name of a map, where `$` at the front is doubled."""
     text = str(_unmangled(name))
     return text[1:] if text.startswith("$$") else text
 
 
 class Parameters:
-    """Those of one command."""
+    """The parameters of one command."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -90,11 +91,11 @@ class Parameters:
         return self._values.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """As it came; None if it did not."""
+        """Return the value as it came; None if it did not come."""
         return self._values.get(name)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Raises InvalidRequest; also if there is none, and no default."""
+        """Return a text. Raises InvalidRequest, also if there is none and no default."""
         value = plain(self._values.get(name, default))
         if value is None:
             raise InvalidRequest(f"Missing required parameter {name!r}", parameter=name)
@@ -103,11 +104,11 @@ class Parameters:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """As `text`; None if there is none."""
+        """Return a text as `text` does; None if there is none."""
         return self.text(name) if name in self else None
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Raises InvalidRequest."""
+        """Return a boolean. Raises InvalidRequest."""
         value = plain(self._values.get(name))
         if value is None:
             return default
@@ -118,7 +119,7 @@ class Parameters:
         return value
 
     def number(self, name: str) -> int | None:
-        """Raises InvalidRequest."""
+        """Return a number; None if there is none. Raises InvalidRequest."""
         value = plain(self._values.get(name))
         if value is None:
             return None
@@ -129,7 +130,7 @@ class Parameters:
         return int(value)
 
     def items(self, name: str) -> list[Any] | None:
-        """A list. Raises InvalidRequest."""
+        """Return a list; None if there is none. Raises InvalidRequest."""
         value = plain(self._values.get(name))
         if value is None:
             return None
@@ -138,7 +139,7 @@ class Parameters:
         return value
 
     def texts(self, name: str) -> list[str] | None:
-        """A list of texts, or of such with attributes. Raises InvalidRequest."""
+        """Return a list of texts, without their attributes. Raises InvalidRequest."""
         items = self.items(name)
         if items is None:
             return None
@@ -149,7 +150,7 @@ class Parameters:
         return found
 
     def map(self, name: str) -> dict[str, Any]:
-        """Empty if there is none. Raises InvalidRequest."""
+        """Return a map, which is empty if there is none. Raises InvalidRequest."""
         value = plain(self._values.get(name))
         if value is None:
             return {}
@@ -158,27 +159,28 @@ class Parameters:
         return value
 
     def path(self, name: str = "path") -> YtPath:
-        """Raises InvalidRequest."""
+        """Return a path. Raises InvalidRequest."""
         given = self._values.get(name)
         if isinstance(given, Attributed):
             _check_whole(given.attributes)
         return parse_path(self.text(name))
 
     def table(self, name: str = "path") -> str:
-        """The path of a node itself. Raises InvalidRequest."""
+        """Return the path of a node itself. Raises InvalidRequest."""
         found = self.path(name)
         if found.attribute is not None:
-            raise InvalidRequest("this is an attribute's path, not a table's", path=found.text)
+            text = "The path is that of an attribute. Pass the path of a table."
+            raise InvalidRequest(text, path=found.text)
         return found.node
 
 
 def parse_path(text: str) -> YtPath:
-    """A path in YTsaurus's form, of which attributes in front say nothing here. Raises
-    InvalidRequest."""
+    """Parse a path in YTsaurus's form. Attributes in front may not choose a part of the table, and
+    are ignored otherwise. Raises InvalidRequest."""
     if text.startswith("<"):
         text = _without_attributes(text)
     if not text:
-        raise InvalidRequest("a path is not empty: / is the root")
+        raise InvalidRequest("The path is empty. The path of the root is /.")
     if text.endswith(("}", "]")):
         raise InvalidRequest(_NO_CHOICE, path=text[:200])
     node, mark, rest = text.partition("/@")
@@ -192,24 +194,25 @@ def parse_path(text: str) -> YtPath:
 def _without_attributes(text: str) -> str:
     value = loads(text.partition(">")[0].encode() + b">#", _LIMITS, strings="text")
     if not isinstance(value, Attributed) and value is not None:
-        raise InvalidRequest("this is no path", path=text[:200])
+        message = "The text is not a path. A path begins with //."
+        raise InvalidRequest(message, path=text[:200])
     if value is not None:
         _check_whole(value.attributes)
     return text.partition(">")[2]
 
 
 def _check_whole(attributes: Mapping[str, Any]) -> None:
-    """That a path stands for the whole table."""
+    """Check that a path stands for the whole table. Raises InvalidRequest."""
     for name in CHOICES:
         if name in attributes:
             raise InvalidRequest(_NO_CHOICE, attribute=name)
 
 
 def plain(value: Any) -> Any:
-    """A value without its attributes."""
+    """Return a value without its attributes."""
     return value.value if isinstance(value, Attributed) else value
 
 
 def _mismatch(name: str, wanted: str, value: Any) -> InvalidRequest:
     kind = type(value).__name__
-    return InvalidRequest(f"parameter {name!r} is {wanted}, not {kind}", parameter=name)
+    return InvalidRequest(f"The parameter {name!r} must be {wanted}, not {kind}.", parameter=name)

@@ -1,8 +1,8 @@
-"""Parameters that would make a command do something else than it does here. Pure.
+"""Refuse parameters that would make a command do something else than it does here. Pure.
 
-Owns: which these are. What only hints at how to do a thing may be left alone, as it is; but who
-asks for a condition, a place or an end that Dodona lacks has to be told, as the command would
-succeed without it.
+Owns: which parameters these are. A parameter that is only a hint may be ignored. But a caller who
+asks for a condition, a place or an end that Dodona lacks must get an error. Otherwise the command
+would succeed without it.
 """
 
 from collections.abc import Sequence
@@ -12,56 +12,57 @@ from dodona_gateway.core.ytsaurus.parameters import Parameters
 from dodona_wire.errors import InvalidRequest
 
 ALWAYS: Final = {
-    "prerequisite_transaction_ids": "a command has no prerequisites here",
-    "prerequisite_revisions": "a command has no prerequisites here",
+    "prerequisite_transaction_ids": "Dodona does not check prerequisites.",
+    "prerequisite_revisions": "Dodona does not check prerequisites.",
 }
 OF_COMMAND: Final[dict[str, dict[str, str]]] = {
-    "create": {"lock_existing": "what exists is not locked: lock it by itself"},
-    "copy": {"lock_existing": "what exists is not locked: lock it by itself"},
+    "create": {"lock_existing": "Dodona does not lock an existing node here. Call lock."},
+    "copy": {"lock_existing": "Dodona does not lock an existing node here. Call lock."},
     "mount_table": {
-        "cell_id": "the master chooses the cells of tablets",
-        "target_cell_ids": "the master chooses the cells of tablets",
+        "cell_id": "The master chooses the cells of tablets.",
+        "target_cell_ids": "The master chooses the cells of tablets.",
     },
     "reshard_table": {
-        "trimmed_row_counts": "tables are sorted here, none is ordered",
-        "cumulative_data_weights": "tables are sorted here, none is ordered",
+        "trimmed_row_counts": "Dodona has sorted tables only.",
+        "cumulative_data_weights": "Dodona has sorted tables only.",
     },
     "alter_table": {
-        "upstream_replica_id": "tables have no replicas here",
-        "replication_progress": "tables have no replicas here",
+        "upstream_replica_id": "Dodona has no table replicas.",
+        "replication_progress": "Dodona has no table replicas.",
     },
-    "start_transaction": {"deadline": "a transaction has a time-out here, and no deadline"},
-    "select_rows": {"udf_registry_path": "functions of a user's own are not known here"},
-    "explain_query": {"udf_registry_path": "functions of a user's own are not known here"},
+    "start_transaction": {"deadline": "A transaction has no deadline. Use timeout."},
+    "select_rows": {"udf_registry_path": "Dodona has no user-defined functions."},
+    "explain_query": {"udf_registry_path": "Dodona has no user-defined functions."},
 }
-"""By command, and by the parameter's name, why not."""
+"""By command and by parameter, the reason for the refusal."""
 
 
 def refuse(command: str, parameters: Parameters) -> None:
-    """Raises InvalidRequest if one of them asks for something."""
+    """Raise InvalidRequest if one of the parameters asks for something."""
     for name, reason in {**ALWAYS, **OF_COMMAND.get(command, {})}.items():
         if parameters.raw(name) not in _NOTHING:
-            raise InvalidRequest(f"parameter {name!r} is not supported: {reason}", parameter=name)
+            text = f"The parameter {name!r} is not supported. {reason}"
+            raise InvalidRequest(text, parameter=name)
 
 
 UNKNOWN_STATISTICS: Final = {
-    "chunk_count": "read_table is not supported: use select_rows or lookup_rows",
-    "compressed_data_size": "read_table is not supported: use select_rows or lookup_rows",
-    "data_weight": "read_table is not supported: use select_rows or lookup_rows",
-    "uncompressed_data_size": "read_table is not supported: use select_rows or lookup_rows",
-    "resource_usage": "there are no accounts here: list without -l, or with dodona list --long",
+    "chunk_count": "Dodona has no read_table. Use select_rows or lookup_rows.",
+    "compressed_data_size": "Dodona has no read_table. Use select_rows or lookup_rows.",
+    "data_weight": "Dodona has no read_table. Use select_rows or lookup_rows.",
+    "uncompressed_data_size": "Dodona has no read_table. Use select_rows or lookup_rows.",
+    "resource_usage": "Dodona has no accounts. Call list without -l, or use dodona list --long.",
 }
-"""Attributes that the client takes for granted, and would miss with a KeyError, and why there are
-none."""
+"""Attributes that the client expects, and without which it would raise a KeyError. The values are
+the reasons why there are none."""
 
 
 def refuse_statistics(names: Sequence[str]) -> None:
-    """Raises InvalidRequest if one of these attributes is asked for."""
+    """Raise InvalidRequest if one of these attributes is requested."""
     for name in names:
         if name in UNKNOWN_STATISTICS:
-            text = f"attribute {name!r} is not kept: {UNKNOWN_STATISTICS[name]}"
+            text = f"Dodona does not keep the attribute {name!r}. {UNKNOWN_STATISTICS[name]}"
             raise InvalidRequest(text, attribute=name)
 
 
 _NOTHING: Final[tuple[Any, ...]] = (None, False, 0, "", [])
-"""What a parameter says that is given without need."""
+"""The values with which a parameter asks for nothing."""

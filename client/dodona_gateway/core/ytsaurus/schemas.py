@@ -1,8 +1,8 @@
-"""Schemas and attributes between YTsaurus's words and Dodona's. Pure.
+"""Convert schemas and attributes between YTsaurus's terms and Dodona's. Pure.
 
-Owns: the names of types in both, what a table may be created with, and what attributes of a node
-look like to YTsaurus's clients. What a schema can't have here is refused, never dropped: a column
-that computes itself, a descending key, a type that would keep other values.
+Owns: the names of types in both, the attributes that a new table may have, and how YTsaurus's
+clients see the attributes of a node. A part of a schema that Dodona lacks is refused, never
+dropped: a computed column, a descending key, a type that would keep other values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ TYPES_V3: Final[dict[str, str]] = {
 _V3_OF: Final = {name: v3 for v3, name in TYPES_V3.items()}
 _COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
-"""How a column is stored: nothing that is read depends on it."""
+"""Fields that say how a column is stored. No result depends on them."""
 TABLE_KIND, MAP_NODE_KIND, LOCK_KIND = 401, 303, 200
 TABLET_KIND, CELL_KIND = 702, 700
 NODE_KINDS: Final = {"table": "table", "directory": "map_node"}
@@ -38,7 +38,7 @@ IGNORED_ATTRIBUTES: Final = (
     "pivot_keys",
     "tablet_count",
 )
-"""Of a table that is made: said in other words."""
+"""Attributes of a new table that the request passes on in other ways."""
 STORAGE_ATTRIBUTES: Final = (
     "account",
     "chunk_reader",
@@ -54,31 +54,32 @@ STORAGE_ATTRIBUTES: Final = (
     "tablet_cell_bundle",
     "unique_keys",
 )
-"""Where and how YTsaurus keeps a table, which is Dodona's own business."""
+"""Attributes that say where and how YTsaurus keeps a table. In Dodona they have no effect."""
 ACCESS_ATTRIBUTES: Final = ("acl", "effective_acl", "inherit_acl", "owner")
-"""Who may do what is said by tokens: kept as a user's own, these would look as if they did."""
+"""Attributes that say who may do what. Tokens decide this here. If Dodona kept them as a user's own
+attributes, they would seem to have an effect."""
 MOUNT_CONFIG: Final = "mount_config"
-"""Settings may be in there, as in YTsaurus, or attributes themselves."""
+"""The attribute that may contain settings, as in YTsaurus. Settings may also be attributes."""
 
 
 # ---- schemas
 
 
 def columns_of(schema: Any) -> list[dict[str, Any]]:
-    """The columns of a YTsaurus schema, for `create_table`. Raises SchemaViolation."""
+    """Return the columns of a YTsaurus schema, for `create_table`. Raises SchemaViolation."""
     attributes = schema.attributes if isinstance(schema, Attributed) else {}
     for name in ("unique_keys", "strict"):
         if plain(attributes.get(name)) is False:
-            raise SchemaViolation(f"a sorted dynamic table's schema has {name}=%true")
+            raise SchemaViolation(f"The schema of a sorted dynamic table must have {name}=%true.")
     columns = plain(schema)
     if not isinstance(columns, list):
-        raise SchemaViolation("a schema is a list of columns")
+        raise SchemaViolation("A schema must be a list of columns.")
     return [_column(plain(column)) for column in columns]
 
 
 def _column(column: Any) -> dict[str, Any]:
     if not isinstance(column, Mapping):
-        raise SchemaViolation("a column of a schema is a map")
+        raise SchemaViolation("A column of a schema must be a map.")
     name = column.get("name")
     _refuse_unknown(column, name)
     found = {it: plain(column[it]) for it in _COLUMN_FIELDS if column.get(it) is not None}
@@ -94,7 +95,9 @@ def _refuse_unknown(column: Mapping[str, Any], name: Any) -> None:
     for field, value in column.items():
         is_known = field in _COLUMN_FIELDS or field in ("type_v3", *_SILENT_FIELDS)
         if value is not None and not is_known:
-            raise SchemaViolation(f"a column's {field} is not supported", column=name)
+            raise SchemaViolation(
+                f"The field {field} of a column is not supported. Leave it out.", column=name
+            )
 
 
 def _type(kind: Any, name: Any) -> str:
@@ -103,24 +106,26 @@ def _type(kind: Any, name: Any) -> str:
     if kind == "bool":
         return "boolean"
     known = ", ".join(TYPES)
-    raise SchemaViolation(f"a column's type is one of {known}, not {shown(kind)}", column=name)
+    raise SchemaViolation(
+        f"A column's type must be one of {known}, not {shown(kind)}.", column=name
+    )
 
 
 def _from_v3(v3: Any, name: Any) -> tuple[str, bool]:
-    """→ the type, and whether the column is required: it is unless the type is optional."""
+    """Return the type, and whether the column is required: it is unless the type is optional."""
     is_required = True
     if isinstance(v3, Mapping) and v3.get("type_name") == "optional":
         is_required, v3 = False, plain(v3.get("item"))
     kind = TYPES_V3.get(v3) if isinstance(v3, str) else None
     if kind is None:
         known = ", ".join(TYPES_V3)
-        text = f"a column's type_v3 is one of {known}, or optional of these, not {shown(v3)}"
+        text = f"A column's type_v3 must be one of {known}, or optional of these, not {shown(v3)}."
         raise SchemaViolation(text[:300], column=name)
     return kind, is_required
 
 
 def yt_schema(columns: Iterable[Mapping[str, Any]]) -> Attributed:
-    """A table's columns as YTsaurus shows a schema."""
+    """Return a table's columns as YTsaurus shows a schema."""
     shown = [_yt_column(it) for it in columns]
     return Attributed(shown, {"strict": True, "unique_keys": True})
 
@@ -141,8 +146,8 @@ def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_attributes(attributes: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Those of a new node that Dodona keeps: a table's settings, and the user's own. Raises
-    InvalidRequest."""
+    """Return the attributes of a new node that Dodona keeps: a table's settings, and the user's
+    own. Raises InvalidRequest."""
     skipped = STORAGE_ATTRIBUTES if kind != "table" else IGNORED_ATTRIBUTES + STORAGE_ATTRIBUTES
     own = {name: value for name, value in attributes.items() if name not in skipped}
     for name in own:
@@ -153,48 +158,51 @@ def own_attributes(attributes: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def check_settable(name: str) -> None:
-    """Raises InvalidRequest for an attribute that would be of no effect."""
+    """Raise InvalidRequest for an attribute that would have no effect."""
     if name in ACCESS_ATTRIBUTES:
-        text = f"attribute {name!r} can't be set: tokens say who may do what"
+        text = f"The attribute {name!r} can't be set. The grants of tokens control access."
         raise InvalidRequest(text, name=name)
 
 
 def _settings_of(config: Any) -> dict[str, Any]:
-    """What is in a `mount_config`. Raises InvalidRequest."""
+    """Return the settings in a `mount_config`. Raises InvalidRequest."""
     if not isinstance(config, Mapping):
-        raise InvalidRequest(f"{MOUNT_CONFIG} is a map from names to values")
+        raise InvalidRequest(f"{MOUNT_CONFIG} must be a map from names to values.")
     for name in config:
         check_setting(name)
     return dict(config)
 
 
 def check_setting(name: str) -> None:
-    """Raises InvalidRequest for what no table can be set to."""
+    """Raise InvalidRequest for a name that is no setting of a table."""
     known = TableSettings.__struct_fields__
     if name not in known:
-        text = f"{MOUNT_CONFIG} has no {name[:100]!r} here, but {', '.join(known)}"
+        text = f"{MOUNT_CONFIG} has no {name[:100]!r}. It has {', '.join(known)}."
         raise InvalidRequest(text, name=name[:100])
 
 
 def pivot_keys_of(value: Any) -> list[list[Any]]:
-    """Keys that tablets begin at, as they come. Raises InvalidRequest."""
+    """Return pivot keys, as they came. Raises InvalidRequest."""
     keys = plain(value)
     if not isinstance(keys, list) or not all(isinstance(plain(it), list) for it in keys):
-        raise InvalidRequest("pivot_keys are a list of lists: each of the values of a key")
+        raise InvalidRequest("pivot_keys must be a list of keys, each a list of values.")
     return [[plain_key(it) for it in plain(key)] for key in keys]
 
 
 def plain_key(value: Any) -> Any:
-    """A key column's value."""
+    """Return the value of a key column, without its YSON type."""
     return int(value) if isinstance(value, Uint64) else value
 
 
 def stored(value: Any) -> Any:
-    """An attribute's value as the catalog keeps it. Raises InvalidRequest for what it can't."""
+    """Return an attribute's value as the catalog keeps it. Raises InvalidRequest if it can't keep
+    it."""
     if isinstance(value, Attributed):
-        raise InvalidRequest("attributes of a value within an attribute are not kept")
+        raise InvalidRequest(
+            "Dodona does not keep attributes inside the value of an attribute. Leave them out."
+        )
     if isinstance(value, bytes):
-        raise InvalidRequest("the value of an attribute is text, not bytes that are none")
+        raise InvalidRequest("The value of the attribute is not valid UTF-8. Pass text.")
     if isinstance(value, Uint64):
         return int(value)
     if isinstance(value, list):
@@ -208,12 +216,12 @@ def stored(value: Any) -> Any:
 
 
 def object_id(number: int, kind: int) -> str:
-    """Of a node, tablet or cell, in YTsaurus's form."""
+    """Return the id of a node, tablet or cell in YTsaurus's form."""
     return f"0-{number:x}-{kind:x}-0"
 
 
 def yt_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes of a node, as the catalog has them, in YTsaurus's words."""
+    """Return all attributes of a node in YTsaurus's terms, from those of the catalog."""
     kind = str(attributes.get("type"))
     shown_by_name = _SHOWN_OF_TABLE if kind == "table" else _SHOWN
     shown = {
@@ -265,5 +273,5 @@ _SHOWN_OF_TABLE: Final[dict[str, Callable[[Any, str], Any]]] = {
     "tablets": _tablets,
     "retained_timestamp": lambda value, kind: Uint64(value),
 }
-"""By name, how a value of the catalog's is shown. What a directory has by that name is its
-user's."""
+"""By name, the function that shows a value of the catalog. A directory's attribute of such a name
+is its user's."""

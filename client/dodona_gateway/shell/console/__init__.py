@@ -1,1 +1,1 @@
-"""The console's shell: asking servers, pages, the login."""
+"""Run the console: requests to servers, pages, and the login."""

@@ -1,7 +1,7 @@
-"""Asks the servers of the cluster for their REST pages.
+"""Ask the servers of the cluster for their REST pages.
 
-Owns: how many are asked at a time, for how long, and how much of an answer is read. A server that
-is silent costs whoever asks no more than `TIMEOUT_S`. Shows the cluster's key, if there is one.
+Owns: how many servers are asked at a time, for how long, and how much of an answer is read. A
+silent server costs a caller at most `TIMEOUT_S`. Requests have the cluster's key, if there is one.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Page = TypeVar("Page")
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """What a server says of itself. `reason` is why it is not ready."""
+    """The readiness of a server. `reason` says why the server is not ready."""
 
     reason: str = ""
     version: str = ""
@@ -37,12 +37,12 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Asker:
-    """Of one gateway. Belongs to an event loop."""
+    """Asks servers for one gateway. Belongs to an event loop."""
 
     def __init__(
         self, key: ClusterKey | None, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        """`transport` is how bytes travel, if not by the network."""
+        """Make an asker; `transport` replaces the network, for tests."""
         self._http = httpx.AsyncClient(
             transport=transport,
             headers=key_headers(key),
@@ -56,14 +56,14 @@ class Asker:
         await self._http.aclose()
 
     async def page(self, address: str, path: str, kind: type[Page]) -> Page:
-        """Raises Unavailable."""
+        """Return a page of a server. Raises Unavailable."""
         status, content, _ = await self._get(address + path)
         if status != httpx.codes.OK:
             raise Unavailable(_said(status, content))
         return _decode(content, kind)
 
     async def readiness(self, address: str) -> Readiness:
-        """Raises Unavailable if it is silent."""
+        """Return the readiness of a server. Raises Unavailable if the server does not answer."""
         status, content, server = await self._get(f"{address}/readyz")
         version = server.removeprefix(PROGRAM) if server.startswith(PROGRAM) else ""
         return Readiness("" if status == httpx.codes.OK else _said(status, content), version)
@@ -71,7 +71,8 @@ class Asker:
     async def pages(
         self, addresses: Iterable[tuple[Any, str]], path: str, kind: type[Page]
     ) -> dict[Any, Page]:
-        """One page of many servers, by what each is called: of those that tell it."""
+        """Return one page of many servers, by their names. Servers that do not answer are left
+        out."""
         asked = list(addresses)
         pages = await asyncio.gather(
             *[self.page(address, path, kind) for _, address in asked], return_exceptions=True
@@ -92,7 +93,7 @@ class Asker:
                     content = await _read(answer)
                     return answer.status_code, content, answer.headers.get("server", "")
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-                raise Unavailable(str(error) or f"it took more than {TIMEOUT_S:g} s") from error
+                raise Unavailable(str(error) or f"no answer within {TIMEOUT_S:g} s") from error
 
 
 async def _read(answer: httpx.Response) -> bytes:
@@ -105,16 +106,16 @@ async def _read(answer: httpx.Response) -> bytes:
 
 
 def _said(status: int, content: bytes) -> str:
-    """Of an answer that is no good one: servers say it as a problem."""
+    """Return the reason of a failed answer: servers send it as a problem."""
     try:
         found = _decode(content, _Status)
     except Unavailable:
         found = _Status()
-    return found.detail or f"it answers with HTTP status {status}"
+    return found.detail or f"the server answers with HTTP status {status}"
 
 
 def _decode(content: bytes, kind: type[Page]) -> Page:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise Unavailable(f"the answer is not a server's: {error}") from error
+        raise Unavailable(f"the answer can't be decoded: {error}") from error

@@ -1,7 +1,7 @@
-"""What is found out for whoever looks, once for all who look at the same time.
+"""Find out values for readers, once for all readers at the same time.
 
-Owns: when it is found out anew, and for how long somebody who asks waits for that. What takes
-longer is answered with what was found before, so that a server that is silent stalls no page.
+Owns: when a value is found out again, and how long a reader waits for that. If it takes longer, the
+reader gets the last value, so a silent server delays no page.
 """
 
 import asyncio
@@ -13,18 +13,20 @@ from typing import Final, Generic, TypeVar
 from dodona_wire.errors import DodonaError
 
 WAIT_S: Final = 0.7
-"""For what is newer than what is known."""
+"""The longest wait for a value that is newer than the last one."""
 LONG_WAIT_S: Final = 2.5
-"""If nothing is known, or nothing of late, and nobody waited for that in vain yet."""
+"""The longest wait if there is no value or only an old one, unless the last reader waited in
+vain."""
 OLD_S: Final = 5.0
-"""What is older tells nothing of now."""
+"""A value that is older says nothing about the present state."""
 
 Found = TypeVar("Found")
 _logger: Final = logging.getLogger("dodona.gateway")
 
 
 class Cached(Generic[Found]):
-    """Belongs to an event loop. `find` may raise DodonaError: then what was found before stays."""
+    """A value that `find` finds out. If `find` raises DodonaError, the last value stays. Belongs to
+    an event loop."""
 
     def __init__(self, find: Callable[[], Awaitable[Found]], fresh_s: float) -> None:
         self._find = find
@@ -32,25 +34,26 @@ class Cached(Generic[Found]):
         self._task: asyncio.Task[None] | None = None
         self._found_s: float | None = None
         self.value: Found | None = None
-        """What was found last; None if nothing was yet."""
+        """The last value; None before the first one."""
         self.problem: DodonaError | None = None
-        """Why nothing was found the last time."""
+        """The error of the last attempt; None if it found a value."""
         self._is_slow = False
-        """Whether the last one to wait for it waited in vain: others need not."""
+        """Whether the last reader waited in vain: the next readers wait less."""
 
     @property
     def age_s(self) -> float | None:
-        """Of the value."""
+        """The age of the value in seconds; None without a value."""
         return None if self._found_s is None else time.monotonic() - self._found_s
 
     @property
     def old_ms(self) -> int | None:
-        """The age of a value that tells nothing of now; None of one that does, and of none."""
+        """The age in milliseconds of a value that is too old to describe the present state; None
+        without a value, or for a newer one."""
         age_s = self.age_s
         return None if age_s is None or age_s <= OLD_S else round(age_s * 1000)
 
     async def get(self) -> Found | None:
-        """The value: a fresh one, if it comes in time."""
+        """Return the value: a fresh one, if that comes in time."""
         age_s = self.age_s
         if age_s is None or age_s > self._fresh_s:
             is_needed = age_s is None or age_s > OLD_S
@@ -60,13 +63,13 @@ class Cached(Generic[Found]):
         return self.value
 
     def refresh(self) -> "asyncio.Task[None]":
-        """Find it out anew, unless somebody is at that."""
+        """Find the value out again, unless a task does so already."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         return self._task
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the task that is under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -78,7 +81,7 @@ class Cached(Generic[Found]):
             self._found_s = time.monotonic()
         except DodonaError as error:
             self.problem = error
-        except Exception:  # what can't be looked at must not end the gateway
-            _logger.exception("the console could not look at the cluster")
+        except Exception:  # an error of the console must not end the gateway
+            _logger.exception("the console could not read the cluster's state")
         finally:
             self._task = None

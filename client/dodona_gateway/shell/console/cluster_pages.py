@@ -1,9 +1,10 @@
-"""The pages about the cluster as a whole: its map, its transactions, its recoveries.
+"""Show the pages about the whole cluster: its map, its transactions, its recoveries.
 
-Owns: what is on each, and who may see what of it. The state of servers is for whoever may read
-anything (as `GET /v1/cluster` is); tables, loads and held transactions are for those who may read,
-or own, them; the titles of master transactions, which may say anything, for who may do everything.
-All that a page needs is asked for at the same time; what is not known is None, and said to be so.
+Owns: the content of each page, and what each caller may see. The state of servers is for callers
+that may read anything (as `GET /v1/cluster` is). Tables, loads and held transactions are for
+callers that may read, or own, them. The titles of master transactions may say anything, so they are
+for administrators of everything. A page asks for all its data at the same time. Unknown data is
+None, and the page says so.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from dodona_wire.errors import DodonaError
 from dodona_wire.types import CellId
 
 AT_ONCE_MAX: Final = 2_000
-"""Tablets that are put on the map in some ms."""
+"""The number of tablets that are put on the map within a few milliseconds."""
 HELD_MAX: Final = 100
 DOUBTS_MAX: Final = 100
 TRANSACTIONS_MAX: Final = 100
@@ -77,7 +78,8 @@ async def _cluster(visit: Visit) -> dict[str, Any]:
 async def _cells(
     visit: Visit, reported: ReportedCluster, tablets: Mapping[CellId, ReportedTablets]
 ) -> tuple[CellMap, ...]:
-    """In a thread if there are many tablets, so that others are answered meanwhile."""
+    """Return the map of the cells. With many tablets it is made in a thread, so that other callers
+    are answered meanwhile."""
     make = partial(map_cells, reported, tablets, _may_read(visit))
     if sum(len(it.page.tablets) for it in tablets.values()) <= AT_ONCE_MAX:
         return make()
@@ -93,7 +95,7 @@ def _charts(observer: Observer) -> list[Chart]:
 
 
 def _sums(reported: ReportedCluster | None) -> dict[str, int]:
-    """Over all cells that tell, and of how many that is."""
+    """Return the sums over all cells that answer, and the number of these cells."""
     counts = [it.counts for it in (reported.of("cell") if reported is not None else ())]
     known = [it for it in counts if it is not None]
     return {
@@ -148,7 +150,7 @@ async def _transactions(visit: Visit) -> dict[str, Any]:
 def _doubts(
     reported: ReportedCluster | None, doubts: Mapping[CellId, DoubtPage] | None
 ) -> dict[str, Any]:
-    """None if no cell is known that could have any."""
+    """Return the transactions in doubt; None if no cell is known that could have any."""
     if reported is None or doubts is None or (reported.problem and not reported.of("cell")):
         return {"doubts": None, "doubt_count": 0, "is_at_least": False, "unwell": (), "unheard": ()}
     merged = merge_doubts(reported, doubts)
@@ -188,7 +190,7 @@ async def _recoveries(visit: Visit) -> dict[str, Any]:
 
 
 def _loads_seen(visit: Visit, reported: ReportedLoads | None) -> ReportedLoads | None:
-    """Those into tables that may all be read."""
+    """Return the loads into tables that the caller may all read."""
     if reported is None:
         return None
     may_read = _may_read(visit)
@@ -198,7 +200,8 @@ def _loads_seen(visit: Visit, reported: ReportedLoads | None) -> ReportedLoads |
 
 
 def allowed(principal: Principal, path: str) -> bool:
-    """Whether a table may be read. One that the gateway does not serve may not."""
+    """Return whether the principal may read a table. It may not if the gateway does not serve the
+    table."""
     try:
         return principal.allows("read", path)
     except DodonaError:
@@ -217,7 +220,7 @@ def _may_read(visit: Visit) -> MayRead:
 
 
 def watch(visit: Visit) -> Observer:
-    """To look at the servers with. Raises Forbidden."""
+    """Return the observer of the servers. Raises Forbidden."""
     visit.principal.check_somewhere("read")
     visit.observer.note_look()
     return visit.observer

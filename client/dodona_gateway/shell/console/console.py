@@ -1,7 +1,7 @@
-"""The console: its pages, at their addresses.
+"""Serve the pages of the console at their addresses.
 
-Owns: the table of pages, the one way in which they are answered and refused, and the observer's
-life. What a page says is in the modules of its topic.
+Owns: the table of pages, the one way in which they are answered and refused, and the lifecycle of
+the observer. The content of a page is in the module of its topic.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ Show = Callable[[Visit], Awaitable[Response]]
 
 
 async def go_home(_: Visit) -> Response:
-    """A slash too many."""
+    """Redirect an address with an extra slash."""
     return redirect(PREFIX)
 
 
 async def show_nothing(visit: Visit) -> Response:
-    """An address that was mistyped. Raises NodeNotFound."""
+    """Refuse an address that has no page. Raises NodeNotFound."""
     path = visit.request.url.path
-    raise NodeNotFound(f"the console has no page {path}, or not for {visit.request.method}")
+    raise NodeNotFound(f"The console has no page {path} for {visit.request.method} requests.")
 
 
 PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
@@ -70,7 +70,7 @@ DOORS: Final = (
 
 
 class Console:
-    """Of one gateway."""
+    """The console of one gateway."""
 
     def __init__(self, service: Callable[[], Service]) -> None:
         self._service = service
@@ -78,7 +78,7 @@ class Console:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Between start and stop of the gateway."""
+        """Run the observer, between start and stop of the gateway."""
         observer = self._observer = Observer(self._service())
         task = asyncio.create_task(observer.run(), name="console")
         try:
@@ -90,7 +90,7 @@ class Console:
             await observer.close()
 
     def add_pages(self, application: FastAPI) -> None:
-        """Serve them, and say of all else below that it is no page."""
+        """Serve the pages. All other addresses below the console's have no page."""
         add = application.router.routes.append
         for method, path, show in PAGES:
             add(Route(path, self._endpoint(show), methods=[method]))
@@ -102,7 +102,7 @@ class Console:
 
     def _endpoint(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            assert self._observer is not None, "requests come between start and stop"
+            assert self._observer is not None, "requests come only between start and stop"
             principal = request.state.principal
             try:
                 return await show(Visit(self._service(), self._observer, principal, request))

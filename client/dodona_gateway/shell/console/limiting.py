@@ -1,7 +1,7 @@
-"""The first rows of a query: its text with a bound that it did not ask for.
+"""Bound a query to its first rows, by a limit in its text.
 
-Owns: where the bound goes. A text whose place is not found, or that is no query, stays as it is, so
-that what is wrong with it is said of what was written.
+Owns: the place of the limit. If the text has no such place, or is no query, it stays as it is. So
+an error describes the text that the caller wrote.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from dodona._core.sql.references import find_tables
 from dodona_wire.errors import DodonaError
 
 TEXT_LENGTH_MAX: Final = 50_000
-"""What is longer no person wrote, and is not read several times."""
+"""A longer text was not written by a person, and is not parsed several times."""
 
 
 def limit_rows(sql: str, rows_max: int) -> str:
-    """A query of so many of its rows at most. Takes as long as DuckDB takes to read it a few
-    times."""
+    """Return the query with a limit of `rows_max` rows. This takes as long as DuckDB needs to parse
+    the query a few times."""
     if len(sql) > TEXT_LENGTH_MAX:
         return sql
     engine = Engine(QueryLimits())
@@ -28,8 +28,9 @@ def limit_rows(sql: str, rows_max: int) -> str:
 
 
 def _ways(sql: str, rows_max: int) -> Iterator[str]:
-    """Behind it, where places in the text and names of columns stay; else around it, if it has a
-    bound of its own. What a last semicolon has behind it is a comment, or it is none."""
+    """Yield texts with the limit behind the query, where positions in the text and names of columns
+    stay. Yield also texts with the limit around it, for a query with its own limit. After a last
+    semicolon there may be a comment, so the end is cut off in two ways."""
     for bare in (sql.rstrip().rstrip(";"), sql.rpartition(";")[0]):
         yield f"{bare}\nlimit {rows_max}"
         yield f"select * from ({bare}\n) limit {rows_max}"

@@ -1,8 +1,8 @@
-"""What the console knows of the cluster, and how it comes to know that.
+"""Observe the servers of the cluster for the console.
 
-Owns: which pages of which servers are read, and how often: every other second while somebody looks,
-else every `IDLE_S`, so that charts have a past. All that is kept is bounded: the last look, and the
-history of rates. Nobody waits for a server that is silent (see `cached`).
+Owns: which pages of which servers are read, and how often. While a page is open, that is every two
+seconds. Otherwise it is every `IDLE_S`, so that charts have a history. All kept data is bounded:
+the last values, and the history of rates. No reader waits for a silent server (see `cached`).
 """
 
 import asyncio
@@ -41,14 +41,14 @@ FRESH_S: Final = 1.5
 LOOKED_S: Final = 2.0
 IDLE_S: Final = 10.0
 STILL_LOOKING_S: Final = 20.0
-"""So long after the last page somebody may still be looking."""
+"""How long after the last request a page may still be open."""
 LOADS_MAX: Final = 100
 LOAD_BYTES_MAX: Final = 1 << 20
 LOAD_AGES_S: Final = (10, 60, 600, 3_600, 86_400, 30 * 86_400)
 
 
 class ReportedLoads(NamedTuple):
-    """The bulk loads of late, newest first. `is_cut`: there are more."""
+    """The newest bulk loads, newest first. `is_cut`: there are more."""
 
     loads: tuple[LoadRecord, ...]
     recoveries: tuple[LoadRecovery, ...]
@@ -56,7 +56,7 @@ class ReportedLoads(NamedTuple):
 
 
 class Observer:
-    """Of one gateway. Belongs to an event loop."""
+    """The observer of one gateway. Belongs to an event loop."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -64,7 +64,8 @@ class Observer:
         self._asker = Asker(service.settings.cluster_key)
         self._known = ClusterPage()
         self._books: dict[str, RecoveryPage] = {}
-        """By address: of those that do not answer any more, as they told it last."""
+        """The last known starts by address of the server, also for servers that do not answer any
+        more."""
         self._looked_s = -STILL_LOOKING_S
         self.history = History(MEASURES)
         self.cluster = Cached(self._look, FRESH_S)
@@ -90,7 +91,7 @@ class Observer:
         await self._asker.close()
 
     def note_look(self) -> None:
-        """Somebody has a page before his eyes."""
+        """Note that a page is open."""
         self._looked_s = time.monotonic()
 
     def _cached(self) -> Iterator[Cached[Any]]:
@@ -99,7 +100,8 @@ class Observer:
     # ---- servers
 
     async def _look(self) -> ReportedCluster:
-        """A master that is silent is waited for once, whatever it is asked."""
+        """Observe all servers. A silent master is waited for once, because its requests run at the
+        same time."""
         master, problem = await asyncio.gather(
             self._server("master", self._master_url), self._learn_servers()
         )
@@ -114,7 +116,8 @@ class Observer:
         return reported
 
     async def _learn_servers(self) -> str:
-        """Why the master did not say which there are, or nothing."""
+        """Learn the proxies and cells from the master. Return why the master did not answer, or an
+        empty text."""
         try:
             self._known = await self._asker.page(self._master_url, "/v1/cluster", ClusterPage)
         except Unavailable as error:
@@ -139,15 +142,19 @@ class Observer:
         return state._replace(state="waiting", reason=ready.reason) if ready.reason else state
 
     async def _cells(self) -> list[tuple[CellId, str]]:
-        """Those that answered when last asked: others would be waited for."""
+        """Return the cells that answered the last request. A page would have to wait for the
+        others."""
         reported = await self.cluster.get()
         if reported is None:
-            raise Unavailable("the cluster was not reached yet")
+            raise Unavailable(
+                "The gateway has not reached the cluster yet. Wait, then load the page again."
+            )
         cells = [it for it in reported.of("cell") if it.state != "silent"]
         return [(it.cell, it.address) for it in cells if it.cell is not None]
 
     async def _look_at_tablets(self) -> dict[CellId, ReportedTablets]:
-        """Those that do not answer any more, as they told them last."""
+        """Return the tablets of all known cells. A cell that does not answer keeps its last
+        tablets."""
         pages = await self._asker.pages(await self._cells(), "/v1/tablets", TabletsPage)
         now_us = read_clock().unix_us
         reported = {cell: ReportedTablets(now_us, page) for cell, page in pages.items()}
@@ -156,11 +163,12 @@ class Observer:
         return {**{cell: before[cell] for cell in known if cell in before}, **reported}
 
     async def _look_at_doubts(self) -> dict[CellId, DoubtPage]:
-        """Of those cells that say it: what others had in doubt is nothing to go by."""
+        """Return the transactions in doubt of cells that answer. Old values of other cells would
+        mislead."""
         return await self._asker.pages(await self._cells(), "/v1/in-doubt", DoubtPage)
 
     async def _look_at_starts(self) -> list[StartOf]:
-        """The newest first; those of servers that do not answer, as they told them last."""
+        """Return all starts, newest first. A server that does not answer keeps its last starts."""
         reported = await self.cluster.get()
         servers = [] if reported is None else [it for it in reported.servers if it.kind != "proxy"]
         asked = [(it.address, it.address) for it in servers if it.state != "silent"]
@@ -193,15 +201,15 @@ class Observer:
         )
 
     async def _newest(self, path: str, now: Timestamp) -> tuple[list[dict[str, Any]], bool]:
-        """The last rows of a table whose key is a timestamp, newest first, and whether there are
-        older ones. It is looked for ever further back, as long as there are not too many."""
+        """Return the last rows of a table whose key is a timestamp, newest first, and whether there
+        are older rows. The search goes further and further back, until there are enough rows."""
         found: list[dict[str, Any]] = []
         for age_s in LOAD_AGES_S:
             since = max(now - (age_s << TIMESTAMP_COUNTER_BITS), 0)
             read = self._service.session.first_rows(path, LOADS_MAX, LOAD_BYTES_MAX, [since])
             try:
                 (rows, behind), _ = await self._service.run(read)
-            except NodeNotFound:  # there never was a load
+            except NodeNotFound:  # no load was ever begun
                 return [], False
             is_cut = behind is not None
             if is_cut and found:

@@ -1,7 +1,7 @@
-"""How long a page is waited for, and by whom: not for ever, and by nobody who has gone.
+"""Bound the wait for a page, in time and by its caller.
 
-Owns: the bound on what a page asks of the cluster through the client, which by itself tries for
-longer than a person looks at a blank page; and the end of work whose asker has left.
+Owns: the bound on a page's requests to the cluster through the client, which by itself retries for
+longer than a person waits. Owns also the end of work whose caller has left.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ Result = TypeVar("Result")
 
 
 async def in_time(doing: Awaitable[Result]) -> Result:
-    """Raises Unavailable if it takes longer than a page may."""
+    """Return the result. Raises Unavailable if it takes longer than `ANSWER_S`."""
     try:
         async with asyncio.timeout(ANSWER_S):
             return await doing
     except TimeoutError as error:
-        text = f"the master, or a cell, does not answer within {ANSWER_S:g} s"
+        text = f"The master or a cell does not answer within {ANSWER_S:g} s. Repeat the request."
         raise Unavailable(text) from error
 
 
 async def unless_gone(request: Request, doing: Coroutine[Any, Any, Result]) -> Result:
-    """The result, as long as somebody waits for it: if he has gone, the work is given up. The
-    request's body was read before. Raises RequestTimedOut."""
+    """Return the result. If the caller leaves before that, the work is cancelled. The request's
+    body must have been read. Raises RequestTimedOut."""
     working = asyncio.create_task(doing)
     leaving = asyncio.create_task(_leave(request))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise RequestTimedOut("whoever asked has gone")
+        raise RequestTimedOut("The caller disconnected before the answer.")
     finally:
         await _end(working, leaving)
 
@@ -47,7 +47,7 @@ async def _leave(request: Request) -> None:
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel those that go on, and see them end."""
+    """Cancel tasks that run, and wait for their end."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,9 @@
-"""The query box: SQL, or YTsaurus's language, at a timestamp, and a bounded table of what it gives.
+"""Show the query page: SQL, or YTsaurus's language, at a timestamp, with a bounded table of
+results.
 
-Owns: which languages there are, how much of a result is shown, and how long it took. It reads and
-never writes: there is no statement that would. What a query may cost is `Service.query`'s.
+Owns: the languages, how much of a result is shown, and how long the query took. A query reads and
+never writes: neither language has a statement that writes. `Service.query` bounds the cost of a
+query.
 """
 
 import asyncio
@@ -27,11 +29,12 @@ LANGUAGES: Final = {"sql": "SQL", "yt": "YTsaurus’s query language"}
 ROWS_MAX: Final = 200
 COLUMNS_MAX: Final = 100
 LATE_SECONDS: Final = 5
-"""So much longer than the gateway takes the browser waits: it is told why there is no answer."""
+"""How much longer than the gateway's deadline the browser waits, so that it gets the gateway's
+error."""
 
 
 class Result(NamedTuple):
-    """What a query gave: the first rows and columns of it."""
+    """The first rows and columns of a query's result."""
 
     columns: list[str]
     types: list[str]
@@ -44,7 +47,7 @@ class Result(NamedTuple):
 
 
 async def show_query(visit: Visit) -> Response:
-    """The box, with what the address puts into it, and nothing run yet."""
+    """Show the form, with the table that the address names, and without a result."""
     visit.principal.check_somewhere("read")
     table = visit.parameters.get("table", "")
     fields = {"query": f"select *\nfrom [{table}]\nlimit 50" if table else ""}
@@ -52,12 +55,13 @@ async def show_query(visit: Visit) -> Response:
 
 
 async def run_query(visit: Visit) -> Response:
-    """The same page with a result."""
+    """Show the same page with a result."""
     return await _run(visit, "query.html")
 
 
 async def run_query_part(visit: Visit) -> Response:
-    """The result alone. An error is one as well: what failed is the query, not the asking."""
+    """Show the result alone. An error of the query has status 200 too, because the request itself
+    worked."""
     answer = await _run(visit, "parts/result.html")
     answer.status_code = 200
     return answer
@@ -74,7 +78,7 @@ async def _run(visit: Visit, name: str) -> Response:
 async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
     text, as_of = fields.get("query", ""), read_as_of(fields)
     if not text.strip():
-        raise InvalidRequest("there is no query: write one, such as select 1 as one")
+        raise InvalidRequest("The query is empty. Write a query, such as: select 1 as one")
     began_s = perf_counter()
     at = await _at(visit, as_of)
     sql = await _sql(visit, fields.get("language", "sql"), text)
@@ -92,14 +96,14 @@ async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
 
 
 async def _at(visit: Visit, as_of: AsOf) -> int:
-    """A fresh timestamp for now, so that it can be said."""
+    """Return the timestamp to read at. For now it is a fresh one, so that the page can show it."""
     if as_of.timestamp is not None:
         return as_of.timestamp
     return await in_time(visit.service.client.generate_timestamp())
 
 
 async def _first_rows(visit: Visit, sql: str, at: int) -> Shown:
-    """One more than are shown, so that it is known whether there are more."""
+    """Read one row more than the page shows, to know whether there are more rows."""
     shape = FirstRows(ROWS_MAX, COLUMNS_MAX)
     query = visit.service.query
     content = await query(
@@ -109,11 +113,13 @@ async def _first_rows(visit: Visit, sql: str, at: int) -> Shown:
 
 
 async def _sql(visit: Visit, language: str, text: str) -> str:
-    """The query in the language that is run."""
+    """Return the query in SQL, which is the language that runs."""
     if language == "sql":
         return text
     if language != "yt":
-        raise InvalidRequest(f"a language is {' or '.join(LANGUAGES)}, not {language[:40]!r}")
+        raise InvalidRequest(
+            f"The language must be {' or '.join(LANGUAGES)}, not {language[:40]!r}."
+        )
     query = await asyncio.to_thread(parse, text, {})
     schemas = {}
     for path in query.paths:
@@ -145,7 +151,7 @@ def _page(
 
 
 def _chosen(fields: Mapping[str, str]) -> AsOf:
-    """As it was filled in, even if it means nothing."""
+    """Return the choice as it was filled in, even if it is not valid."""
     try:
         return read_as_of(fields)
     except DodonaError:

@@ -1,7 +1,7 @@
-"""Pages of the console: templates, filters, and the headers that go with every answer.
+"""Render pages of the console: templates, filters, and the headers of every answer.
 
-Owns: the environment of the templates, which escape all that they are given, the strict policy
-under which browsers run them, and the few files beside them. Knows nothing of what a page is about.
+Owns: the environment of the templates, which escapes all values, the strict policy for browsers,
+and the static files. Knows no page.
 """
 
 import functools
@@ -39,14 +39,14 @@ HEADERS: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # with less a form would not say where it comes from
+    "referrer-policy": "same-origin",  # otherwise a form would not send its origin
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of all answers."""
+"""The headers of all answers."""
 KEPT: Final = "public, max-age=31536000, immutable"
-"""Of files: their addresses change when they do."""
+"""The header of static files: an address changes with its file."""
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -54,26 +54,26 @@ _TYPES: Final = {
     "txt": "text/plain; charset=utf-8",
 }
 _POSITIONS: Final = ("line", "character", "offset", "near")
-"""Attributes of an error in a text, which are shown by themselves."""
+"""Attributes of an error about its place in a text, which a page shows separately."""
 
 
 @functools.cache
 def static_file(name: str) -> tuple[bytes, str]:
-    """One of the few files, and the beginning of its hash."""
+    """Return the content of a static file, and the beginning of its hash."""
     assert name in STATIC_FILES
     content = files(PACKAGE).joinpath("static", name).read_bytes()
     return content, hashlib.sha256(content).hexdigest()[:12]
 
 
 def serve_static(name: str) -> Response:
-    """One of the few files."""
+    """Return the answer with a static file."""
     content, _ = static_file(name)
     headers = {**HEADERS, "cache-control": KEPT}
     return Response(content, headers=headers, media_type=_TYPES[name.rpartition(".")[2]])
 
 
 def static_url(name: str) -> str:
-    """Where a page finds it."""
+    """Return the address of a static file."""
     return f"{STATIC}{name}?{static_file(name)[1]}"
 
 
@@ -107,37 +107,37 @@ def _environment() -> Environment:
 
 
 def render(name: str, principal: Principal | None, /, **given: Any) -> str:
-    """A template's text. `principal` is who looks, or None at the door."""
+    """Return the text of a template. `principal` is the caller, or None at the login."""
     return _environment().get_template(name).render(principal=principal, **given)
 
 
 def page(name: str, principal: Principal | None, /, *, status: int = 200, **given: Any) -> Response:
-    """A template as an answer."""
+    """Return a template as an answer."""
     return html(render(name, principal, **given), status)
 
 
 def html(text: str, status: int = 200) -> Response:
-    """With the headers of all answers."""
+    """Return an answer with the headers of all answers."""
     return Response(text, status, headers=HEADERS, media_type=HTML)
 
 
 def redirect(path: str) -> Response:
-    """To another page of the console, to be got."""
+    """Redirect to another page of the console, to be requested with GET."""
     return Response(status_code=303, headers={**HEADERS, "location": path})
 
 
 def error_page(error: DodonaError, principal: Principal | None = None) -> Response:
-    """A whole page about an error."""
+    """Return a whole page about an error."""
     return page("error.html", principal, status=error.status, error=described(error))
 
 
 def error_part(error: DodonaError) -> Response:
-    """The same in the place of a part."""
+    """Return an error in the place of a part."""
     return page("parts/error.html", None, status=error.status, error=described(error))
 
 
 def described(error: DodonaError) -> dict[str, Any]:
-    """An error as templates show it: what happened, where, and what to do."""
+    """Return an error as templates show it: what happened, where, and what to do."""
     attributes = shown_attributes(error.attributes)
     return {
         "title": HTTPStatus(error.status).phrase,

@@ -1,7 +1,7 @@
-"""The pages about tables: the tree, one table, and its rows at a timestamp.
+"""Show the pages about tables: the tree, one table, and its rows at a timestamp.
 
-Owns: what is on each, and how much of it. Somebody sees the tables that his token lets him read,
-and of directories those that have one.
+Owns: the content of each page, and its bounds. A caller sees the tables that the token may read,
+and the directories that have such a table.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ NOW: Final = AsOf("now", "", None)
 
 
 async def show_tables(visit: Visit) -> Response:
-    """What is in a directory."""
+    """Show the content of a directory."""
     visit.principal.check_somewhere("read")
     directory = visit.parameters.get("path", ROOT)
     client = visit.service.client
@@ -60,7 +60,7 @@ async def show_tables(visit: Visit) -> Response:
 
 
 async def show_table(visit: Visit) -> Response:
-    """One table: schema, tablets, attributes."""
+    """Show one table: schema, tablets, attributes."""
     path = visit.parameters.get("path", "")
     visit.principal.check("read", path)
     client, observer = visit.service.client, visit.observer
@@ -87,12 +87,13 @@ async def show_table(visit: Visit) -> Response:
 def _counts_by_tablet(
     pages: Mapping[CellId, ReportedTablets],
 ) -> dict[TabletId, TabletCounts]:
-    """A tablet has one cell; one that is about to be dropped in another is told by none."""
+    """Return the counts by tablet. A tablet has one cell; another cell that is about to drop it
+    does not report it."""
     return {it.tablet: it for reported in pages.values() for it in reported.page.tablets}
 
 
 def _oldest_us(table: TableInfo, pages: Mapping[CellId, ReportedTablets]) -> int | None:
-    """When the first of the table's cells told something last, unless that is of now."""
+    """Return the oldest time at which a cell of the table reported; None if that is recent."""
     cells = {it.cell for it in table.tablets}
     oldest_us = min([it.reported_us for cell, it in pages.items() if cell in cells], default=None)
     is_old = oldest_us is not None and read_clock().unix_us - oldest_us > OLD_US
@@ -102,7 +103,7 @@ def _oldest_us(table: TableInfo, pages: Mapping[CellId, ReportedTablets]) -> int
 def _tablets(
     table: TableInfo, counts: Mapping[TabletId, TabletCounts]
 ) -> list[tuple[Any, str, TabletCounts | None]]:
-    """Each with its pivot key as text, and what its cell tells of it."""
+    """Return each tablet with its pivot key as text, and the counts that its cell reports."""
     return [
         (it, format_bound(table.schema, it.pivot_key), counts.get(it.tablet))
         for it in table.tablets
@@ -123,7 +124,8 @@ def _sums(counts: list[TabletCounts]) -> dict[str, int]:
 
 
 async def show_rows(visit: Visit) -> Response:
-    """Some rows in key order, at a timestamp. What is wrong with the question stands beside it."""
+    """Show some rows in key order, at a timestamp. An error in the request is shown beside the
+    form."""
     path = visit.parameters.get("path", "")
     visit.principal.check("read", path)
     schema = await in_time(visit.service.schema(path))

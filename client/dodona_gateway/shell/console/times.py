@@ -1,7 +1,6 @@
-"""Moments in the console: as they are shown, and as people choose them.
+"""Show and read times in the console.
 
-Owns: the spelling, which is UTC throughout, and the reading of "as of": now, a time or a
-timestamp.
+Owns: the format, which is UTC everywhere, and the reading of "as of": now, a time or a timestamp.
 """
 
 import re
@@ -20,7 +19,7 @@ Choice = Literal["now", "time", "timestamp"]
 
 
 class AsOf(NamedTuple):
-    """What was chosen, as it was written, and what it means; None is now."""
+    """A choice, its text as it was written, and its timestamp; None is now."""
 
     choice: Choice
     text: str
@@ -28,7 +27,7 @@ class AsOf(NamedTuple):
 
 
 def read_as_of(fields: Mapping[str, str]) -> AsOf:
-    """Of a form's fields. Raises InvalidRequest."""
+    """Read the choice from a form's fields. Raises InvalidRequest."""
     choice = fields.get("as_of", "now")
     if choice == "time":
         text = fields.get("time", "").strip()
@@ -36,11 +35,11 @@ def read_as_of(fields: Mapping[str, str]) -> AsOf:
     if choice == "timestamp":
         text = fields.get("timestamp", "").strip()
         if _number.fullmatch(text) is None:
-            raise InvalidRequest(f"a timestamp is a whole number of 64 bits, not {text[:40]!r}")
-        datetime_from_timestamp(int(text))  # says what is none
+            raise InvalidRequest(f"A timestamp is a whole number of 64 bits, not {text[:40]!r}.")
+        datetime_from_timestamp(int(text))  # raises for a number that is no timestamp
         return AsOf("timestamp", text, check_plausible(int(text)))
     if choice != "now":
-        raise InvalidRequest("as_of is now, time or timestamp")
+        raise InvalidRequest("The field as_of must be now, time or timestamp.")
     return AsOf("now", "", None)
 
 
@@ -48,22 +47,24 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidRequest(f"{text[:40]!r} is no time such as 2026-07-01T12:00:00") from error
+        raise InvalidRequest(
+            f"{text[:40]!r} is not a time. Write a time such as 2026-07-01T12:00:00."
+        ) from error
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def show_moment(unix_us: int) -> str:
-    """`2026-07-01 12:00:00`."""
+    """Return a time as `2026-07-01 12:00:00`."""
     return f"{datetime.fromtimestamp(unix_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def show_clock(unix_us: int) -> str:
-    """`12:00:00`."""
+    """Return a time as `12:00:00`."""
     return f"{datetime.fromtimestamp(unix_us / 1e6, UTC):%H:%M:%S}"
 
 
 def show_time_of(timestamp: int) -> str:
-    """About when a timestamp was made, or nothing where it stands for no time."""
+    """Return the approximate time of a timestamp, or an empty text if the number has no time."""
     try:
         return f"{datetime_from_timestamp(timestamp):%Y-%m-%d %H:%M:%S}"
     except (InvalidRequest, OverflowError):
@@ -71,5 +72,5 @@ def show_time_of(timestamp: int) -> str:
 
 
 def for_picker(timestamp: int) -> str:
-    """As a browser's field for a time takes it."""
+    """Return the time as a browser's field for times needs it."""
     return show_time_of(timestamp).replace(" ", "T")

@@ -1,7 +1,8 @@
-"""One visit of a page of the console, and how those who are unknown get in.
+"""Handle one visit of a page of the console, and the login.
 
-Owns: what a page is given (`Visit`), the login, which keeps a token in a cookie, the logout, and
-what an unknown caller, or one without a grant, is shown. What a token may do is `core.access`'s.
+Owns: the input of a page (`Visit`), the login, which keeps a token in a cookie, and the logout.
+Owns also the answer to an unknown caller, or one without a grant. `core.access` defines what a
+token allows.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ FIELDS_MAX: Final = 32
 
 
 class Visit(NamedTuple):
-    """One request of somebody who is known."""
+    """One request of a known caller."""
 
     service: Service
     observer: Observer
@@ -47,13 +48,13 @@ class Visit(NamedTuple):
 
     @property
     def parameters(self) -> Mapping[str, str]:
-        """Of the address."""
+        """The parameters in the address."""
         return self.request.query_params
 
 
 async def read_form(request: Request, address: str) -> dict[str, str]:
-    """The fields of a form that a page of ours has sent. Raises Forbidden, InvalidRequest,
-    LimitExceeded."""
+    """Return the fields of a form that a page of the console sent. Raises Forbidden,
+    InvalidRequest, LimitExceeded."""
     check_origin(request.headers.get("origin"), request.headers.get("host"), address)
     content = await collect_body(request, FORM_BYTES_MAX)
     try:
@@ -61,12 +62,12 @@ async def read_form(request: Request, address: str) -> dict[str, str]:
             content.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"
         )
     except ValueError as error:
-        raise InvalidRequest(f"this is no form: {error}") from error
+        raise InvalidRequest(f"The form of the request is not valid: {error}") from error
     return dict(pairs)
 
 
 async def show_login(service: Service, request: Request) -> Response:
-    """The door. Whoever comes with a token that is not good any more is told so."""
+    """Show the login. A caller with a token that is no longer valid sees the reason."""
     if service.settings.insecure:
         return redirect(PREFIX)
     token = token_of(request.headers.get("cookie"))
@@ -82,12 +83,12 @@ async def show_login(service: Service, request: Request) -> Response:
 
 
 async def log_in(service: Service, request: Request) -> Response:
-    """A token that is good goes into a cookie."""
+    """Keep a valid token in a cookie."""
     try:
         fields = await read_form(request, service.settings.address)
         token = fields.get("token", "").strip()
         if not token:
-            raise InvalidRequest("paste a token: it begins with dodona_")
+            raise InvalidRequest("The token is missing. Paste a token, which begins with dodona_.")
         await service.authenticate(f"Bearer {token}")
     except DodonaError as error:
         return page("login.html", None, status=error.status, error=described(error))
@@ -97,7 +98,7 @@ async def log_in(service: Service, request: Request) -> Response:
 
 
 async def log_out(service: Service, request: Request) -> Response:
-    """The cookie goes; the token itself stays as it is."""
+    """Clear the cookie. The token itself stays valid."""
     await read_form(request, service.settings.address)
     answer = redirect(LOGIN)
     answer.headers["set-cookie"] = clear_cookie(is_secure=is_secure(service))
@@ -105,14 +106,14 @@ async def log_out(service: Service, request: Request) -> Response:
 
 
 def is_secure(service: Service) -> bool:
-    """Whether callers come through TLS."""
+    """Return whether callers use TLS."""
     return service.settings.address.startswith("https://")
 
 
 def refusal(path: str, error: DodonaError) -> Response:
-    """What somebody is shown who gets no further than the edge."""
+    """Return the answer to a caller whose request fails at the edge."""
     if not isinstance(error, Unauthenticated):
         return error_part(error) if path.startswith(PARTS) else error_page(error)
-    if path.startswith(PARTS):  # a script asks: the whole page has to go to the door
+    if path.startswith(PARTS):  # a script asks, and the whole page must go to the login
         return Response(status_code=error.status, headers={**HEADERS, "hx-redirect": LOGIN})
     return redirect(LOGIN)

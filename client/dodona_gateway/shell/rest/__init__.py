@@ -1,1 +1,2 @@
-"""The operations of the REST API, a module for each topic, and the table of all of them."""
+"""Define the operations of the REST API, in a module for each topic, and the table of all of
+them."""

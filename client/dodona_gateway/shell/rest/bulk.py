@@ -1,9 +1,10 @@
-"""Bulk over REST: whole tables in and out, as streams of which one piece is in memory.
+"""Read and write whole tables over REST, as streams of which one piece is in memory.
 
-Owns: how a body becomes batches for a table, and how a table becomes a body. Into a table with
-atomicity a body is one load: all of it at one commit timestamp, or nothing. Without, rows count as
-they come, and an error says how many did. A body that breaks off is an error; so is an answer that
-does, which has no end then.
+Owns: how a body becomes batches for a table, and how a table becomes a body. For a table with
+atomicity, a body is one load: all of its rows become visible at one commit timestamp, or none. For
+a table without atomicity, each row counts when it arrives, and an error says how many rows were
+written. A body that breaks off is an error. An answer that breaks off has no end, which its reader
+sees.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Atomicity
 
 BATCH_ROWS: Final = 20_000
-"""Rows that came one by one are written so many at a time."""
+"""The number of rows in one batch, for forms in which rows come one by one."""
 
 
 class _Target(NamedTuple):
@@ -42,7 +43,8 @@ class _Target(NamedTuple):
 
 
 async def bulk_write(call: Call, asked: BulkWrite) -> BulkWritten:
-    """Write a stream of rows: with atomicity all of it at one commit timestamp, or nothing."""
+    """Write a stream of rows. With atomicity, all rows get one commit timestamp, or none is
+    written."""
     call.principal.check("write", asked.table)
     service = call.service
     table = await service.client.get_table(asked.table)
@@ -79,7 +81,8 @@ async def _load(
 
 
 async def _abort(load: AsyncLoad, error: BaseException) -> None:
-    """Unless it may have been published. If this fails too, the load's lease ends it."""
+    """Abort the load, unless it may have been published. If the abort fails too, the load's lease
+    ends the load."""
     if isinstance(error, CommitOutcomeUnknown):
         return
     with suppress(DodonaError):
@@ -91,7 +94,8 @@ async def _write(
 ) -> BulkWritten:
     if asked.mode != "upsert" or asked.application is not None or asked.version is not None:
         raise InvalidRequest(
-            "mode, application and version go with a table with atomicity", table=target.path
+            "The table has atomicity none. Leave out mode, application and version.",
+            table=target.path,
         )
     row_count = 0
     try:
@@ -108,7 +112,7 @@ async def _write(
 async def _batches(
     request: Request, form: Form, target: _Target, *, is_update: bool
 ) -> AsyncGenerator[Any]:
-    """The body as it comes, as record batches or tables of Arrow."""
+    """Yield the body in pieces, as record batches or tables of Arrow."""
     reader, rows, first = reader_of(form), [], 0
     async with aclosing(pieces_of(request)) as pieces:
         async for piece in pieces:
@@ -133,11 +137,11 @@ async def _batches(
 
 
 async def bulk_read(call: Call, asked: BulkRead) -> Response:
-    """Read a table, or a range of it, as a stream; all of it as of one timestamp."""
+    """Read a table, or a range of its keys, as a stream. All rows are as of one timestamp."""
     call.principal.check("read", asked.table)
     parts = _parts(call, asked)
     try:
-        first = await anext(parts)  # so that what is wrong is answered as an error
+        first = await anext(parts)  # an error in the request then gets an error answer
     except BaseException:
         await parts.aclose()
         raise
@@ -145,7 +149,8 @@ async def bulk_read(call: Call, asked: BulkRead) -> Response:
 
 
 async def _parts(call: Call, asked: BulkRead) -> AsyncGenerator[bytes]:
-    """The body, piece by piece. Slot and snapshot are held until it is closed."""
+    """Yield the pieces of the body. The slot and the snapshot are held until this generator is
+    closed."""
     client = call.service.client
     lower, upper = parse_bound("lower", asked.lower), parse_bound("upper", asked.upper)
     columns = None if asked.columns is None else asked.columns.split(",")
@@ -163,7 +168,7 @@ async def _parts(call: Call, asked: BulkRead) -> AsyncGenerator[bytes]:
 
 
 class _StreamOut(StreamingResponse):
-    """A body whose generator is closed at its end, whoever ends it."""
+    """A body whose generator is closed at its end, even if the connection breaks."""
 
     def __init__(self, first: bytes, parts: AsyncGenerator[bytes], media_type: str) -> None:
         super().__init__(parts, media_type=media_type)

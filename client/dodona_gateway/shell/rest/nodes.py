@@ -1,7 +1,7 @@
-"""The tree over REST: directories, nodes and their attributes.
+"""Read and change the tree over REST: directories, nodes and their attributes.
 
-Owns: what these operations do, each a few lines over the client, and who may ask for them. Whoever
-reads, moves or removes a directory does so to all that is in it.
+Owns: these operations, each a few lines over the client, and the roles that they need. To read,
+move or remove a directory, a caller needs the role on the whole directory.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from dodona_wire.messages.attribute_names import names_set, warnings_about
 
 
 async def create_directory(call: Call, asked: requests.CreateDirectory) -> Done:
-    """Make a directory."""
+    """Create a directory."""
     call.principal.check("admin", asked.path)
     await call.service.client.create_directory(
         asked.path, asked.attributes, asked.recursive, asked.ignore_existing
@@ -22,26 +22,26 @@ async def create_directory(call: Call, asked: requests.CreateDirectory) -> Done:
 
 
 async def get_node(call: Call, asked: requests.Path) -> answers.Value:
-    """An attribute, all attributes, or what is in a directory as nested maps."""
+    """Return an attribute, all attributes, or the content of a directory as nested maps."""
     call.principal.check("read", asked.path, subtree=True)
     return answers.Value(await call.service.client.get(asked.path))
 
 
 async def set_node(call: Call, asked: requests.SetNode) -> Done:
-    """Set one attribute, or all."""
+    """Set one attribute, or all attributes."""
     call.principal.check("admin", asked.path)
     await call.service.client.set(asked.path, asked.value)
     return Done(warnings_about(names_set(asked.path, asked.value)))
 
 
 async def list_nodes(call: Call, asked: requests.Path) -> answers.Names:
-    """The names in a directory."""
+    """Return the names in a directory."""
     call.principal.check("read", asked.path)
     return answers.Names(await call.service.client.list(asked.path))
 
 
 async def node_exists(call: Call, asked: requests.Path) -> answers.Value:
-    """Whether there is such a node or attribute."""
+    """Return whether a node or an attribute exists."""
     call.principal.check("read", asked.path)
     return answers.Value(await call.service.client.exists(asked.path))
 
@@ -54,7 +54,7 @@ async def remove_node(call: Call, asked: requests.RemoveNode) -> Done:
 
 
 async def move_node(call: Call, asked: requests.MoveNode) -> Done:
-    """Give a node another path."""
+    """Move a node to another path."""
     call.principal.check("admin", asked.source, subtree=True)
     call.principal.check("admin", asked.destination, subtree=True)
     await call.service.client.move(asked.source, asked.destination, asked.recursive)
@@ -62,7 +62,7 @@ async def move_node(call: Call, asked: requests.MoveNode) -> Done:
 
 
 async def copy_node(call: Call, asked: requests.MoveNode) -> Done:
-    """Copy a node with all that is in it."""
+    """Copy a node with all its content."""
     call.principal.check("read", asked.source, subtree=True)
     call.principal.check("admin", asked.destination, subtree=True)
     await call.service.client.copy(asked.source, asked.destination, asked.recursive)

@@ -1,6 +1,6 @@
-"""Rows over REST, each call by itself: a transaction of its own, or none.
+"""Read and write rows over REST, each call in a separate transaction or without one.
 
-Owns: what these operations do, each a few lines over the client, and who may ask for them.
+Owns: these operations, each a few lines over the client, and the roles that they need.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from dodona_wire.types import SYNC_LAST_COMMITTED, Timestamp
 
 
 async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written:
-    """Insert rows, in a transaction of their own."""
+    """Insert rows, in a separate transaction."""
     call.principal.check("write", asked.table)
     timestamp = await call.service.client.insert_rows(
         asked.table,
@@ -34,7 +34,7 @@ async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written
 
 
 async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written:
-    """Delete rows by key, in a transaction of their own."""
+    """Delete rows by key, in a separate transaction."""
     call.principal.check("write", asked.table)
     timestamp = await call.service.client.delete_rows(
         asked.table, asked.keys, asked.durability, timeout_ms=asked.timeout_ms
@@ -43,7 +43,7 @@ async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written
 
 
 async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRows:
-    """The rows of these keys."""
+    """Return the rows of these keys."""
     call.principal.check("read", asked.table)
     lookup = call.service.session.lookup_rows(
         asked.table,
@@ -58,7 +58,7 @@ async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRo
 
 
 async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers.FoundVersions:
-    """All that ever became of the rows of these keys, as far as it is kept."""
+    """Return all versions of the rows of these keys, as far as they are kept."""
     call.principal.check("read", asked.table)
     lookup = call.service.session.lookup_versions(
         asked.table,
@@ -75,7 +75,7 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
 
 
 async def select_rows(call: Call, asked: requests.SelectRows) -> Response:
-    """The first rows of a range of keys, in key order."""
+    """Return the first rows of a range of keys, in key order."""
     call.principal.check("read", asked.table)
     read = partial(
         call.service.session.first_rows,
@@ -88,7 +88,7 @@ async def select_rows(call: Call, asked: requests.SelectRows) -> Response:
 
 
 async def query_rows(call: Call, asked: requests.Query) -> Response:
-    """What an SQL query gives, over tables named as [//path], all at one timestamp."""
+    """Return the result of an SQL query, over tables named as [//path], all at one timestamp."""
     query = call.service.query
     content = await query(
         call.principal,
@@ -107,9 +107,9 @@ async def selected(
     read: Callable[..., Protocol[tuple[FirstRows, Timestamp]]],
     at: Timestamp,
 ) -> Response:
-    """The answer to a select. `read` reads so many rows and bytes of a table, at a timestamp. They
-    are read again, fewer of them, if they turn out too long in the form in which they are sent.
-    Raises LimitExceeded if a single row is."""
+    """Return the answer to a select. `read` reads at most so many rows and bytes of a table, at a
+    timestamp. If the rows are too long in the format of the answer, fewer rows are read again.
+    Raises LimitExceeded if a single row is too long."""
     table, count, bytes_max = asked.table, asked.limit, call.service.settings.answer_bytes_max
     async with call.service.turn_to_select(table, asked.timeout_ms) as run:
         while True:

@@ -1,6 +1,6 @@
-"""Timestamps, the cluster, and tables as a whole over REST.
+"""Serve timestamps, the cluster, and whole tables over REST.
 
-Owns: what these operations do, each a few lines over the client, and who may ask for them.
+Owns: these operations, each a few lines over the client, and the roles that they need.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from dodona_wire.rows.text_format import format_any
 
 
 async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) -> answers.Timestamps:
-    """Fresh timestamps."""
+    """Return fresh timestamps."""
     call.principal.check_somewhere("read")
     generate = call.service.session.generate_timestamp(asked.count)
     first = await call.service.run(generate, asked.timeout_ms)
@@ -23,7 +23,7 @@ async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) ->
 
 
 async def get_cluster(call: Call, asked: requests.Nothing) -> answers.ClusterView:
-    """The proxies and the cells."""
+    """Return the proxies and the cells."""
     call.principal.check_somewhere("read")
     cluster = await call.service.client.get_cluster()
     cells = [
@@ -36,7 +36,7 @@ async def get_cluster(call: Call, asked: requests.Nothing) -> answers.ClusterVie
 
 
 async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
-    """Make a table."""
+    """Create a table."""
     call.principal.check("admin", asked.path)
     await call.service.client.create_table(
         asked.path,
@@ -52,19 +52,19 @@ async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
 
 
 async def list_tables(call: Call, asked: requests.Prefix) -> answers.Paths:
-    """The paths of all tables that you may read and that begin with the prefix."""
+    """Return the paths of all tables that you may read and that begin with the prefix."""
     paths = await call.service.client.list_tables(asked.prefix)
     return answers.Paths([it for it in paths if call.principal.allows("read", it)])
 
 
 async def get_table(call: Call, asked: requests.Path) -> TableView:
-    """A table with its schema, tablets and settings."""
+    """Return a table with its schema, tablets and settings."""
     call.principal.check("read", asked.path)
     return await _view(call, asked.path)
 
 
 async def mount_table(call: Call, asked: requests.MountTable) -> TableView:
-    """Have tablets served."""
+    """Mount tablets, so that cells serve them."""
     call.principal.check("admin", asked.path)
     await call.service.client.mount_table(
         asked.path,
@@ -77,35 +77,35 @@ async def mount_table(call: Call, asked: requests.MountTable) -> TableView:
 
 
 async def unmount_table(call: Call, asked: requests.ChangeTable) -> TableView:
-    """Have tablets served no more."""
+    """Unmount tablets, so that cells stop serving them."""
     call.principal.check("admin", asked.path)
     await call.service.client.unmount_table(*_range_of(asked))
     return await _view(call, asked.path)
 
 
 async def freeze_table(call: Call, asked: requests.ChangeTable) -> TableView:
-    """Have tablets served for reading only."""
+    """Freeze tablets, so that they can be read and not written."""
     call.principal.check("admin", asked.path)
     await call.service.client.freeze_table(*_range_of(asked))
     return await _view(call, asked.path)
 
 
 async def unfreeze_table(call: Call, asked: requests.ChangeTable) -> TableView:
-    """Have frozen tablets written again."""
+    """Unfreeze tablets, so that they can be written again."""
     call.principal.check("admin", asked.path)
     await call.service.client.unfreeze_table(*_range_of(asked))
     return await _view(call, asked.path)
 
 
 async def remount_table(call: Call, asked: requests.ChangeTable) -> TableView:
-    """Have tablets go by the table's settings as they are now."""
+    """Make mounted tablets use changed settings of their table."""
     call.principal.check("admin", asked.path)
     await call.service.client.remount_table(*_range_of(asked))
     return await _view(call, asked.path)
 
 
 async def reshard_table(call: Call, asked: requests.ReshardTable) -> TableView:
-    """Cut an unmounted table into other tablets."""
+    """Divide an unmounted table into other tablets with the same rows."""
     call.principal.check("admin", asked.path)
     first, last = asked.first_tablet_index, asked.last_tablet_index
     reshard = call.service.client.reshard_table

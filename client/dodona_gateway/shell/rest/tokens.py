@@ -1,7 +1,7 @@
-"""Tokens over REST: making, listing and revoking them. All of it takes admin on everything.
+"""Create, list and revoke tokens over REST. All operations need admin on everything.
 
-Owns: what these operations do, each a few lines over the store, which dodona's command line uses,
-too. A token's text is in the answer to its making and nowhere else.
+Owns: these operations, each a few lines over the store, which dodona's command line uses too. A
+token's text is in the answer to its creation and in no other answer.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from dodona_server.process import read_clock
 
 
 async def create_token(call: Call, asked: requests.CreateToken) -> MadeToken:
-    """Make a token. Its text is shown this once."""
+    """Create a token. Its text is shown only in this answer."""
     call.principal.check_everywhere("admin")
     grants = parse_grants(asked.grants)
     now_us = read_clock().unix_us
@@ -25,13 +25,14 @@ async def create_token(call: Call, asked: requests.CreateToken) -> MadeToken:
 
 
 async def list_tokens(call: Call, asked: requests.Nothing) -> answers.TokenList:
-    """All tokens, without their secrets."""
+    """Return all tokens, without their secrets."""
     call.principal.check_everywhere("admin")
     return answers.TokenList([_view(it) for it in await call.service.tokens.list()])
 
 
 async def revoke_token(call: Call, asked: requests.RevokeToken) -> TokenView:
-    """Revoke a token, for good: everywhere within two seconds, here at once."""
+    """Revoke a token for ever. This gateway refuses it immediately, all others within two
+    seconds."""
     call.principal.check_everywhere("admin")
     token = await call.service.tokens.revoke(asked.id)
     call.service.learn_token(token)

@@ -1,6 +1,6 @@
-"""Transactions over REST, which the gateway holds for callers who can't.
+"""Run transactions over REST: the gateway holds them for callers that can't.
 
-Owns: what these operations do, each a few lines over a held transaction, and who may ask for them.
+Owns: these operations, each a few lines over a held transaction, and the roles that they need.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ from dodona_gateway.shell.transactions import buffer_of
 
 
 async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:
-    """Begin a transaction on rows. What it writes stays in the gateway until it commits."""
+    """Begin a transaction on rows. Its writes stay in the gateway until the commit."""
     call.principal.check_somewhere("read")
     its_id, begun = await call.service.transactions.begin(
         call.owner,
@@ -69,7 +69,7 @@ async def lock_rows_in_transaction(call: Call, asked: requests.LockRows) -> Buff
 async def lookup_rows_in_transaction(
     call: Call, asked: requests.LookupInTransaction
 ) -> answers.FoundRows:
-    """The rows of these keys, as they were at the transaction's start."""
+    """Return the rows of these keys, as of the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         buffer = buffer_of(tx)
@@ -88,7 +88,7 @@ async def lookup_rows_in_transaction(
 async def lookup_versions_in_transaction(
     call: Call, asked: requests.LookupVersionsInTransaction
 ) -> answers.FoundVersions:
-    """All that became of the rows of these keys until the transaction's start."""
+    """Return all versions of the rows of these keys until the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         at = buffer_of(tx).read_timestamp()
@@ -107,7 +107,7 @@ async def lookup_versions_in_transaction(
 
 
 async def select_rows_in_transaction(call: Call, asked: requests.SelectInTransaction) -> Response:
-    """The first rows of a range of keys, as they were at the transaction's start."""
+    """Return the first rows of a range of keys, as of the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         buffer = buffer_of(tx)
@@ -122,7 +122,7 @@ async def select_rows_in_transaction(call: Call, asked: requests.SelectInTransac
 
 
 async def query_rows_in_transaction(call: Call, asked: requests.QueryInTransaction) -> Response:
-    """What an SQL query gives, over tables as they were at the transaction's start."""
+    """Return the result of an SQL query, over tables as of the transaction's start."""
     service = call.service
     async with service.transactions.use(call.transaction, call.owner) as tx:
         content = await service.query(
@@ -132,26 +132,27 @@ async def query_rows_in_transaction(call: Call, asked: requests.QueryInTransacti
 
 
 async def ping_transaction(call: Call, asked: requests.Nothing) -> Done:
-    """Renew a transaction's lease. Any call on it does so, too."""
+    """Renew a transaction's lease. Any other call in the transaction renews it too."""
     call.service.transactions.ping(call.transaction, call.owner)
     return Done()
 
 
 async def commit_transaction(call: Call, asked: requests.CommitTransaction) -> Written:
-    """Commit. It may be repeated, and is answered alike: also if the first answer was lost."""
+    """Commit a transaction. The call may be repeated and gets the same answer, also if the first
+    answer was lost."""
     commit = call.service.transactions.commit
     return Written(await commit(call.transaction, call.owner, timeout_ms=asked.timeout_ms))
 
 
 async def abort_transaction(call: Call, asked: requests.Nothing) -> Done:
-    """Give a transaction up, with all that it wrote. It may be repeated."""
+    """Abort a transaction with all its writes. The call may be repeated."""
     await call.service.transactions.abort(call.transaction, call.owner)
     return Done()
 
 
 async def get_transaction(call: Call, asked: requests.FindOutcome) -> Outcome:
-    """What became of a transaction, of any gateway. Looking changes nothing; with settle it is
-    decided now, and what is not committed by then never will be."""
+    """Return the outcome of a transaction, of any gateway. Without settle the call changes nothing.
+    With settle it decides the transaction now: if it is not committed by then, it never will be."""
     call.principal.check_somewhere("write" if asked.settle else "read")
     find = call.service.transactions.outcome
     return await find(

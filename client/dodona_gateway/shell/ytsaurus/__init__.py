@@ -1,1 +1,2 @@
-"""YTsaurus's HTTP API, version 4, for dynamic tables: a module for each topic of its commands."""
+"""Serve YTsaurus's HTTP API, version 4, for dynamic tables. Each module has one topic of
+commands."""

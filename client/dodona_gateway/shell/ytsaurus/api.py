@@ -1,7 +1,7 @@
-"""YTsaurus's HTTP API, version 4: what is common to all commands.
+"""Serve YTsaurus's HTTP API, version 4: the parts that all commands share.
 
-Owns: the table of commands, how one is found and carried out, where its parameters, rows and
-formats are in a request, and how its answer, or its error, travels. Source: the behaviour of
+Owns: the table of commands, and how a command is found and run. Owns also where a request has its
+parameters, rows and formats, and how the answer or the error is sent. Source: the behaviour of
 `ytsaurus-client` 0.13 on the wire.
 """
 
@@ -44,7 +44,7 @@ from dodona_wire.messages.rest import JSON_TYPE
 
 API: Final = "/api/v4"
 RPC: Final = "rpc"
-"""A role of proxies that speak YTsaurus's own RPC: there is none."""
+"""A role of proxies that speak YTsaurus's own RPC. Dodona has none."""
 USER_HEADER: Final = "x-yt-user-name"
 WARNINGS_HEADER: Final = "X-Dodona-Warnings"
 WARNINGS_LENGTH_MAX: Final = 4_000
@@ -68,11 +68,11 @@ COMMANDS: Final[dict[str, Command]] = {
         command(execute_batch, "read", is_volatile=True),
     )
 }
-"""By name. What the client asks for first is made of it."""
+"""The commands by name. The list of commands that the client asks for first is made from it."""
 
 
 def find_command(name: str) -> Command:
-    """Raises InvalidRequest."""
+    """Return a command by its name. Raises InvalidRequest."""
     found = COMMANDS.get(name)
     if found is None:
         raise InvalidRequest(f"Command {name[:40]!r} is not supported", command=name[:40])
@@ -80,7 +80,7 @@ def find_command(name: str) -> Command:
 
 
 def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> None:
-    """Serve it."""
+    """Serve YTsaurus's HTTP API."""
 
     async def versions(request: Request) -> Response:
         return _json(["v4"])
@@ -89,11 +89,11 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
         return _json([_description(it) for it in COMMANDS.values()])
 
     async def hosts(request: Request) -> Response:
-        """The address that the caller used: transactions are held by this very gateway."""
+        """Return the address that the caller used: transactions are held by this very gateway."""
         return _json(_proxies(request, request.query_params.get("role")))
 
     async def discover_proxies(request: Request) -> Response:
-        """The same for newer clients."""
+        """Return the same for newer clients."""
         kind = request.query_params.get("type", "http")
         role = request.query_params.get("role")
         return _json({"proxies": _proxies(request, role) if kind != RPC else []})
@@ -111,7 +111,9 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
         return response
 
     async def no_such_version(request: Request) -> Response:
-        return error_response(InvalidRequest("there is version v4 of the API, and no other"))
+        return error_response(
+            InvalidRequest("Dodona serves version v4 of the API only. Use /api/v4.")
+        )
 
     def add(path: str, handler: Any, *methods: str) -> None:
         application.add_route(path, handler, methods=list(methods), include_in_schema=False)
@@ -126,13 +128,13 @@ def add_ytsaurus_api(application: FastAPI, service: Callable[[], Service]) -> No
 
 
 def _proxies(request: Request, role: str | None) -> list[str]:
-    """This gateway, at the address that the caller used."""
+    """Return this gateway, at the address that the caller used."""
     host = request.headers.get("host")
     return [host] if host and role != RPC else []
 
 
 def error_response(error: DodonaError) -> Response:
-    """An error as YTsaurus's clients know it."""
+    """Return an error as YTsaurus's clients know it."""
     described = yt_error(error)
     content = msgspec.json.encode(described)
     headers = dict(error_headers(described))
@@ -156,11 +158,14 @@ def _json(value: Any) -> Response:
 async def _answer(service: Service, request: Request) -> Response:
     found = find_command(request.path_params["command"])
     if request.method != found.method:
-        raise InvalidRequest(f"Command {found.name} is a {found.method}, not a {request.method}")
+        raise InvalidRequest(f"Command {found.name} needs {found.method}, not {request.method}.")
     principal = request.state.principal
     user = request.headers.get(USER_HEADER)
     if user is not None and user != principal.name:
-        raise Forbidden(f"{principal.name!r} acts for nobody else: there is no impersonation here")
+        raise Forbidden(
+            f"{principal.name!r} can't act for another user: Dodona has no impersonation. "
+            "Leave out the header X-YT-User-Name."
+        )
     bytes_max = service.settings.body_mib_max << 20
     parameters = await read_parameters(request, found, bytes_max)
     output = parse_format(parameters.raw("output_format"), _default_format(found))
@@ -192,7 +197,8 @@ def _input_format(parameters: Parameters, default: str) -> Format:
 
 
 async def _content(found: Command, call: YtCall, output: Format) -> bytes:
-    """A change that comes again, with the id of one that was made, is answered as that was."""
+    """Return the content of the answer. A repeated change, with the mutation id of an earlier one,
+    gets the same answer."""
 
     async def run() -> bytes:
         answer = await carry_out(found, call)
@@ -212,7 +218,7 @@ def _mutation_id(parameters: Parameters) -> str | None:
     if text is None or text in NO_ID:
         return None
     if len(text) > ID_LENGTH_MAX:
-        raise InvalidRequest("parameter 'mutation_id' is four hexadecimal words, not longer")
+        raise InvalidRequest("Parameter 'mutation_id' is too long. Send four hexadecimal words.")
     return text
 
 

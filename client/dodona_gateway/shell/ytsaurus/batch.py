@@ -1,8 +1,8 @@
-"""Many commands in one request.
+"""Run many commands of one request.
 
-Owns: `execute_batch`: its commands run side by side, a bounded number at a time, and each is
-answered by itself: one that failed does not concern the others. Commands on rows are none of these,
-as in YTsaurus.
+Owns: `execute_batch`. Its commands run side by side, a bounded number at a time. Each gets a
+separate answer, so a command that fails does not affect the others. As in YTsaurus, a batch has no
+commands on rows.
 """
 
 import asyncio
@@ -24,15 +24,18 @@ Find = Callable[[str], Command]
 
 
 async def execute_batch(call: YtCall, find: Find) -> Value:
-    """Raises InvalidRequest, LimitExceeded for what is no batch at all."""
+    """Run the commands of a batch. Raises InvalidRequest, LimitExceeded if the batch itself is
+    wrong."""
     requests = call.parameters.items("requests")
     if requests is None:
         raise InvalidRequest("Missing required parameter 'requests'", parameter="requests")
     if len(requests) > REQUESTS_MAX:
-        raise LimitExceeded(f"a batch has at most {REQUESTS_MAX} requests")
+        raise LimitExceeded(f"A batch has at most {REQUESTS_MAX} requests. Split the batch.")
     asked = call.parameters.number("concurrency")
     if asked is not None and asked < 1:
-        raise InvalidRequest(f"concurrency is 1 or more, not {asked}", parameter="concurrency")
+        raise InvalidRequest(
+            f"Parameter 'concurrency' must be 1 or more, not {asked}.", parameter="concurrency"
+        )
     slots = asyncio.Semaphore(CONCURRENCY if asked is None else min(asked, CONCURRENCY_MAX))
 
     async def answer(request: Any) -> dict[str, Any]:
@@ -53,7 +56,7 @@ async def _answer(call: YtCall, request: Any, find: Find) -> dict[str, Any]:
 
 async def _run(call: YtCall, request: Any, find: Find) -> Answer:
     if not isinstance(request, dict):
-        raise InvalidRequest("a request of a batch is a map")
+        raise InvalidRequest("A request of a batch must be a map.")
     asked = Parameters(request)
     command = find(asked.text("command"))
     if command.is_heavy or command.name == "execute_batch":
@@ -61,7 +64,7 @@ async def _run(call: YtCall, request: Any, find: Find) -> Answer:
     parameters = Parameters(asked.map("parameters"))
 
     async def no_rows() -> list[dict[str, Any]]:
-        raise InvalidRequest("there are no rows in a batch")
+        raise InvalidRequest("A command of a batch can't take rows. Send the command alone.")
 
     async def value() -> Any:
         return request.get("input")

@@ -1,9 +1,9 @@
-"""A command of YTsaurus's HTTP API: the row of the table, what its function is given and gives, and
-how it is run.
+"""Run a command of YTsaurus's HTTP API: its row in the table, its input and its result.
 
-Owns: how a command travels, which follows from its input and output alone, the call that its
-function works with, and what comes before and after each: parameters that are refused, and the
-audit of what administrators do. What commands do is in the modules beside this one.
+Owns: how a command is sent, which follows from its input and output alone, and the call that its
+function works with. Owns also the steps around each command: unsupported parameters are refused,
+and calls of administrators go to the audit. The commands themselves are in the modules beside this
+one.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,31 +19,31 @@ from dodona_gateway.core.ytsaurus.refusals import refuse
 from dodona_gateway.shell.service import Service
 
 ROWS_AT_ONCE: Final = 5_000
-"""More are written in a thread, so that others are answered meanwhile."""
+"""An answer with more rows is encoded in a thread, so that other callers are answered meanwhile."""
 
 DataType = Literal["null", "structured", "tabular"]
 
 
 class Value(NamedTuple):
-    """One value, to be written in the format that the caller asked for: None is an entity."""
+    """One value, to be written in the format that the caller asked for; None is an entity."""
 
     value: Any
 
 
 class RowsOut(NamedTuple):
     """Rows to be written in the format that the caller asked for. `columns` are names and types of
-    Dodona; rows are in their order, or by name; None is a missing one."""
+    Dodona. Rows have their values in that order, or by name; None is a missing row."""
 
     columns: list[tuple[str, Any]]
     rows: Any
 
 
 Answer = Value | RowsOut | None
-"""None is no answer but that it is done."""
+"""None means that the command is done and has no result."""
 
 
 class Origin(NamedTuple):
-    """Where a call comes from."""
+    """The origin of a call."""
 
     principal: Principal
     request_id: str
@@ -52,7 +52,7 @@ class Origin(NamedTuple):
 
 
 class YtCall:
-    """One command that is being carried out."""
+    """One command that is under way."""
 
     def __init__(
         self,
@@ -66,11 +66,12 @@ class YtCall:
         self.origin = origin
         self.parameters = parameters
         self.read_rows = read_rows
-        """The rows in the body. Raises InvalidRequest, LimitExceeded."""
+        """Reads the rows in the body. Raises InvalidRequest, LimitExceeded."""
         self.read_value = read_value
-        """The value in the body. Raises InvalidRequest, LimitExceeded."""
+        """Reads the value in the body. Raises InvalidRequest, LimitExceeded."""
         self.warnings: list[str] = []
-        """What of it is of no use. The client shows none: they are in a header, and in the log."""
+        """Warnings about input that has no effect. The client shows no warnings, so they are in a
+        header and in the log."""
 
     @property
     def client(self) -> AsyncClient:
@@ -83,7 +84,7 @@ class YtCall:
 
     @property
     def run(self) -> AsyncRun:
-        """Drives protocols."""
+        """Runs protocols."""
         return self.service.run
 
     @property
@@ -92,7 +93,7 @@ class YtCall:
 
     @property
     def owner(self) -> str:
-        """Whose transactions these are."""
+        """The owner of the caller's transactions."""
         return self.principal.owner
 
 
@@ -100,7 +101,8 @@ Run = Callable[[YtCall], Awaitable[Answer]]
 
 
 class Command(NamedTuple):
-    """`role` is what it takes at least, at its path: functions check it."""
+    """A command of the API. `role` is the role that it needs at least, for its path; its function
+    checks that."""
 
     name: str
     input_type: DataType
@@ -112,7 +114,7 @@ class Command(NamedTuple):
 
     @property
     def method(self) -> str:
-        """As YTsaurus derives it."""
+        """The HTTP method, as YTsaurus derives it."""
         if self.input_type != "null":
             return "PUT"
         return "POST" if self.is_volatile else "GET"
@@ -127,12 +129,12 @@ def command(
     is_volatile: bool = False,
     is_heavy: bool = False,
 ) -> Command:
-    """A row of the table; a command is called as its function."""
+    """Return a row of the table. The command has the name of its function."""
     return Command(run.__name__.removesuffix("_"), takes, gives, is_volatile, is_heavy, role, run)
 
 
 async def carry_out(found: Command, call: YtCall) -> Answer:
-    """What an administrator asks for is written down, whatever comes of it."""
+    """Run a command. A call of an administrator is written to the audit with its outcome."""
     if found.role != "admin":
         return await _run(found, call)
     path = plain(call.parameters.raw("path") or call.parameters.raw("source_path"))

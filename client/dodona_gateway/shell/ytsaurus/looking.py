@@ -1,9 +1,8 @@
-"""The tree ("Cypress") is looked at, in YTsaurus's commands.
+"""Look at the tree ("Cypress"), in YTsaurus's commands.
 
-Owns: `get`, `list` and `exists`, of nodes, of attributes in YTsaurus's words
-(`core.ytsaurus.schemas`), and of what is inside an attribute's value. Under a master transaction
-they see what it does. Objects that are no nodes of Dodona's, such as cells and transactions, are
-in `objects`.
+Owns: `get`, `list` and `exists`, for nodes, for attributes under YTsaurus's names
+(`core.ytsaurus.schemas`), and for parts of an attribute's value. In a master transaction they see
+its changes. Objects that are no nodes of Dodona, such as cells and transactions, are in `objects`.
 """
 
 import asyncio
@@ -22,11 +21,12 @@ from dodona_gateway.shell.ytsaurus.transactions import tree_seen
 from dodona_wire.errors import InvalidRequest, NodeNotFound
 
 NODES_WITH_ATTRIBUTES_MAX: Final = 1_000
-"""One answer asks the master for the attributes of so many nodes at most."""
+"""The number of nodes whose attributes one answer may ask the master for."""
 AT_A_TIME: Final = 16
 ROW_COUNT: Final = "row_count"
 CLIENT_CONFIG: Final = "//sys/client_config"
-"""Every client looks for it, whatever its token allows, and is content if it is not there."""
+"""Every client asks for this path, even if its token does not allow that. The client works without
+it."""
 
 
 async def exists(call: YtCall) -> Value:
@@ -72,7 +72,8 @@ async def _get(call: YtCall, path: YtPath) -> Any:
 
 
 async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
-    """A table is an entity, a directory nested maps; with attributes if they were asked for."""
+    """Return a table as an entity, and a directory as nested maps, with the attributes that the
+    caller asked for."""
     run, shown = call.run, None
     if await run(tree.get(_attributes_path(path) + "type")) != "table":
         call.principal.check("read", path, subtree=True)
@@ -85,7 +86,8 @@ async def _node(call: YtCall, tree: TreeSession, path: str) -> Any:
 
 
 async def _row_count(call: YtCall, path: str) -> int:
-    """Of a table, now. They are counted when they are asked for: nobody keeps the number."""
+    """Return the exact number of rows of a table. Dodona keeps no such number, so this reads and
+    counts the rows now."""
     table = await call.client.get_table(path)
     key = table.schema.key_names[0]
     count = 0
@@ -134,7 +136,7 @@ async def list_(call: YtCall) -> Value:
 async def _names_with_attributes(
     call: YtCall, node: str, names: list[str], wanted: Sequence[str]
 ) -> list[Any]:
-    """Of children that the caller may not read there are names only."""
+    """Return the names with attributes. A child that the caller may not read has its name only."""
     paths = {name: _child(node, name) for name in names}
     readable = [it for it in paths.values() if call.principal.allows("read", it)]
     chosen = await _chosen(call, tree_seen(call), readable, wanted)
@@ -145,7 +147,9 @@ async def _names(call: YtCall, path: YtPath) -> list[Any]:
     if is_object(path) or path.attribute is not None:
         value = await _get(call, path)
         if not isinstance(value, dict | list):
-            raise InvalidRequest("only maps and lists are listed", path=path.text)
+            raise InvalidRequest(
+                "Only maps and lists can be listed. Read this value with get.", path=path.text
+            )
         return list(value)
     call.principal.check("read", path.node)
     return list(await call.run(tree_seen(call).list(path.node)))
@@ -154,9 +158,13 @@ async def _names(call: YtCall, path: YtPath) -> list[Any]:
 async def _chosen(
     call: YtCall, tree: TreeSession, paths: Sequence[str], names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """By path, those of the attributes that the node has; none of one that is gone by now."""
+    """Return, by path, the wanted attributes that each node has. A node that was removed meanwhile
+    has none."""
     if len(paths) > NODES_WITH_ATTRIBUTES_MAX:
-        text = f"attributes are shown of {NODES_WITH_ATTRIBUTES_MAX} nodes at most: ask for fewer"
+        text = (
+            f"One command shows the attributes of at most {NODES_WITH_ATTRIBUTES_MAX} nodes. "
+            "Ask for fewer nodes."
+        )
         raise InvalidRequest(text, count=len(paths))
     slots = asyncio.Semaphore(AT_A_TIME)
 
@@ -173,7 +181,7 @@ async def _chosen(
 
 
 async def _attribute(call: YtCall, tree: TreeSession, path: YtPath) -> Any:
-    """An attribute, all of them, or what is inside one's value."""
+    """Return an attribute, all attributes, or a part of an attribute's value."""
     shown = yt_attributes(await call.run(tree.get(_attributes_path(path.node))))
     value: Any = shown.get(path.attribute, MISSING) if path.attribute else shown
     for name in path.inside:

@@ -1,9 +1,9 @@
-"""The tree ("Cypress") is changed, in YTsaurus's commands.
+"""Change the tree ("Cypress"), in YTsaurus's commands.
 
-Owns: what these commands do: making, removing, copying and moving nodes, setting attributes and
-what is inside their values, locking. Nodes are directories (`map_node` there) and dynamic tables.
-What takes several steps is done whole or not at all: in a master transaction, which is nested if
-the command is in one already.
+Owns: these commands: create, remove, copy and move nodes, set attributes and parts of their values,
+lock nodes. Nodes are directories (`map_node` in YTsaurus) and dynamic tables. A change in several
+steps is done as a whole or not at all: in a master transaction. If the command is in a master
+transaction already, this one is nested.
 """
 
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ from dodona_wire.messages.attribute_names import warnings_about
 async def _as_a_whole(
     call: YtCall, tree: TreeSession, title: str
 ) -> AsyncIterator[MasterTransactionSession]:
-    """The tree under a master transaction, which is committed at the end of the block."""
+    """Yield the tree under a master transaction, which commits at the end of the block."""
     run = call.run
     begun = await run(tree.begin(title=title))
     has_failed = True
@@ -60,7 +60,7 @@ def _attribute_path(path: str) -> str:
 
 
 class _NewNode(NamedTuple):
-    """What is to be made."""
+    """A node to create."""
 
     kind: str
     path: str
@@ -72,7 +72,10 @@ async def create(call: YtCall) -> Value:
     parameters = call.parameters
     kind = parameters.text("type")
     if kind not in ("table", "map_node"):
-        text = f"nodes are tables (of type table, dynamic) and map_nodes here, not {kind[:40]}"
+        text = (
+            f"Dodona has dynamic tables and map_nodes only, not {kind[:40]}. "
+            "Use type table or map_node."
+        )
         raise InvalidRequest(text, type=kind[:40])
     tree = tree_changed(call)
     path = parameters.table()
@@ -92,7 +95,7 @@ async def _make_or_find(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
         return found
     try:
         return await _make(call, tree, new)
-    except NodeExists:  # somebody was faster
+    except NodeExists:  # another caller was faster
         found = await _existing(call, tree, new)
         if found is None:
             raise
@@ -100,7 +103,7 @@ async def _make_or_find(call: YtCall, tree: TreeSession, new: _NewNode) -> str:
 
 
 async def _existing(call: YtCall, tree: TreeSession, new: _NewNode) -> str | None:
-    """The id of what is there, if that is no error."""
+    """Return the id of the node that exists, if that is no error."""
     parameters = call.parameters
     if not await call.run(tree.exists(new.path)):
         return None
@@ -127,13 +130,18 @@ async def _check_parent(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
     if new.is_recursive or parent in ("", "/"):
         return
     if not await call.run(tree.exists(parent)):
-        raise NodeNotFound(f"Node {parent} is not there: make it first, or recursive", path=parent)
+        raise NodeNotFound(
+            f"Node {parent} does not exist. Create it first, or set recursive.", path=parent
+        )
 
 
 async def _create_table(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
     attributes = new.attributes
     if plain(attributes.get("dynamic")) is not True or "schema" not in attributes:
-        text = "tables are dynamic and have a schema here: attributes are dynamic=%true; schema=..."
+        text = (
+            "A table in Dodona is dynamic and has a schema. "
+            "Set the attributes dynamic=%true; schema=..."
+        )
         raise InvalidRequest(text, path=new.path)
     pivots = plain(attributes.get("pivot_keys"))
     create_table = tree.create_table(
@@ -198,7 +206,9 @@ async def set_(call: YtCall) -> None:
     call.principal.check("admin", path.node)
     value = stored(await call.read_value())
     if path.attribute is None:
-        raise InvalidRequest("only attributes are set: //name/@attribute", path=path.text)
+        raise InvalidRequest(
+            "Only attributes can be set. Use a path such as //name/@attribute.", path=path.text
+        )
     if path.attribute == MOUNT_CONFIG and len(path.inside) == 1:
         check_setting(path.inside[0])
         path = YtPath(path.node, path.inside[0])
@@ -212,10 +222,10 @@ async def set_(call: YtCall) -> None:
 
 
 async def _change_inside(call: YtCall, tree: TreeSession, path: YtPath, value: Any) -> None:
-    """Set, or remove, what is inside an attribute's value, so that nobody else changes the rest
-    meanwhile."""
+    """Set or remove a part of an attribute's value. A lock keeps other callers from changing the
+    attribute meanwhile."""
     run = call.run
-    async with _as_a_whole(call, tree, "an attribute is changed inside") as whole:
+    async with _as_a_whole(call, tree, "change a part of an attribute") as whole:
         await run(whole.lock(path.node, "shared", None, path.attribute))
         changed = await run(whole.get(path.text))
         *outer, last = path.inside
@@ -224,7 +234,7 @@ async def _change_inside(call: YtCall, tree: TreeSession, path: YtPath, value: A
             target = inside(target, name)
         if not put(target, last, value):
             way = "/".join(path.inside)
-            raise NodeNotFound(f"Attribute {path.text} has no {way[:200]}", path=path.text)
+            raise NodeNotFound(f"Attribute {path.text} has no {way[:200]}.", path=path.text)
         await run(whole.set(path.text, changed))
 
 
@@ -236,7 +246,9 @@ async def lock(call: YtCall) -> Value:
     call.principal.check("admin", path)
     text = transaction_of(call)
     if text is None or not isinstance(tree, MasterTransactionSession):
-        raise InvalidRequest("nodes are locked in a master transaction", path=path)
+        raise InvalidRequest(
+            "A lock on a node needs a master transaction. Start one first.", path=path
+        )
     parameters = call.parameters
     mode: Any = parameters.text("mode", "exclusive")
     child = parameters.optional_text("child_key")

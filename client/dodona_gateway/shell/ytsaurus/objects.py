@@ -1,7 +1,8 @@
-"""What is no node in Dodona, but looked at as one by YTsaurus's clients: cells, transactions.
+"""Show objects that are no nodes in Dodona, but that YTsaurus's clients look at as nodes: cells and
+transactions.
 
-Owns: their paths and attributes. `//sys/tablet_cells` are the cells; `#id`, and for transactions
-`//sys/transactions/id`, is an object by its id, which only its owner sees.
+Owns: their paths and attributes. `//sys/tablet_cells` has the cells. `#id`, and for transactions
+also `//sys/transactions/id`, is an object by its id, which only its owner sees.
 """
 
 from typing import Any, Final
@@ -23,7 +24,7 @@ TRANSACTIONS: Final = "//sys/transactions/"
 
 
 def is_object(path: YtPath) -> bool:
-    """Whether it is none of the catalog's nodes."""
+    """Return whether a path names an object that is no node of the catalog."""
     return (
         path.node == CELLS or path.node.startswith((CELLS + "/", TRANSACTIONS)) or _is_id(path.node)
     )
@@ -34,8 +35,8 @@ def _is_id(node: str) -> bool:
 
 
 async def find_object(call: YtCall, path: YtPath) -> Any:
-    """The object, an attribute of it, or what is inside that; `MISSING` if there is none. Raises
-    InvalidRequest, Forbidden."""
+    """Return the object, one of its attributes, or a part of an attribute's value; `MISSING` if
+    there is none. Raises InvalidRequest, Forbidden."""
     if path.node.startswith(CELLS):
         call.principal.check("read", path.node)
         if path.node == CELLS and path.attribute is None:
@@ -91,19 +92,21 @@ async def _by_id(call: YtCall, text: str) -> dict[str, Any] | None:
     except (TransactionNotFound, TransactionClosed):
         return None
     except InvalidRequest as error:
-        raise InvalidRequest("only transactions and locks are found by id here") from error
+        raise InvalidRequest(
+            "Only transactions and locks can be found by id. Use the path of the node."
+        ) from error
     return {"id": text, "type": "transaction", "timeout": lease_ms}
 
 
 async def _master_attributes(call: YtCall, text: str) -> dict[str, Any]:
     found = owned_master(call, text)
-    # Whether it is still alive, the master says with whatever is asked under it.
+    # A request under the transaction fails if the transaction has ended in the master.
     await call.run(master_session(call, text).exists("//"))
     return {"id": text, "type": "transaction", "timeout": found.timeout_ms}
 
 
 def _locks(call: YtCall) -> Any:
-    """Those of the command's transaction."""
+    """Return the locks of the command's transaction."""
     its_id = transaction_of(call)
     if its_id is None or not is_master(its_id):
         return ()

@@ -1,8 +1,8 @@
-"""What is in a request of YTsaurus's HTTP API, and where: parameters, a value, rows.
+"""Read a request of YTsaurus's HTTP API: its parameters, a value, or rows.
 
-Owns: the order in which parameters are taken from the places they may be in, and the reading of
-bodies, which are never held as a whole where they are rows. Bounds: bytes, values, and the time of
-the whole request, which is the edge's.
+Owns: the order in which parameters are taken from the places of a request, and the reading of
+bodies. A body with rows is never held as a whole. Bounds: bytes, values, and the time of the whole
+request, which the edge bounds.
 """
 
 import asyncio
@@ -28,12 +28,13 @@ from dodona_wire.messages.rest import JSON_TYPE
 PARAMETERS_HEADER: Final = "x-yt-parameters"
 FORMAT_HEADER: Final = "x-yt-header-format"
 BYTES_AT_ONCE: Final = 64 << 10
-"""Of rows; what comes behind these is read in a thread, so that others are answered meanwhile."""
+"""The bytes of rows that are decoded in the event loop. Later rows are decoded in a thread, so that
+other callers are answered meanwhile."""
 
 
 async def read_parameters(request: Request, found: Command, bytes_max: int) -> Parameters:
-    """Of a query string, a header, and the body of a POST: what comes later wins. Raises
-    InvalidRequest, LimitExceeded."""
+    """Read the parameters of a query string, a header, and the body of a POST. A later place wins.
+    Raises InvalidRequest, LimitExceeded."""
     values: dict[str, Any] = dict(request.query_params)
     header = request.headers.get(PARAMETERS_HEADER)
     if header:
@@ -48,19 +49,21 @@ async def read_parameters(request: Request, found: Command, bytes_max: int) -> P
 
 
 async def read_content(request: Request, bytes_max: int) -> bytes:
-    """A whole body, unpacked. Raises InvalidRequest, LimitExceeded."""
+    """Return a whole body, unpacked. Raises InvalidRequest, LimitExceeded."""
     return b"".join([piece async for piece in _pieces(request, bytes_max)])
 
 
 async def read_rows(request: Request, format: Format) -> list[dict[str, Any]]:
-    """The rows in the body, as they come. Raises InvalidRequest, LimitExceeded."""
+    """Return the rows in the body, decoded while they arrive. Raises InvalidRequest,
+    LimitExceeded."""
     reader = format.row_reader()
     found: list[Any] = []
     value_count = size_bytes = 0
     async for piece in _pieces(request, BODY_BYTES_MAX):
         size_bytes += len(piece)
         read = partial(_counted, reader.feed, piece)
-        # What was not whole is read again with the next piece: each may take a while.
+        # A row that is not complete is decoded again with the next piece, so each step may take
+        # long.
         rows, count = read() if size_bytes <= BYTES_AT_ONCE else await asyncio.to_thread(read)
         value_count += count
         check_values(value_count)
@@ -71,7 +74,7 @@ async def read_rows(request: Request, format: Format) -> list[dict[str, Any]]:
 
 
 def _counted(read: Callable[..., list[Any]], *piece: bytes) -> tuple[list[Any], int]:
-    """Rows, and how many values are in them."""
+    """Return rows, and how many values are in them."""
     rows = read(*piece)
     return rows, count_values(rows)
 

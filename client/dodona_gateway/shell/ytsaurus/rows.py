@@ -1,7 +1,7 @@
-"""Rows, in YTsaurus's commands.
+"""Read and write rows, in YTsaurus's commands.
 
-Owns: what these commands do, each a few lines over the client or a held transaction. As there, a
-write says of which atomicity it is, and the table's has to be the same.
+Owns: these commands, each a few lines over the client or a held transaction. As in YTsaurus, a
+write names its atomicity, which must be that of the table.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ async def delete_rows(call: YtCall) -> None:
 async def lock_rows(call: YtCall) -> None:
     path, parameters = _table(call, "write"), call.parameters
     if tablet_transaction(call) is None:
-        raise InvalidRequest("rows are locked in a tablet transaction")
+        raise InvalidRequest("A lock on rows needs a tablet transaction. Start one first.")
     locks = parameters.texts("locks") or None
     lock_type: Any = parameters.text("lock_type", "shared_strong")
     keys = await call.read_rows()
@@ -70,7 +70,7 @@ async def lock_rows(call: YtCall) -> None:
 
 
 async def _modify(call: YtCall, buffer: Any) -> None:
-    """In the command's transaction, or in one of its own."""
+    """Buffer a change in the command's transaction, or run it in a separate one."""
     its_id = tablet_transaction(call)
     if its_id is not None:
         async with call.service.transactions.use(its_id, call.owner) as transaction:
@@ -85,8 +85,8 @@ async def _modify(call: YtCall, buffer: Any) -> None:
 async def with_whole_keys(
     call: YtCall, path: str, rows: list[dict[str, Any]], use: Callable[[], Awaitable[Result]]
 ) -> Result:
-    """Do something with rows that name all key columns. If that is refused, the client has asked
-    for the schema anew by then: it may have more key columns."""
+    """Use rows that name all key columns. If the client refuses the rows, it has asked for the
+    schema again, and the table may have more key columns. So the use is tried once more."""
     name_all_keys(rows, await call.service.schema(path))
     try:
         return await use()
@@ -97,8 +97,9 @@ async def with_whole_keys(
 
 
 def name_all_keys(rows: list[dict[str, Any]], schema: TableSchema) -> bool:
-    """YTsaurus's rule: a key column that a row does not name is null, where Dodona's own interfaces
-    refuse the row. One that is required stays missing, and will be named. → whether any was."""
+    """Add null for each key column that a row does not name. This is YTsaurus's rule; Dodona's own
+    interfaces refuse such a row. A required key column stays missing, and the error names it.
+    Return whether any column was added."""
     names = [it.name for it in schema.key_columns if not it.required]
     count = sum(map(len, rows))
     for row in rows:
@@ -108,11 +109,12 @@ def name_all_keys(rows: list[dict[str, Any]], schema: TableSchema) -> bool:
 
 
 def add_a_null(rows: list[dict[str, Any]], schema: TableSchema) -> None:
-    """To rows of keys alone: an insert that is no update writes null to all that is not given."""
+    """Add a null to rows that have keys only. An insert that is no update writes null to all
+    columns that are not given."""
     keys = schema.key_names
     empty = next((it.name for it in schema.value_columns if not it.required), None)
     if empty is None:
-        return  # what is required is missing, and will be named
+        return  # a required column is missing, and the error names it
     for row in rows:
         if len(row) <= len(keys) and all(name in keys for name in row):
             row[empty] = None
@@ -120,7 +122,9 @@ def add_a_null(rows: list[dict[str, Any]], schema: TableSchema) -> None:
 
 async def trim_rows(call: YtCall) -> None:
     _table(call, "write")
-    raise InvalidRequest("only ordered tables are trimmed, and tables are sorted here")
+    raise InvalidRequest(
+        "Only ordered tables can be trimmed, and Dodona has sorted tables only. Delete the rows."
+    )
 
 
 # ---- reads
@@ -134,7 +138,7 @@ async def lookup_rows(call: YtCall) -> RowsOut:
     mode = read_mode(call)
     if parameters.flag("versioned"):
         if mode != "default":
-            raise InvalidRequest("rows are versioned, or have timestamps, but not both")
+            raise InvalidRequest("Pass either versioned or read_mode, not both.")
         look = partial(_versions, call, path, keys, columns, keep_missing)
         versions = await with_whole_keys(call, path, keys, look)
         return _versioned(await call.service.schema(path), versions, columns)
@@ -158,7 +162,7 @@ async def _lookup(
         return await call.service.look_up(look_up(read_timestamp(call), retention))
     async with call.service.transactions.use(its_id, call.owner) as transaction:
         buffer = buffer_of(transaction)
-        if retention:  # what the transaction itself has written is not seen either way
+        if retention:  # the transaction's own writes are not visible either way
             return await call.service.look_up(look_up(buffer.read_timestamp(), retention))
         return await call.service.look_up(look_up(buffer.read_timestamp(), transaction=buffer))
 
@@ -167,7 +171,10 @@ async def _versions(
     call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
 ) -> Any:
     if retention_timestamp(call):
-        raise InvalidRequest("retention_timestamp goes with plain rows, without their timestamps")
+        raise InvalidRequest(
+            "retention_timestamp can't be combined with versions or timestamps of rows. "
+            "Leave it out."
+        )
     its_id = tablet_transaction(call)
     look_up = partial(call.service.session.lookup_versions, path, keys, columns, keep_missing)
     if its_id is None:
@@ -177,22 +184,22 @@ async def _versions(
 
 
 def read_timestamp(call: YtCall) -> Timestamp:
-    """What a read outside a transaction sees."""
+    """Return the timestamp of a read outside a transaction."""
     given = call.parameters.number("timestamp")
     return SYNC_LAST_COMMITTED if given is None else Timestamp(given)
 
 
 def read_mode(call: YtCall) -> str:
-    """What is asked for beside values. Raises InvalidRequest."""
+    """Return the read mode: values alone, or with timestamps. Raises InvalidRequest."""
     options = Parameters(call.parameters.map("versioned_read_options"))
     mode = options.text("read_mode", "default")
     if mode not in ("default", WITH_TIMESTAMPS):
-        raise InvalidRequest(f"read_mode is default or {WITH_TIMESTAMPS}, not {mode[:40]!r}")
+        raise InvalidRequest(f"read_mode must be default or {WITH_TIMESTAMPS}, not {mode[:40]!r}.")
     return mode
 
 
 def retention_timestamp(call: YtCall) -> Timestamp:
-    """What is older than this is not seen; 0 if all is."""
+    """Return the timestamp below which versions are not read; 0 to read all versions."""
     return Timestamp(call.parameters.number("retention_timestamp") or 0)
 
 
@@ -209,7 +216,7 @@ def _columns(schema: TableSchema, names: Sequence[str] | None) -> list[tuple[str
     if names is None:
         return [(it.name, it.type) for it in schema.columns]
     if not names:
-        raise InvalidRequest("column_names is empty: without it all columns are given")
+        raise InvalidRequest("column_names is empty. Leave it out to get all columns.")
     types = {it.name: it.type for it in schema.columns}
     for name in names:
         if name not in types:
@@ -252,13 +259,16 @@ def _version(value: Any, timestamp: Timestamp, is_aggregate: bool) -> Attributed
 def _with_timestamps(
     schema: TableSchema, rows: Sequence[VersionedRow | None], names: Sequence[str] | None
 ) -> RowsOut:
-    """Each column's newest value, and beside it when that was written. Raises InvalidRequest where
-    a value is made of several writes."""
+    """Return each column's newest value with the timestamp of its write. Raises InvalidRequest if a
+    value is made of several writes."""
     columns = _columns(schema, names)
     values = [name for name, _ in columns if name not in schema.key_names]
     for column in schema.value_columns:
         if column.aggregate is not None and column.name in values:
-            raise InvalidRequest("an aggregate has no one timestamp", column=column.name)
+            raise InvalidRequest(
+                "An aggregate column has no single timestamp. Leave out the column.",
+                column=column.name,
+            )
     shown = [None if row is None else _newest(row, columns, values) for row in rows]
     stamped: list[tuple[str, Any]] = [(TIMESTAMP_PREFIX + name, "uint64") for name in values]
     return RowsOut([*columns, *stamped], shown)

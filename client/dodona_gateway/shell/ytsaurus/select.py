@@ -1,7 +1,7 @@
-"""Queries in YTsaurus's language.
+"""Run queries in YTsaurus's language.
 
-Owns: `select_rows` and `explain_query`. A query is translated to SQL, which is run as any other;
-what its columns are called, and their types, the translation says.
+Owns: `select_rows` and `explain_query`. A query is translated to SQL, which runs like any other
+query. The translation decides the names and types of the result's columns.
 """
 
 import asyncio
@@ -22,19 +22,21 @@ from dodona_gateway.shell.ytsaurus.transactions import tablet_transaction
 from dodona_wire.errors import InvalidRequest
 
 BYTES_AT_ONCE: Final = 64 << 10
-"""Of a result that becomes rows in no time."""
+"""The size in bytes of a result that is decoded in the event loop, at most."""
 SHORT_LENGTH_MAX: Final = 8_000
-"""Of a query that takes no time to be read."""
+"""The length of a query that is parsed in the event loop, at most."""
 
 Made = TypeVar("Made")
 _rows_of: Final = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
-"""Rows in the order of the columns are tuples, others by name."""
+"""Decodes rows as tuples, in the order of the columns."""
 
 
 async def select_rows(call: YtCall) -> RowsOut:
     if read_mode(call) != "default":
-        raise InvalidRequest("a query's rows have no timestamps: look rows up instead")
-    tablet_transaction(call)  # who asks under a master transaction is told at once
+        raise InvalidRequest(
+            "The rows of a query have no timestamps. Use lookup_rows for timestamps."
+        )
+    tablet_transaction(call)  # refuses a master transaction early
     translated = await _translate(call)
     columns: list[tuple[str, Any]] = [(it.name, it.type) for it in translated.columns]
     shape = _shape(call, [it.type for it in translated.columns])
@@ -55,13 +57,13 @@ async def _answer(call: YtCall, sql: str, shape: TypedRows) -> bytes:
     if its_id is None:
         return await query(timestamp=read_timestamp(call))
     async with call.service.transactions.use(its_id, call.owner) as transaction:
-        if retention:  # what the transaction itself has written is not seen either way
+        if retention:  # the transaction's own writes are not visible either way
             return await query(timestamp=buffer_of(transaction).read_timestamp())
         return await call.service.query(call.principal, sql, shape, transaction)
 
 
 async def explain_query(call: YtCall) -> Value:
-    """What is run for it."""
+    """Return the SQL that would run for a query."""
     translated = await _translate(call)
     return Value({"dialect": "duckdb", "query": translated.sql})
 
@@ -77,7 +79,8 @@ async def _translate(call: YtCall) -> Translated:
 
 
 async def _compute(text: str | bytes, function: Callable[..., Made], *arguments: Any) -> Made:
-    """In a thread if the query is long, so that others are answered meanwhile."""
+    """Call the function, in a thread if the query is long, so that other callers are answered
+    meanwhile."""
     if len(text) <= SHORT_LENGTH_MAX:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
@@ -89,7 +92,7 @@ def _text(call: YtCall) -> str | bytes:
 
 
 def _placeholders(call: YtCall) -> Mapping[str, Any]:
-    """What names in braces stand for."""
+    """Return the values of names in braces."""
     given = call.parameters.map("placeholder_values")
     return {name: _without_attributes(it) for name, it in given.items()}
 

@@ -1,7 +1,7 @@
-"""The life of tables, in YTsaurus's commands.
+"""Mount, unmount and change tables, in YTsaurus's commands.
 
-Owns: what these commands do. As there, a change of a table's state is begun when the command is
-answered: clients look at `@tablet_state` for its end.
+Owns: these commands. As in YTsaurus, the answer to a command comes when the change of a table's
+state has begun. Clients look at `@tablet_state` to see its end.
 """
 
 from typing import Any, Final
@@ -28,7 +28,7 @@ async def mount_table(call: YtCall) -> None:
 
 async def unmount_table(call: YtCall) -> None:
     if call.parameters.flag("force"):
-        raise InvalidRequest("force would lose what is not flushed: unmount without it")
+        raise InvalidRequest("force would lose rows that are not flushed. Unmount without force.")
     await _begin(call, UnmountTable(_path(call), *_range(call)))
 
 
@@ -55,14 +55,14 @@ async def reshard_table(call: YtCall) -> None:
 async def alter_table(call: YtCall) -> None:
     path, parameters = _path(call), call.parameters
     if parameters.flag("dynamic", default=True) is False:
-        raise InvalidRequest("all tables are dynamic here", path=path)
+        raise InvalidRequest("Dodona has dynamic tables only. Leave out dynamic=false.", path=path)
     if "schema" in parameters:
         await call.client.alter_table(path, columns_of(parameters.raw("schema")))
 
 
 async def get_tablet_infos(call: YtCall) -> Value:
-    """Rows are counted in ordered tables only, there as here. A write that comes after this answer
-    has a timestamp above `barrier_timestamp`."""
+    """Return infos of tablets. As in YTsaurus, only ordered tables have row counts. A write that
+    begins after this answer has a timestamp above `barrier_timestamp`."""
     path, parameters = call.parameters.table(), call.parameters
     call.principal.check("read", path)
     table = await call.client.get_table(path)
@@ -86,7 +86,8 @@ def _tablet_info(index: Any, count: int, barrier: Timestamp) -> dict[str, Any]:
 
 
 async def get_tablet_errors(call: YtCall) -> Value:
-    """There are none: a tablet that can't flush or compact ends its node, which says why."""
+    """Return no errors: a tablet that can't flush or compact ends its node, which logs the
+    reason."""
     path = call.parameters.table()
     call.principal.check("read", path)
     await call.client.get_table(path)

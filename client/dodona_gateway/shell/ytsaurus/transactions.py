@@ -1,8 +1,8 @@
-"""Transactions and timestamps, in YTsaurus's commands.
+"""Run transactions and return timestamps, in YTsaurus's commands.
 
-Owns: what these commands do, and which of a gateway's transactions an id means. Tablet transactions
-are those that REST has, too. Master transactions live in the master: the gateway only knows whose
-they are. Ids are YTsaurus's in form; what they say is in `core.transaction_id`.
+Owns: these commands, and which of a gateway's transactions an id names. Tablet transactions are the
+same as those of REST. Master transactions live in the master, and the gateway knows only their
+owners. Ids have YTsaurus's form; `core.transaction_id` defines their content.
 """
 
 from typing import Any, Final
@@ -29,13 +29,14 @@ MASTER_TIMEOUT_MS: Final = 15_000
 
 
 def transaction_of(call: YtCall) -> str | None:
-    """The id of the transaction that a command is in, None for none."""
+    """Return the id of the transaction that a command is in, None for none."""
     text = call.parameters.optional_text("transaction_id")
     return None if text is None or text in NO_ID else text
 
 
 def tablet_transaction(call: YtCall) -> str | None:
-    """As `transaction_of`, of a command on rows. Raises InvalidRequest for a master transaction."""
+    """Return the same as `transaction_of`, for a command on rows. Raises InvalidRequest for a
+    master transaction."""
     text = transaction_of(call)
     if text is not None and is_master(text):
         raise InvalidRequest(
@@ -46,8 +47,8 @@ def tablet_transaction(call: YtCall) -> str | None:
 
 
 def tree_seen(call: YtCall) -> TreeSession:
-    """The tree as the command's transaction sees it: a tablet transaction sees what all do. Raises
-    TransactionNotFound."""
+    """Return the tree as the command's transaction sees it. A tablet transaction sees the same tree
+    as a call without a transaction. Raises TransactionNotFound."""
     text = transaction_of(call)
     if text is None or not is_master(text):
         return call.catalog
@@ -55,11 +56,14 @@ def tree_seen(call: YtCall) -> TreeSession:
 
 
 def tree_changed(call: YtCall) -> TreeSession:
-    """As `tree_seen`, for a command that changes it, which a tablet transaction would not take
-    back. Raises InvalidRequest then."""
+    """Return the same as `tree_seen`, for a command that changes the tree. Raises InvalidRequest
+    for a tablet transaction, which could not take the change back."""
     text = transaction_of(call)
     if text is not None and not is_master(text):
-        raise InvalidRequest("a tablet transaction changes rows, not nodes", transaction=text)
+        raise InvalidRequest(
+            "A tablet transaction changes rows, not nodes. Start a master transaction.",
+            transaction=text,
+        )
     return tree_seen(call)
 
 
@@ -69,7 +73,9 @@ async def start_transaction(call: YtCall) -> Value:
     if kind == "master":
         return Value({"transaction_id": await _start_master(call, timeout_ms)})
     if kind != "tablet":
-        raise InvalidRequest(f"the type of a transaction is master or tablet, not {kind[:40]!r}")
+        raise InvalidRequest(
+            f"The type of a transaction must be master or tablet, not {kind[:40]!r}."
+        )
     if transaction_of(call) is not None:
         raise InvalidRequest("Tablet transaction cannot have a parent")
     call.principal.check_somewhere("read")
@@ -98,24 +104,25 @@ async def ping_transaction(call: YtCall) -> None:
 
 
 async def commit_transaction(call: YtCall) -> Value:
-    """The client repeats this on some errors: then the outcome is asked for, and nothing committed
-    twice. So an outcome that is not known is such an error, and one that is final is none."""
+    """Commit a transaction. The client repeats this command after some errors: a repeat asks for
+    the outcome, and commits nothing twice. So an unknown outcome is reported as such an error, and
+    a final one as another error."""
     text = call.parameters.text("transaction_id")
     try:
         timestamp = await _commit(call, text)
     except CommitOutcomeUnknown as error:
-        words = "whether the transaction was committed is not known yet: repeat the commit"
+        words = "The outcome of the commit is not known yet. Repeat the commit."
         raise Unavailable(words, transaction=text) from error
     except Unavailable as error:
         if yt_error(error).code in RETRIED and await _is_over(call, text):
-            words = f"the transaction was not committed: {error.message}"
+            words = f"The transaction was not committed: {error.message}"
             raise TransactionAborted(words, transaction=text) from error
         raise
     return Value({} if timestamp is None else {"primary_commit_timestamp": Uint64(timestamp)})
 
 
 async def _is_over(call: YtCall, text: str) -> bool:
-    """Whether a transaction can't be committed any more."""
+    """Return whether a transaction can't be committed any more."""
     if is_master(text):
         return False
     try:
@@ -149,19 +156,19 @@ async def generate_timestamp(call: YtCall) -> Value:
 
 
 def modes_of(call: YtCall) -> tuple[Any, Any]:
-    """Atomicity and durability: full and sync unless given; which there are, the client says."""
+    """Return atomicity and durability: full and sync by default. The client checks the values."""
     parameters = call.parameters
     return parameters.text("atomicity", "full"), parameters.text("durability", "sync")
 
 
 def is_master(text: str) -> bool:
-    """Whether an id is a master transaction's, by its form."""
+    """Return whether an id has the form of a master transaction's."""
     words = text.split("-")
     return len(words) == 4 and words[2].endswith("0001")
 
 
 def owned_master(call: YtCall, text: str) -> Owned:
-    """A master transaction of the caller's. Raises TransactionNotFound."""
+    """Return a master transaction of the caller. Raises TransactionNotFound."""
     found = call.service.master_transactions.find(text, call.owner)
     if found is None:
         raise TransactionNotFound("No such transaction", transaction=text[:100])
@@ -169,7 +176,7 @@ def owned_master(call: YtCall, text: str) -> Owned:
 
 
 def master_session(call: YtCall, text: str) -> MasterTransactionSession:
-    """The tree under a master transaction of the caller's. Raises TransactionNotFound."""
+    """Return the tree under a master transaction of the caller. Raises TransactionNotFound."""
     found = owned_master(call, text)
     return call.catalog.resume(TreeTransaction(found.id, found.timeout_ms))
 

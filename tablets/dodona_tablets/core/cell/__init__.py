@@ -1,1 +1,1 @@
-"""What all parts of a cell share, and what people see of it."""
+"""The state that all parts of a cell share, and what people see of a cell."""

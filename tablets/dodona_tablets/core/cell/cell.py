@@ -1,8 +1,8 @@
-"""What all parts of a cell share: its tablets, transactions, outcomes, and its outbox.
+"""Hold what all parts of a cell share: its tablets, transactions, outcomes and outbox.
 
-Owns: the limits, the oracle time seen last, the fence, the readers, and the three ways a
-transaction's state here ends. Parts (participant, coordinator, reads, writes) change it only
-through these methods.
+Owns: the limits, the newest known oracle time, the fence, the readers, and the three ways in which
+a transaction ends in this cell. The parts (participant, coordinator, reads, writes) end a
+transaction only through these methods.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,8 @@ from dodona_wire.types import (
 
 
 class CellLimits(msgspec.Struct, frozen=True):
-    """Every bound and period of a cell. Durations in milliseconds, or seconds where named so."""
+    """The limits and periods of a cell. Durations are in milliseconds, or in seconds if the name
+    says so."""
 
     transaction_life_s_max: int = 60
     forget_slack_s: int = 15
@@ -52,82 +53,83 @@ class CellLimits(msgspec.Struct, frozen=True):
     oracle_wait_ms_max: int = 5_000
     transaction_rows_max: int = 100_000
     transaction_bytes_max: int = 33 << 20
-    """A little more than clients allow themselves: they refuse early, by an estimate."""
+    """A little more than the limit of clients, which refuse early, by an estimate."""
     transactions_alive_max: int = 100_000
     reads_waiting_max: int = 10_000
     log_fill_ratio_max: float = 0.75
-    """A log that is fuller takes no new writes: the rest is for those that are under way."""
+    """A fuller log takes no new writes. The rest is for transactions in progress."""
     ask_coordinator_after_ms: int = 1_000
     recover_after_ms: int = 2_000
     repeat_after_ms: int = 1_000
     tell_silence_after_ms: int = 2_000
-    """Whoever asks for an outcome that another cell keeps from being found is told which."""
+    """A caller that asks for an outcome gets the name of a silent cell after this time."""
     heartbeat_period_ms: int = 400
     heartbeat_hold_ms: int = 800
-    """The master may hold its answer back for so long if it has nothing new to say. Together with
-    the period, less than a cell may be silent before the master takes it for dead."""
+    """The master may hold its answer back for this time if it has no news. This time and the period
+    together are less than the silence after which a cell does not count as alive."""
     oracle_time_period_ms: int = 500
     watermark_period_ms: int = 4_000
     memory_bytes_max: int = 2 << 30
-    """Of all dynamic stores: above that writes are refused."""
+    """The limit of all dynamic stores. Above it, the cell refuses writes."""
     batch_bytes_max: int = 512 << 20
-    """Of bulk data on its way into chunks. One batch is always let in."""
+    """The limit of bulk data on its way into chunks. One batch is always admitted."""
     checkpoint_period_ms: int = 15_000
     quiet_tick_ms: int = 1_000
-    """Between two ticks where nothing is under way: leases end, and stores are flushed, so much
-    later. Any event brings the next tick forward."""
+    """The time between two ticks of a cell without work in progress. Leases end, and stores are
+    flushed, later by this time. Any event brings the next tick forward."""
     compaction_round_ms: int = 5_000
-    """Between the beginnings of two looks at all tablets for chunks to be compacted, unless a chunk
-    was made meanwhile."""
+    """The time from the start of one search of all tablets for chunks to compact to the next. A new
+    chunk brings the next search forward."""
     clean_period_ms: int = 30_000
-    """How often a chunk is looked at for what retention lets go."""
+    """How often the cell searches a chunk for versions that retention removes."""
     readers_max: int = 1_000
-    """So many hold snapshots here at a time."""
+    """The limit of readers that hold snapshots here at a time."""
     reader_tablets_max: int = 100_000
-    """Of all of them together."""
+    """The limit of tablets of all readers together."""
     reader_lease_ms_max: int = 3_600_000
-    """A longer one is refused."""
+    """The cell refuses a longer lease."""
     loads_max: int = 1_000
-    """So many bulk loads are open here at a time."""
+    """The limit of bulk loads that are open here at a time."""
     load_lease_ms_max: int = 3_600_000
-    """A longer one is refused."""
+    """The cell refuses a longer lease."""
     staged_chunks_max: int = 20_000
-    """Of all loads together; with the deletions of seals twice as many."""
+    """The limit of all loads together. With the deletions of seals, twice as many are allowed."""
     reader_renewal_ms_max: int = 60_000
-    """A tablet that comes to be served keeps everything for so long: until then whoever held it
-    elsewhere, or before a restart, is to renew."""
+    """A tablet that begins to be served keeps all versions for this time. Readers that held its
+    snapshot in another cell, or before a restart, renew it in this time."""
 
 
 class Heard:
-    """When others were heard last, as instants in microseconds."""
+    """When other servers were last heard, as instants in microseconds."""
 
     def __init__(self) -> None:
         self.cells: dict[CellId, int] = {}
         self.oracle = 0
         self.oracle_failure: str | None = None
-        """Why it did not answer, as the shell was told last."""
+        """Why the oracle did not answer, as the shell reported it last."""
 
 
 class Cell:
-    """One cell's state. `now` is that of the event being handled."""
+    """The state of one cell. `now` is the time of the event that is being handled."""
 
     is_log_writable = True
-    """Not where the disk had no space at all: nothing may be appended."""
+    """False if the disk had no space at all. The cell then appends nothing."""
     disk_shortage: str | None = None
-    """Why the disk has no space for what is new, as far as the core was told."""
+    """Why the disk has no space for new writes, as reported to the core last."""
     has_retained_more = False
-    """Whether the retained timestamp of a tablet has risen, and the master has yet to hear."""
+    """Whether a tablet's retained timestamp has risen since the last report to the master."""
 
     def __init__(self, cell: CellId, limits: CellLimits, fault_at: FaultAt = no_faults) -> None:
         self.id = cell
         self.limits = limits
         self.cluster = NO_CLUSTER
-        """The one that the log belongs to; an empty log belongs to none."""
+        """The cluster that the log belongs to. An empty log belongs to none."""
         self.fault_at = fault_at
         self.injects_faults = fault_at is not no_faults
         self.tablets: dict[TabletId, Tablet] = {}
         self.dropped_revision = Revision(0)
-        """Of the newest assignment by which tablets were dropped: an older one may have them."""
+        """The revision of the newest assignment that dropped tablets. An older assignment may still
+        have them."""
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()
         self.readers = Readers(
@@ -137,53 +139,54 @@ class Cell:
         )
         self.loads = CellLoads()
         self.batches: dict[int, int] = {}
-        """Of bulk data, on their way into the chunk of this number: how many bytes each has. Loads
-        that are being sealed are among them, and have none."""
+        """The bulk data on its way into chunks: its bytes by chunk number. A seal in progress has
+        an entry with 0 bytes."""
         self.fence: Timestamp = NULL_TIMESTAMP
         self.latest: Timestamp = NULL_TIMESTAMP
-        """The largest timestamp this cell knows the oracle to have issued."""
+        """The largest timestamp that the oracle has issued, as far as this cell knows."""
         self.log_bytes = 0
         self.log_fill_ratio = 0.0
-        """What the log has, in relation to what it may have, as far as the core was told."""
+        """The size of the log in relation to its limit, as reported to the core last."""
         self.now = Now(0, 0)
         self.chunks: dict[int, Chunk] = {}
-        """The open files, by number."""
+        """The open chunks by number."""
         self.orphans: tuple[int, ...] = ()
-        """Chunks that were there at the start and that the log does not name, by number."""
+        """The numbers of the chunks that were there at the start and that the log does not name."""
         self.may_have_unused_chunks = False
-        """Whether some tablet or load has let go of any."""
+        """Whether a tablet or a load may have released a chunk."""
         self.flushed_ahead: dict[TabletId, int] = {}
-        """In replay: of each tablet the last store that will have been flushed by the end of the
-        log. Rows that were written to it are not made again."""
+        """For replay: by tablet, the last store that is flushed by the end of the log. Replay does
+        not rebuild rows in stores up to this one."""
         self.next_chunk = 1
         self.checkpoint = 0
-        """The number of the last one."""
+        """The number of the last checkpoint."""
         self.record_count = 0
-        """Appended since the start."""
+        """The records that were replayed or appended."""
         self.memory_bytes = 0
-        """What stores take, as of the last tick."""
+        """The memory of stores, as of the last tick."""
         self.is_draining = False
-        """It is about to stop, and takes no more writes."""
+        """Whether the cell is about to stop, and takes no more writes."""
         self.last_failure: str | None = None
-        """Of the work on chunks."""
+        """The last failure of work on chunks."""
         self.heard = Heard()
         self.effects: list[Effect] = []
         self.woken: list[Any] = []
         self.client_clock = ClockWatch()
         """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
         self.protocol_violation_count = 0
-        """Decisions of other cells that can't be: see `participant`."""
+        """The decisions of other cells that do not fit a transaction's state: see `participant`."""
         self.last_protocol_violation: ProtocolViolation | None = None
         self.reset_counts()
 
     def reset_counts(self) -> None:
-        """Whatever was counted so far, nobody did: it was replayed."""
+        """Reset the counts after replay, so that they have live events only."""
         self.counts = CommitCounts()
         self.refused_count_by_kind: dict[str, int] = {}
 
     def note_disk(self, shortage: str | None, *, is_log_writable: bool = True) -> None:
-        """Why the disk has no space for what is new, if so: writes are refused until it has. Reads,
-        flushes and what is prepared go on. Without a log to write to only reads do."""
+        """Note why the disk has no space for new writes, or None if it has. The cell refuses writes
+        until there is space. Reads, flushes and prepared transactions go on. Without a writable
+        log, only reads go on."""
         self.disk_shortage = shortage
         self.is_log_writable = is_log_writable
 
@@ -191,24 +194,25 @@ class Cell:
         self.effects.append(ReplyTo(route, body))
 
     def append(self, record: Record) -> None:
-        """Into the log; what is in the outbox behind it waits until it is durable."""
+        """Append a record to the log. Effects behind it in the outbox wait until it is durable."""
         self.record_count += 1
         self.effects.append(Append(record))
 
     def take_effects(self) -> list[Effect]:
-        """The outbox, in order; empty afterwards."""
+        """Take the effects of the outbox, in order, and leave it empty."""
         if self.may_have_unused_chunks:
             self._remove_unused_chunks()
         effects, self.effects = self.effects, []
         return effects
 
     def note_protocol_violation(self, transaction: TransactionId, source: CellId) -> None:
-        """That cell has decided what can't be."""
+        """Note a decision of another cell that does not fit the transaction's state."""
         self.protocol_violation_count += 1
         self.last_protocol_violation = ProtocolViolation(transaction, source)
 
     def state_of(self, transaction: TransactionId) -> State:
-        """Alive or finished; NONE covers "never heard of" and "forgotten"."""
+        """Return the state of a transaction, alive or finished. NONE is "never heard of" or
+        "forgotten"."""
         alive = self.transactions.get(transaction)
         if alive is not None:
             return alive.state
@@ -218,7 +222,7 @@ class Cell:
         return State.REFUSED if isinstance(outcome, Failure) else State.COMMITTED
 
     def commit_timestamp_of(self, transaction: TransactionId) -> Timestamp:
-        """Of one that is committed, alive or finished."""
+        """Return the commit timestamp of a committed transaction, alive or finished."""
         alive = self.transactions.get(transaction)
         at = self.outcomes.get(transaction) if alive is None else alive.commit_timestamp
         assert at is not None
@@ -227,26 +231,30 @@ class Cell:
 
     @property
     def is_log_full(self) -> bool:
-        """Whether there is no room for what does not have to be logged."""
+        """Return whether the log has room only for records that must be logged."""
         return self.log_fill_ratio > self.limits.log_fill_ratio_max
 
     def may_be_issued(self, timestamp: Timestamp) -> bool:
-        """Whether the oracle may have issued it, as far as we know. A little behind is usual."""
+        """Return whether the oracle may have issued the timestamp. The cell's knowledge is usually
+        a little behind."""
         ahead = timestamp - self.latest
         return ahead <= self.limits.client_clock_difference_s_max << TIMESTAMP_COUNTER_BITS
 
     def tablet(self, tablet: TabletId, revision: Revision) -> Tablet:
-        """A tablet that is served here now. Raises TabletMoved: the client's route is stale."""
+        """Return a tablet that is served here now. Raises TabletMoved if the client's route is
+        stale."""
         found = self.tablets.get(tablet)
         if found is None or not found.is_mounted or found.fence == NULL_TIMESTAMP:
-            raise TabletMoved("the tablet is not mounted in this cell", tablet=tablet, cell=self.id)
+            text = "The tablet is not mounted in this cell. Refresh the route."
+            raise TabletMoved(text, tablet=tablet, cell=self.id)
         if found.assignment.revision != revision:
-            raise TabletMoved("the tablet was mounted anew", tablet=tablet, cell=self.id)
+            text = "The tablet was mounted again. Refresh the route."
+            raise TabletMoved(text, tablet=tablet, cell=self.id)
         return found
 
     def drop(self, tablets: Sequence[TabletId], revision: Revision) -> None:
-        """Forget these, with their rows. From now on each is a tablet that never was here; what
-        became of transactions that wrote to it is remembered all the same."""
+        """Forget these tablets with their rows, as if they were never here. The cell still
+        remembers the outcomes of transactions that wrote to them."""
         for number in tablets:
             tablet = self.tablets.pop(number)
             self.may_have_unused_chunks |= bool(tablet.stores.chunks)
@@ -255,22 +263,23 @@ class Cell:
         self.dropped_revision = max(self.dropped_revision, revision)
 
     def unmount(self, tablet: Tablet) -> None:
-        """It is not served any more. What loads have staged there is gone: it may have another
-        schema when it is served again, or be another's."""
+        """Stop serving a tablet, and drop what loads have staged there. When the tablet is served
+        again, it may have another schema, or be in another cell."""
         tablet.unmount()
         self.loads.drop_tablet(tablet.assignment.tablet)
         self.may_have_unused_chunks |= bool(self.loads.open)
         tablet.published.clear()
 
     def serve(self, tablet: Tablet, fence: Timestamp) -> None:
-        """From now on, and for transactions that begin after this timestamp."""
+        """Serve the tablet from now on, for transactions that begin after the fence."""
         tablet.serve_after(fence)
         if tablet.has_been_served:
             self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
         tablet.has_been_served = True
 
     def raise_retained(self, tablet: Tablet, retained: Timestamp) -> None:
-        """Old versions of the tablet may be gone: nobody reads below this timestamp any more."""
+        """Raise the retained timestamp of a tablet, because older versions may be gone. Reads below
+        it are refused from now on."""
         if retained > tablet.retained_timestamp:
             tablet.retained_timestamp = retained
             self.has_retained_more = True
@@ -278,13 +287,13 @@ class Cell:
     # Chunks
 
     def take_chunk_number(self) -> int:
-        """One that no chunk here has had."""
+        """Return a number that no chunk here has had."""
         self.next_chunk += 1
         return self.next_chunk - 1
 
     def _remove_unused_chunks(self) -> None:
-        """Those that no tablet has any part of; their files go behind the records that say so.
-        Once for a batch of events, at its end: it takes a walk over all tablets."""
+        """Remove chunks that no tablet and no load uses. Their files go behind the records that say
+        so. This visits all tablets, so it runs once for a batch of events, at its end."""
         self.may_have_unused_chunks = False
         used = dict.fromkeys(
             it.attached.info.number
@@ -301,7 +310,8 @@ class Cell:
     # How a transaction's state here ends
 
     def apply(self, transaction: Transaction, commit_timestamp: Timestamp) -> None:
-        """Make its versions, let go of its locks. What decided it is in the outbox before."""
+        """Make the versions of a committed transaction, and release its locks. The record that
+        decided it is in the outbox before."""
         transaction.state = State.COMMITTED
         transaction.commit_timestamp = commit_timestamp
         for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
@@ -313,13 +323,14 @@ class Cell:
     def apply_part(
         self, tablet: Tablet, part: TabletModifications, commit_timestamp: Timestamp
     ) -> None:
-        """What a commit changes in one tablet, live and in replay."""
+        """Apply a commit to one tablet, live or in replay."""
         if part.publication is not None:
             self._publish(tablet, part.publication, commit_timestamp)
         tablet.apply(part.writes, commit_timestamp, part.special)
 
     def rows_of(self, tablet: Tablet, publication: Publication) -> PublicationRows:
-        """What a publication is about. Raises KeyError if it is not staged here, all of it."""
+        """Return the rows of a publication. Raises KeyError unless all of its chunks are staged
+        here."""
         load = self.loads.open[publication.load]
         staged = [load.staged[number] for number in publication.chunks]
         if any(it.tablet != tablet.assignment.tablet for it in staged):
@@ -328,7 +339,7 @@ class Cell:
         return PublicationRows(tablet.schema, chunks, publication.erased, self.chunks)
 
     def _publish(self, tablet: Tablet, publication: Publication, at: Timestamp) -> None:
-        """Staged chunks become the tablet's, at the commit timestamp."""
+        """Attach staged chunks to the tablet at the commit timestamp."""
         load = self.loads.open[publication.load]
         tablet.stores.hot_rows.forget_from(at)
         attached = []
@@ -337,27 +348,27 @@ class Cell:
             tablet.stores.attach(chunk, self.chunks.get(number))
             attached.append(chunk)
         load.seals.pop(tablet.assignment.tablet, None)
-        if self.fence != NULL_TIMESTAMP:  # in replay there is nobody who could meet it
+        if self.fence != NULL_TIMESTAMP:  # in replay no transaction could meet it
             chunks = {it.info.number: self.chunks[it.info.number] for it in attached}
             rows = PublicationRows(tablet.schema, attached, (), chunks)
             tablet.published.append(Published(at, rows))
             tablet.publication_count += 1
 
     def _let_go(self, tablet: Tablet, transaction: Transaction) -> None:
-        """The transaction is no writer of the tablet any more."""
+        """Note that the transaction no longer writes to the tablet."""
         tablet.active_count -= 1
         if tablet.publishing is not None and tablet.publishing.transaction is transaction:
             tablet.publishing = None
 
     def finish_committed(self, transaction: Transaction) -> None:
-        """From a live transaction to an outcome."""
+        """Replace a live committed transaction by its outcome."""
         assert transaction.state is State.COMMITTED
         del self.transactions[transaction.id]
         self.outcomes.put(transaction.id, transaction.commit_timestamp)
         self.wake(transaction)
 
     def finish_refused(self, transaction: Transaction, failure: Failure) -> None:
-        """Let go of its locks and remember why."""
+        """Refuse a live transaction: release its locks, and remember the reason."""
         assert transaction.state is not State.COMMITTED
         for tablet in transaction.tablets:
             self._let_go(tablet, transaction)
@@ -376,29 +387,29 @@ class Cell:
         *,
         is_blind: bool,
     ) -> None:
-        """Refuse a transaction of which it is known whose it is."""
+        """Refuse a transaction, and count it by its participants, as far as they are known."""
         self.refuse(transaction, failure)
         self.counts.note_refusal(self.id, participants, failure.kind, is_blind=is_blind)
 
     def refuse(self, transaction: TransactionId, failure: Failure) -> None:
-        """A refusal lives in memory only: the restart fence stands in for it after a crash."""
+        """Record a refusal in memory only. After a crash, the fence refuses the transaction."""
         self.outcomes.put(transaction, failure)
         count = self.refused_count_by_kind.get(failure.kind, 0)
         self.refused_count_by_kind[failure.kind] = count + 1
 
     def wait(self, transaction: Transaction, other: Transaction) -> None:
-        """A transaction checks again once the other has moved on."""
+        """Make a transaction wait. It checks again when the other one has moved on."""
         self.counts.lock_waits += 1
         transaction.state = State.WAITING
         other.waiters.append(transaction)
 
     def wake(self, transaction: Transaction) -> None:
-        """Whoever waited for this transaction checks again at the end of this event."""
+        """Let the waiters of this transaction check again at the end of this event."""
         if transaction.waiters:
             self.woken.extend(transaction.waiters)
             transaction.waiters.clear()
 
 
 def failure_of(error: DodonaError) -> Failure:
-    """An error as it travels."""
+    """Return an error in the form in which it is sent."""
     return Failure(error.kind, error.message, error.attributes)

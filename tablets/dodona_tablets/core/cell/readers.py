@@ -1,11 +1,11 @@
-"""Who reads a snapshot for long, and is not to lose it: the readers that registered here.
+"""Keep the snapshots of the readers that registered in this cell.
 
-Owns: their timestamps, until when each is kept without a renewal, and how many there may be. Pure,
-and in memory only: a cell that starts knows nobody, nor does it know who read a tablet before it
-was mounted. So for a while everything of such a tablet is kept, and whoever registered before,
-somewhere, is to renew here by then: clients do so several times a minute. A longer lease is for
-readers that are idle, and ends that early where the tablet moved meanwhile.
-Retention asks `oldest`, each time it is about to let versions go.
+Owns: the timestamps of readers, the end of each lease, and how many readers there may be. The state
+is in memory only, so a cell that starts knows no readers. It also does not know who read a tablet
+before its mount. So the cell keeps all versions of such a tablet for some time. In this time, each
+reader that registered before, in any cell, renews here: clients do so several times a minute. A
+longer lease is for idle readers. It ends early if the tablet has moved meanwhile. Retention asks
+`oldest` each time before it removes versions. This module is pure.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ class _Hold(NamedTuple):
 
 
 class Readers:
-    """Of one cell. All instants are the monotonic microseconds of the cell's process."""
+    """The readers of one cell. All instants are monotonic microseconds of the cell's process."""
 
     def __init__(self, count_max: int, tablets_max: int, renewal_ms_max: int) -> None:
-        """`tablets_max` is of all readers together."""
+        """Set the limits. `tablets_max` is for all readers together."""
         self._count_max = count_max
         self._tablets_max = tablets_max
         self._renewal_ms_max = renewal_ms_max
@@ -48,8 +48,8 @@ class Readers:
         lease_ms: int,
         now_us: int,
     ) -> None:
-        """Register or renew: what the reader held before is replaced. Raises Overloaded, and leaves
-        everything as it was."""
+        """Register or renew a reader. This replaces all that it held before. Raises Overloaded, and
+        then changes nothing."""
         if not tablets:
             self.let_go(reader)
             return
@@ -60,8 +60,9 @@ class Readers:
             tablet_count > self._tablets_max
         ):
             raise Overloaded(
-                f"too many readers hold snapshots here: at most {self._count_max} do, of "
-                f"{self._tablets_max} tablets together",
+                f"Too many snapshots are held in this cell: the limits are {self._count_max} "
+                f"readers, and {self._tablets_max} tablets of all readers. Release snapshots, or "
+                "repeat later.",
                 readers=len(self._holds),
                 tablets=self._tablet_count,
             )
@@ -72,7 +73,7 @@ class Readers:
         self._tablet_count = tablet_count
 
     def let_go(self, reader: ReaderId) -> None:
-        """It needs nothing any more. No news if it is not known."""
+        """Release all that a reader holds. An unknown reader is no error."""
         hold = self._holds.pop(reader, None)
         if hold is not None:
             self._by_timestamp.remove((hold.timestamp, reader))
@@ -80,11 +81,13 @@ class Readers:
             self._tablet_count -= len(hold.tablets)
 
     def expect_renewals(self, tablet: TabletId, now_us: int) -> None:
-        """The tablet is served from now on: who read it before has yet to say so."""
+        """Keep all versions of a tablet that is served from now on, until its earlier readers have
+        had time to renew."""
         self._expected_until_us[tablet] = now_us + self._renewal_ms_max * 1000
 
     def tick(self, now_us: int) -> None:
-        """Forget whoever was not renewed in time, and expect nobody where that time is over."""
+        """Forget each reader that did not renew in time, and each tablet whose time for renewals is
+        over."""
         while self._by_end and self._by_end[0][0] <= now_us:
             self.let_go(self._by_end[0][1])
         for tablet, until_us in list(self._expected_until_us.items()):
@@ -92,12 +95,13 @@ class Readers:
                 del self._expected_until_us[tablet]
 
     def oldest_held(self) -> Timestamp | None:
-        """The oldest timestamp that anybody holds here."""
+        """Return the oldest timestamp that a reader holds in this cell."""
         return self._by_timestamp[0][0] if self._by_timestamp else None
 
     def oldest(self, tablet: TabletId) -> Timestamp | None:
-        """The oldest timestamp that a reader of this tablet may still read at, as of the last tick:
-        what it shows has to stay, at this timestamp and later ones. None if there is no reader."""
+        """Return the oldest timestamp at which a reader of this tablet may still read, as of the
+        last tick. The rows at this timestamp and later ones have to stay. None if there is no
+        reader."""
         if tablet in self._expected_until_us:
             return MIN_TIMESTAMP
         for timestamp, reader in self._by_timestamp:

@@ -1,4 +1,4 @@
-"""What a cell's tablets have, one by one: as people see it. Owns the names; changes nothing."""
+"""Describe each tablet of a cell, for people. Owns: the names. Changes nothing."""
 
 import msgspec
 
@@ -8,27 +8,27 @@ from dodona_wire.types import TabletId, Timestamp
 
 
 class TabletCounts(msgspec.Struct, frozen=True):
-    """One tablet as it is now."""
+    """The state and numbers of one tablet, as it is now."""
 
     tablet: TabletId
     table: str
-    """Its path."""
+    """The path of the table."""
     state: str
-    """`mounted`, `frozen`, `stored` (its rows are here, and nobody is served), or what it is about
-    to become."""
+    """`mounted`, `frozen`, `unmounting`, `freezing`, or `stored`: its rows are here, and it serves
+    no requests."""
     rows: int
-    """About: one that is in memory and in a chunk counts in each."""
+    """An estimate: a row in memory and in a chunk counts in each."""
     memory_bytes: int
     chunks: int
     chunk_bytes: int
     retained_timestamp: Timestamp
-    """Below it nobody reads: versions may be gone."""
+    """Reads below it are refused, because versions may be gone."""
     writers: int
-    """Transactions that hold locks here, and batches under way."""
+    """The transactions that hold locks here, and batches in progress."""
 
 
 def count_tablets(cell: Cell, listed_max: int) -> list[TabletCounts]:
-    """The first of them, by number."""
+    """Return the numbers of the first tablets, by tablet number."""
     return [_counts_of(cell.tablets[number]) for number in sorted(cell.tablets)[:listed_max]]
 
 

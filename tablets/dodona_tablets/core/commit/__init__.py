@@ -1,1 +1,1 @@
-"""Commits: who may begin, both halves of two-phase commit, and what time does to them."""
+"""Commits: who may begin, both halves of two-phase commit, retries and timeouts."""

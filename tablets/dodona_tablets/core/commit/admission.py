@@ -1,9 +1,13 @@
-"""Who may begin to commit here, and who never may.
+"""Check which transactions may begin to commit in this cell, and which never may.
 
-Owns: the checks of a transaction and of what it brings, before it takes any lock: the fence (rule 9
-of `docs/explanation/commit-protocol.md`), a transaction's life, the bounds in number and size, room
-in the log. Rows and locks are not looked at, and nothing is changed: `participant` records what is
-refused.
+Owns: the checks of a transaction and of its modifications, before it takes any lock:
+- the fence (rule 9 of `docs/explanation/commit-protocol.md`);
+- the life of a transaction;
+- the limits of number and size;
+- room in memory and in the log.
+
+These checks do not look at the rows and locks of tablets. They change nothing: `participant`
+records refusals.
 """
 
 from collections.abc import Sequence
@@ -27,43 +31,45 @@ from dodona_wire.rows.sizes import wire_bytes
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 
 CHUNKS_MAX: Final = 300
-"""Of one tablet: compaction is behind."""
+"""A tablet with so many chunks takes no writes, because compaction is behind."""
 
 
 def check_transaction(
     cell: Cell, transaction: TransactionId, participants: tuple[CellId, ...]
 ) -> None:
-    """Raises InvalidRequest, Overloaded, SnapshotTooOld."""
+    """Check a transaction without its modifications. Raises InvalidRequest, Overloaded, DiskFull,
+    SnapshotTooOld."""
     is_alone = len(participants) == 1
     if cell.id not in participants or not (is_alone or are_distinct(participants)):
-        raise InvalidRequest("this cell is not a participant", cell=cell.id)
+        raise InvalidRequest("This cell is not a participant.", cell=cell.id)
     is_full = len(cell.transactions) >= cell.limits.transactions_alive_max
     if is_full or (cell.injects_faults and cell.fault_at(FaultPoint.PRETEND_OVERLOADED)):
-        raise Overloaded("too many transactions are committing in this cell", cell=cell.id)
+        raise Overloaded("Too many transactions are committing in this cell.", cell=cell.id)
     check_log(cell)
     if has_outlived(cell, transaction):
         life_s_max = cell.limits.transaction_life_s_max
-        raise SnapshotTooOld(f"the transaction is older than {life_s_max} s")
+        raise SnapshotTooOld(f"The transaction is older than {life_s_max} s. Begin again.")
 
 
 def check_log(cell: Cell) -> None:
-    """Whether there is room for what is new. Reads, and transactions that are under way, are not
-    asked. Raises Overloaded, DiskFull."""
+    """Raise Overloaded or DiskFull if the log or the disk has no room for new writes. Reads and
+    transactions in progress are not checked."""
     if cell.disk_shortage is not None:
         raise DiskFull(cell.disk_shortage, cell=cell.id)
     if cell.is_log_full:
         raise Overloaded(
-            "the log is full, all writes disabled until rows are flushed and it is truncated",
+            "The log is full. The cell refuses writes until it has flushed rows and truncated the "
+            "log. Repeat later.",
             cell=cell.id,
             log_fill_percent=int(100 * cell.log_fill_ratio),
         )
 
 
 def check_lease(what: str, lease_ms: int, lease_ms_max: int) -> None:
-    """Snapshots and loads have one rule: nobody is given another lease than the one asked for.
-    Raises InvalidRequest."""
+    """Raise InvalidRequest if a lease is longer than the limit. Snapshots and loads share this
+    rule: a caller gets the lease that it asked for, or none."""
     if lease_ms > lease_ms_max:
-        text = f"a {what} has a lease of at most {lease_ms_max} ms, not {lease_ms}"
+        text = f"A {what} has a lease of at most {lease_ms_max} ms, not {lease_ms}."
         raise InvalidRequest(text, lease_ms=lease_ms, lease_ms_max=lease_ms_max)
 
 
@@ -73,17 +79,23 @@ def check_parts(
     modifications: tuple[TabletModifications, ...],
     tablets: tuple[Tablet, ...],
 ) -> None:
-    """Raises InvalidRequest, LimitExceeded, SnapshotTooOld, and what the tablets raise."""
+    """Check the modifications of a transaction. Raises InvalidRequest, LimitExceeded,
+    SnapshotTooOld, and the errors that tablets raise."""
     limits = cell.limits
     if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):
-        raise InvalidRequest("a transaction names a tablet twice", cell=cell.id)
+        text = "The transaction has two parts for one tablet. Send one part per tablet."
+        raise InvalidRequest(text, cell=cell.id)
     rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
     for tablet, part in zip(tablets, modifications, strict=True):
         rows_left -= len(part.writes) + len(part.locks)
         if rows_left < 0:
-            raise LimitExceeded(f"a transaction has at most {limits.transaction_rows_max} rows")
+            text = f"The transaction has more than {limits.transaction_rows_max} rows. Split it."
+            raise LimitExceeded(text)
         if transaction <= tablet.fence:  # rule 9
-            text = "the transaction began before the tablet was mounted or its cell restarted"
+            text = (
+                "The transaction began before the tablet was mounted or its cell restarted. Begin "
+                "again."
+            )
             raise SnapshotTooOld(text, table=tablet.assignment.path)
         tablet.check_open()
         if not tablet.is_atomic:
@@ -92,17 +104,20 @@ def check_parts(
         tablet.check_modifications(part)
         bytes_left -= wire_bytes(part.writes)
         if bytes_left < 0:
-            text = f"a transaction writes at most {limits.transaction_bytes_max} bytes"
+            text = (
+                f"The transaction writes more than {limits.transaction_bytes_max} bytes. Split it."
+            )
             raise LimitExceeded(text, table=tablet.assignment.path)
-    if transaction <= cell.fence:  # one that touches no tablet
-        raise SnapshotTooOld("the transaction began before the cell restarted", cell=cell.id)
+    if transaction <= cell.fence:  # if it touches no tablet
+        text = "The transaction began before the cell restarted. Begin again."
+        raise SnapshotTooOld(text, cell=cell.id)
 
 
 def check_room(cell: Cell, tablet: Tablet) -> None:
-    """Whether there is memory for more rows: a flush makes room again. Raises Overloaded,
-    Unavailable."""
+    """Raise Overloaded if the cell or the tablet has no room for more rows: a flush makes room
+    again. Raises Unavailable if the cell is about to stop."""
     if cell.is_draining:
-        raise Unavailable("the cell is about to stop", cell=cell.id)
+        raise Unavailable("The cell is about to stop.", cell=cell.id)
     reason = None
     if cell.memory_bytes > cell.limits.memory_bytes_max:
         reason = "Node is out of tablet memory"
@@ -116,13 +131,14 @@ def check_room(cell: Cell, tablet: Tablet) -> None:
 
 
 def can_never_begin(cell: Cell, transaction: TransactionId) -> bool:
-    """Whether a transaction that is not here certainly never will be: both bounds only rise, and
-    no tablet lets in whom the cell's own fence turns away."""
+    """Return whether a transaction without a record can never begin in this cell. Both bounds only
+    rise. A tablet refuses every transaction that the fence of its cell refuses."""
     return transaction <= cell.fence or has_outlived(cell, transaction)
 
 
 def has_outlived(cell: Cell, transaction: TransactionId) -> bool:
-    """Whether it is older than transactions may get, by the oracle's time as it is known here."""
+    """Return whether a transaction has exceeded its life, by the oracle time that the cell
+    knows."""
     return cell.latest - transaction > cell.limits.transaction_life_s_max << TIMESTAMP_COUNTER_BITS
 
 

@@ -1,9 +1,11 @@
-"""The coordinator's half of commit, as a table: (event, state) → what to do.
+"""Handle the coordinator's half of a commit, as a table: (event, state) → handler.
 
-Owns: decisions, their announcement until all have acknowledged, recovery, and what is answered to
-whoever asks what became of a transaction. The coordinator is a transaction's first participant.
-Source: `docs/explanation/commit-protocol.md`: `TABLE` is its second table, entry by entry; rule
-numbers are its. Decides never by time alone: time only makes it ask.
+Owns: decisions, the announcement of a commit until all participants have acknowledged it, recovery,
+and the answers to questions for an outcome. The coordinator of a transaction is its first
+participant.
+Source: `docs/explanation/commit-protocol.md`. `TABLE` is the second state table of that page, entry
+by entry. Rule numbers below are the page's.
+Invariant: time alone never decides. It only makes the coordinator ask.
 """
 
 import enum
@@ -43,9 +45,9 @@ Question = Decide | AskOutcome | PeekOutcome
 
 
 class CoordinatorEvent(enum.Enum):
-    """What clients and participants say, in the words of the document's table."""
+    """An event from a client or a participant, as the state table names it."""
 
-    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+    __hash__ = object.__hash__  # Enum's own hash is Python code: too slow for every commit
 
     DECIDE_COMMIT = "decide commit"
     DECIDE_ABORT = "decide abort"
@@ -57,7 +59,7 @@ class CoordinatorEvent(enum.Enum):
 
 
 class Coordinator:
-    """Handles coordinator events. One instance a cell."""
+    """The handler of coordinator events. A cell has one instance."""
 
     def __init__(self, cell: Cell, participant: Participant) -> None:
         self._cell = cell
@@ -66,17 +68,19 @@ class Coordinator:
     # Events
 
     def answer(self, event: CoordinatorEvent, route: Any, body: Question) -> None:
-        """What a client says. It gets an answer, now or once there is an outcome."""
+        """Handle an event from a client. The client gets its answer now, or when there is an
+        outcome."""
         TABLE[event][self._cell.state_of(body.transaction)](self, route, body)
 
     def handle(self, event: CoordinatorEvent, body: AskCoordinator | Status | Acknowledge) -> None:
-        """What a participant says."""
+        """Handle an event from a participant."""
         TABLE[event][self._cell.state_of(body.transaction)](self, body)
 
     def _ignore(self, *_: Any) -> None:
-        """Late, or repeated, or too early: then it comes again."""
+        """Ignore a message that is late, repeated or too early. If it was too early, it comes
+        again."""
 
-    # The client decides to commit. It holds every Prepared answer: its word is proof (rule 13)
+    # The client decides to commit. It has every Prepared answer, so its word is proof (rule 13).
 
     def _decide_commit(self, route: Any, body: Decide) -> None:
         cell, at = self._cell, body.commit_timestamp
@@ -85,14 +89,15 @@ class Coordinator:
         if alive.coordinator != cell.id or at < alive.prepare_timestamp:
             self._answer_violation(route, body)
             return
-        if not cell.may_be_issued(at):  # hardly true: hear it from the others
+        if not cell.may_be_issued(at):  # not credible: ask the participants
             self._recover_and_answer(route, body)
             return
         self._commit(alive, at)
         cell.reply(route, Committed(alive.id, at))
 
     def _confirm_forgotten(self, route: Any, body: Decide) -> None:
-        """It was forgotten, so all had acknowledged; telling them again is harmless."""
+        """Confirm a commit that was forgotten, at or below the watermark. All participants
+        acknowledged it before, so that a second announcement is harmless."""
         cell, transaction, at = self._cell, body.transaction, body.commit_timestamp
         assert at is not None
         if transaction > cell.outcomes.watermark:
@@ -104,9 +109,10 @@ class Coordinator:
         cell.reply(route, Committed(transaction, at))
 
     def _answer_violation(self, route: Any, body: Decide) -> None:
-        """The model never came here: it is a client's lie, not our broken state."""
+        """Answer with an error. The model never reached this entry, so the client lied. The state
+        of this cell is sound."""
         state = self._cell.state_of(body.transaction).value
-        text = f"a decision to commit that does not fit the transaction's state ({state})"
+        text = f"The transaction can't be committed in state {state}."
         failure = Failure(InvalidRequest.kind, text, {"transaction": body.transaction})
         self._cell.reply(route, failure)
 
@@ -121,7 +127,8 @@ class Coordinator:
         self.announce(alive)
 
     def announce(self, alive: Transaction) -> None:
-        """Rule 19: tell whoever has not acknowledged; again later (see `Timeouts`)."""
+        """Announce a commit to all participants that have not acknowledged it (rule 19). `Timeouts`
+        repeats this."""
         alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         body = TellCommit(self._cell.id, alive.id, alive.commit_timestamp)
         for other in alive.unacknowledged:
@@ -132,7 +139,8 @@ class Coordinator:
                 self._send(other, body)
 
     def _count_acknowledgement(self, body: Acknowledge) -> None:
-        """A participant has the commit durably. After the last one the record may be forgotten."""
+        """Note that a participant has the commit durably. After the last one, the record may be
+        forgotten."""
         alive = self._cell.transactions.get(body.transaction)
         if alive is None or body.source not in alive.unacknowledged:
             return
@@ -141,10 +149,10 @@ class Coordinator:
             self._cell.append(AllAcknowledged(alive.id))
             self._cell.finish_committed(alive)
 
-    # The client gives up, or asks: rule 16. Whatever is not prepared never will be
+    # The client aborts or asks (rule 16). A transaction that is not prepared never will be.
 
     def _answer_outcome(self, route: Any, body: Question) -> None:
-        """Committed, or refused: as it is recorded."""
+        """Answer with the recorded outcome: committed, or aborted if it was refused."""
         transaction = body.transaction
         if self._cell.state_of(transaction) is State.REFUSED:
             self._cell.reply(route, Aborted(transaction))
@@ -157,7 +165,8 @@ class Coordinator:
         self._tell_abort(body)
 
     def _poison(self, route: Any, body: Question) -> None:
-        """Not heard of above the watermark: poisoned. Below it: unknown for ever."""
+        """Poison a transaction without a record. At or below the watermark, answer "unknown" and
+        record nothing."""
         cell, transaction = self._cell, body.transaction
         if transaction <= cell.outcomes.watermark:
             cell.reply(route, OutcomeUnknown(transaction))
@@ -175,8 +184,9 @@ class Coordinator:
         self._cell.reply(route, Aborted(alive.id))
 
     def _abandon(self, route: Any, body: Decide) -> None:
-        """The client has reported no commit and never will (rule 13). What it can prove is obeyed
-        at once, by other participants too: their coordinator may be silent."""
+        """Handle the abort of a prepared transaction: its client has reported no commit and never
+        will (rule 13). A cell obeys a proof immediately. Participants obey it, too, because the
+        coordinator may be silent. Without a proof, the coordinator asks the participants."""
         alive = self._cell.transactions[body.transaction]
         if not body.is_proved:
             alive.is_given_up = True
@@ -191,7 +201,7 @@ class Coordinator:
     def _recover_and_answer(self, route: Any, body: Question) -> None:
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator != self._cell.id:
-            text = "another cell coordinates this transaction: ask it"
+            text = f"Another cell coordinates this transaction. Ask cell {alive.coordinator}."
             failure = Failure(InvalidRequest.kind, text, {"coordinator": alive.coordinator})
             self._cell.reply(route, failure)
             return
@@ -200,10 +210,11 @@ class Coordinator:
         alive.asked_routes = (*alive.asked_routes[1 - ROUTES_MAX :], route)
         self.recover(alive)
 
-    # Whoever only looks
+    # Questions that change nothing
 
     def _peek_unheard(self, route: Any, body: PeekOutcome) -> None:
-        """Forgotten, or too late to begin here, or perhaps about to."""
+        """Answer a peek without a record: forgotten, never to begin here, or perhaps still to
+        come."""
         cell, transaction = self._cell, body.transaction
         if transaction <= cell.outcomes.watermark:
             cell.reply(route, OutcomeUnknown(transaction))
@@ -216,7 +227,7 @@ class Coordinator:
         alive = self._cell.transactions[body.transaction]
         self._cell.reply(route, Undecided(alive.id, alive.coordinator))
 
-    # A participant asks: rule 15, never silent
+    # A participant asks for the outcome (rule 15)
 
     def _ask_commit(self, body: AskCoordinator) -> None:
         at = self._cell.commit_timestamp_of(body.transaction)
@@ -226,9 +237,10 @@ class Coordinator:
         self._send(body.source, TellAbort(self._cell.id, body.transaction))
 
     def _ask_poison(self, body: AskCoordinator) -> None:
-        """If the asker is prepared, this was no commit: it aborts."""
+        """Poison a transaction without a record, and answer abort. If the participant that asks is
+        prepared, there was no commit."""
         transaction = body.transaction
-        if transaction <= self._cell.outcomes.watermark:  # rule 12: nothing is recorded there
+        if transaction <= self._cell.outcomes.watermark:  # rule 12: record nothing there
             self._send(body.source, TellAbort(self._cell.id, transaction, is_forgotten=True))
             return
         participants = (self._cell.id, body.source)
@@ -236,17 +248,19 @@ class Coordinator:
         self._ask_abort(body)
 
     def _ask_recover(self, body: AskCoordinator) -> None:
-        """If another decides it, whoever asks was lied to, and asks again until we know."""
+        """Recover a transaction that this cell coordinates. If another cell does, a client lied to
+        the participant that asks. It asks again until this cell knows the outcome."""
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator == self._cell.id:
             self.recover(alive)
-            self._send(body.source, QueryStatus(self._cell.id, alive.id))  # it hears that we live
+            self._send(body.source, QueryStatus(self._cell.id, alive.id))  # a sign of life
 
     # Recovery: the client is slow or gone
 
     def recover_again(self, alive: Transaction) -> None:
-        """Somebody has not answered. Whoever asks for the outcome hears who; if the client has
-        given up on it, it is aborted."""
+        """Repeat the question to participants that have not answered. After
+        `tell_silence_after_ms`, first answer the callers that asked for the outcome: the error
+        names the silent cells. If the client abandoned the transaction, abort it instead."""
         waited_us = self._cell.now.instant_us - alive.asked_at_us
         if alive.asked_routes and waited_us >= self._cell.limits.tell_silence_after_ms * 1000:
             if alive.is_given_up:
@@ -259,7 +273,7 @@ class Coordinator:
         self.recover(alive)
 
     def recover(self, alive: Transaction) -> None:
-        """Rule 14: ask every participant; whoever is not prepared never will be."""
+        """Ask every participant (rule 14). A participant that is not prepared never will be."""
         assert alive.state is State.PREPARED
         alive.is_recovering = True
         alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
@@ -269,9 +283,9 @@ class Coordinator:
                 self._send(other, QueryStatus(self._cell.id, alive.id))
 
     def _count_status(self, body: Status) -> None:
-        """One participant's answer. All prepared → commit at the largest; one is not, and never
-        will be → abort. (Committed it can only be as a transaction of its own, by a client's lie.)
-        """
+        """Note the answer of one participant. If all are prepared, commit at the largest timestamp.
+        If one is not prepared, it never will be: abort. (It can be committed only as a transaction
+        of its own, after a client's lie.)"""
         alive = self._cell.transactions[body.transaction]
         if not alive.is_recovering:
             return
@@ -292,7 +306,8 @@ class Coordinator:
             self._cell.reply(route, Aborted(alive.id))
 
     def _tell_abort(self, named: Transaction | Decide) -> None:
-        """Once: a participant that misses it asks, and is answered from memory or the fence."""
+        """Announce an abort once. A participant that misses it asks. It gets its answer from
+        memory, or by the fence."""
         transaction = named.transaction if isinstance(named, Decide) else named.id
         if named.participants[:1] != (self._cell.id,):
             return  # a client's proof went to every participant
@@ -310,7 +325,7 @@ class Coordinator:
 
 
 Handler = Callable[..., None]
-"""Those of one event take the same arguments."""
+"""A method of the table. All handlers of one event take the same arguments."""
 
 TABLE: Final[dict[CoordinatorEvent, dict[State, Handler]]] = {
     CoordinatorEvent.DECIDE_COMMIT: {

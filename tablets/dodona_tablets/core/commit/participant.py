@@ -1,11 +1,11 @@
-"""The participant's half of commit, as a table: (event, state) → what to do.
+"""Handle the participant's half of a commit, as a table: (event, state) → handler.
 
-Owns: locking, preparing, one-cell commit, and obeying decisions. Source:
-`docs/explanation/commit-protocol.md` in full: `TABLE` is its first table, entry by entry, and rule
-numbers below are its. Knows nothing of who decides (see `coordinator`) but for whom to answer; who
-may begin at all is `admission`'s. "Misfit" entries were never reached in the model: only a client
-that lies to several cells about one transaction gets there, and harms nobody's transaction but its
-own.
+Owns: locks, prepares, commits in one cell, and obedience to decisions. Source: all of
+`docs/explanation/commit-protocol.md`. `TABLE` is the first state table of that page, entry by
+entry. Rule numbers below are the page's. This module does not decide (see `coordinator`): it only
+knows which cell to answer. `admission` says which transactions may begin. The model never reached
+"violation" entries. A client reaches them only if it lies to several cells about one transaction,
+and it harms only that transaction.
 """
 
 import enum
@@ -72,9 +72,9 @@ ROUTES_MAX = 8
 
 
 class ParticipantEvent(enum.Enum):
-    """What clients, the oracle and other cells say, in the words of the document's table."""
+    """An event from a client, the oracle or another cell, as the state table names it."""
 
-    __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
+    __hash__ = object.__hash__  # Enum's own hash is Python code: too slow for every commit
 
     PREPARE = "prepare, commit-one"
     TIMESTAMP = "timestamp p"
@@ -84,12 +84,12 @@ class ParticipantEvent(enum.Enum):
     TELL_FORGOTTEN = "abort, forgotten"
 
 
-POISONED = Failure(TransactionAborted.kind, "the transaction was given up before it was prepared")
-ABORTED = Failure(TransactionAborted.kind, "the transaction was aborted")
+POISONED = Failure(TransactionAborted.kind, "The transaction was aborted before prepare. Rerun it.")
+ABORTED = Failure(TransactionAborted.kind, "The transaction was aborted.")
 
 
 class Participant:
-    """Handles participant events. One instance a cell."""
+    """The handler of participant events. A cell has one instance."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -97,21 +97,21 @@ class Participant:
     # Events
 
     def prepare(self, route: Any, body: CommitOne | Prepare) -> None:
-        """Prepare and one-cell commit: the same thing with several participants or one."""
+        """Handle a prepare or a one-cell commit. Only the number of participants differs."""
         _ON_PREPARE[self._cell.state_of(body.transaction)](self, route, body)
 
     def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
-        """The oracle's answer."""
+        """Handle a timestamp from the oracle."""
         _ON_TIMESTAMP[self._cell.state_of(transaction)](self, transaction, timestamp)
 
     def handle(self, event: ParticipantEvent, body: QueryStatus | TellCommit | TellAbort) -> None:
-        """What another cell says."""
+        """Handle a message from another cell."""
         TABLE[event][self._cell.state_of(body.transaction)](self, body)
 
     def _ignore(self, *_: Any) -> None:
-        """Rule 10, and what needs no answer: whoever has to know asks again."""
+        """Ignore the event (rule 10). A sender that needs an answer asks again."""
 
-    # Prepare: rules 1 to 4, 9, 11, 12 and 20
+    # Prepare (rules 1 to 4, 9, 11, 12 and 20)
 
     def _begin(self, route: Any, body: CommitOne | Prepare) -> None:
         cell, transaction, modifications = self._cell, body.transaction, body.modifications
@@ -131,7 +131,7 @@ class Participant:
             are_several = len(participants) > 1
             if cell.injects_faults and are_several and cell.fault_at(FaultPoint.PRETEND_MOVED):
                 raise TabletMoved("the tablet is about to be mounted elsewhere", cell=cell.id)
-        except TabletMoved as error:  # nothing is recorded: the client may try elsewhere
+        except TabletMoved as error:  # no record: the client may try another cell
             cell.reply(route, failure_of(error))
             return
         try:
@@ -169,7 +169,7 @@ class Participant:
     # Locks
 
     def lock(self, transaction: Transaction) -> None:
-        """Check everything, then take everything (so that a refusal has nothing to undo)."""
+        """Check all locks, then take all locks, so that a refusal has nothing to undo."""
         waits_for: Transaction | None = None
         parts: list[TabletModifications] = []
         try:
@@ -194,12 +194,12 @@ class Participant:
         self.ask_timestamp(transaction)  # rule 1: only now
 
     def retry(self, transaction: Transaction) -> None:
-        """Whom it waited for has moved on; meanwhile its tablets may have closed."""
+        """Check a waiting transaction again. Its tablets may have closed meanwhile."""
         try:
             for part in transaction.modifications:
                 self._cell.tablet(part.tablet, part.revision).check_open()
         except TabletMoved as error:
-            text = "the table was unmounted while the transaction waited"
+            text = "The table was unmounted while the transaction waited."
             self.refuse(transaction, failure_of(TransactionAborted(text, **error.attributes)))
         except DodonaError as error:
             self.refuse(transaction, failure_of(error))
@@ -207,7 +207,7 @@ class Participant:
             self.lock(transaction)
 
     def ask_timestamp(self, transaction: Transaction) -> None:
-        """Ask the oracle; asked again if no answer comes, and the first answer counts."""
+        """Ask the oracle. If no answer comes, the cell asks again. The first answer counts."""
         cell = self._cell
         transaction.retry_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
         cell.effects.append(AskTimestamps(transaction.id))
@@ -215,17 +215,17 @@ class Participant:
             cell.effects.append(AskTimestamps(transaction.id))
 
     def refuse(self, transaction: Transaction, failure: Failure) -> None:
-        """End what is merely waiting or locked, and say so to whoever waits for it."""
+        """Refuse a transaction that is not prepared, and answer its callers."""
         assert transaction.state in (State.NONE, State.WAITING, State.LOCKED)
         if transaction.state is not State.LOCKED:
-            transaction.tablets = ()  # not counted as active there yet
+            transaction.tablets = ()  # they do not count it as active yet
         routes, asked = transaction.routes, transaction.asked_routes
         self._cell.finish_refused(transaction, failure)
         for route in (*routes, *asked):
             self._cell.reply(route, failure)
 
     def time_out(self, transaction: Transaction) -> None:
-        """A bounded wait is over (rule 4)."""
+        """Refuse a transaction whose bounded wait is over (rule 4)."""
         failure = wait_failure(self._cell, transaction)
         if failure.kind == TransactionConflict.kind:
             self._cell.counts.conflicts["timeout"] += 1
@@ -234,7 +234,7 @@ class Participant:
     # The oracle's answer
 
     def _stamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
-        """The prepare timestamp, or the commit timestamp of one cell alone."""
+        """Take the prepare timestamp, or the commit timestamp of a one-cell transaction."""
         cell = self._cell
         alive = cell.transactions[transaction]
         if cell.injects_faults and cell.fault_at(FaultPoint.LOSE_PREPARE_TIMESTAMP):
@@ -268,7 +268,7 @@ class Participant:
         return (limits.recover_after_ms if is_mine else limits.ask_coordinator_after_ms) * 1000
 
     def ask_coordinator(self, alive: Transaction) -> None:
-        """Rule 15: prepared and told nothing. Ask, again and again."""
+        """Ask for the outcome of a prepared transaction, again and again (rule 15)."""
         assert alive.state is State.PREPARED
         alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         body = AskCoordinator(self._cell.id, alive.id)
@@ -277,14 +277,14 @@ class Participant:
     # Recovery's question
 
     def _status_poison(self, body: QueryStatus) -> None:
-        """Rule 14: whoever is not prepared never will be. At or below the watermark that needs no
-        record, and must not have one (rule 12): it may have been a commit that was forgotten."""
+        """Refuse a transaction without a record, so that it never prepares (rule 14). At or below
+        the watermark, record nothing (rule 12): it may be a commit that was forgotten."""
         if body.transaction > self._cell.outcomes.watermark:
             self._cell.refuse(body.transaction, POISONED)
         self._status_refused(body)
 
     def _status_give_up(self, body: QueryStatus) -> None:
-        """Rule 14, too."""
+        """Refuse a transaction that is not prepared (rule 14)."""
         self.refuse(self._cell.transactions[body.transaction], POISONED)
         self._status_refused(body)
 
@@ -312,8 +312,8 @@ class Participant:
             self._violation(body)
             return
         if not cell.may_be_issued(at):
-            return  # we are behind, or it is a lie: whoever has decided so says it again
-        if at < alive.prepare_timestamp:  # a lie: our readers have seen what was before
+            return  # this cell is behind, or it is a lie: the sender repeats it
+        if at < alive.prepare_timestamp:  # a lie: readers here saw older rows
             cell.note_protocol_violation(alive.id, body.source)
             at = alive.prepare_timestamp
         cell.append(CommitDecided(alive.id, at))
@@ -332,7 +332,7 @@ class Participant:
         self._acknowledge(body)
 
     def abort_at_its_clients_word(self, alive: Transaction) -> None:
-        """A client knows that another participant is not prepared and never will be (rule 13)."""
+        """Abort. The client knows that a participant never will be prepared (rule 13)."""
         assert alive.state is State.PREPARED
         self._cell.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
@@ -348,14 +348,14 @@ class Participant:
         self._cell.effects.append(SendToCell(body.source, done))
 
     def _violation(self, body: TellCommit | TellAbort) -> None:
-        """Decided by one who does not decide this, or against what we said. It is not obeyed, and
-        need not be said again."""
+        """Count a decision, acknowledge it, and do not obey it. Its sender does not coordinate the
+        transaction, or it contradicts an answer of this cell."""
         self._cell.note_protocol_violation(body.transaction, body.source)
         self._acknowledge(body)
 
 
 Handler = Callable[..., None]
-"""Those of one event take the same arguments."""
+"""A method of the table. All handlers of one event take the same arguments."""
 
 TABLE: Final[dict[ParticipantEvent, dict[State, Handler]]] = {
     ParticipantEvent.PREPARE: {
@@ -409,13 +409,13 @@ TABLE: Final[dict[ParticipantEvent, dict[State, Handler]]] = {
 }
 _ON_PREPARE: Final = TABLE[ParticipantEvent.PREPARE]
 _ON_TIMESTAMP: Final = TABLE[ParticipantEvent.TIMESTAMP]
-"""Two rows at hand: to look one up costs a commit as much as a lock."""
+"""Two rows of the table that each commit needs: to look one up costs as much as a lock."""
 
 
 def _check_part(
     cell: Cell, transaction: Transaction, tablet: Tablet, part: TabletModifications
 ) -> Transaction | None:
-    """Raises Lost on the first row that is lost; else returns whom to wait for, if anybody."""
+    """Return the transaction to wait for, or None. Raises Lost for the first row that is lost."""
     try:
         if part.publication is not None:
             return _check_publication(cell, transaction, tablet, part.publication)
@@ -423,7 +423,7 @@ def _check_part(
         if tablet.publishing is not None or tablet.published:
             waits_for = check_rows(transaction, tablet, locks_of(tablet.schema, part))
         return _check_rows(transaction, tablet, part) or waits_for
-    except DataCorrupted as error:  # of a load's chunk: nobody knows whether this is a conflict
+    except DataCorrupted as error:  # in a chunk of a load: it may hide a conflict
         raise Lost(failure_of(error)) from None
     except Lost as lost:
         lost.failure.attributes.update(
@@ -438,7 +438,7 @@ def _check_rows(
     waits_for: Transaction | None = None
     locks, schema, special = tablet.locks, tablet.schema, part.special
     start = transaction.start
-    is_blind = start == MAX_TIMESTAMP  # then nothing is newer
+    is_blind = start == MAX_TIMESTAMP  # then no version is newer
     stores = () if is_blind else tablet.stores.in_memory
     recent = [store.rows for store in stores if store.max_timestamp > start]
     chains: list[Version] = []
@@ -468,12 +468,12 @@ def _check_rows(
 def _check_publication(
     cell: Cell, transaction: Transaction, tablet: Tablet, publication: Publication
 ) -> Transaction | None:
-    """As `_check_rows`, for what a load has staged."""
+    """Check the staged chunks of a load as `_check_rows` checks rows."""
     try:
         load = cell.loads.get(publication.load)
         seal = load.seals.get(tablet.assignment.tablet)
         if seal is None or cell.fault_at(FaultPoint.FORGET_SEAL):
-            text = "the load has to be sealed in this tablet before it is published"
+            text = "The load is not sealed in this tablet. Seal it, then publish it."
             raise SnapshotTooOld(text, load=publication.load, table=tablet.assignment.path)
         rows = cell.rows_of(tablet, publication)
     except KeyError:
@@ -484,7 +484,7 @@ def _check_publication(
 
 
 def acquire_all(cell: Cell, transaction: Transaction) -> None:
-    """Take all locks of a transaction that `_check_rows` let through, or that replay prepared."""
+    """Take all locks of a transaction that was checked, or that replay finds prepared."""
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
         if part.publication is not None:

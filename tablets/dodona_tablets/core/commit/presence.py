@@ -1,9 +1,10 @@
-"""Whether a row exists, which belongs to all of its lock groups: a write of any of them creates it.
+"""Lock all groups of a row that is absent.
 
-Owns: what follows for locks without data. A row that is absent is locked on all of its groups,
-whichever were asked for: else somebody who writes others could create what the transaction found
-absent. (Reads have the same rule: see `snapshot.blocker_of_keys`. Writers have not: two that write
-different groups of a row know nothing of each other, and both of them create it.)
+Owns: what the absence of a row means for locks without data. A write of any lock group creates the
+row, so its presence belongs to all of its groups. A lock without data takes all groups of an absent
+row, even if the request names only some. Otherwise a writer of other groups could create the row
+that the transaction found absent. Reads have the same rule: see `snapshot.blocker_of_keys`. Writers
+do not. Two writers of different groups do not see each other, and both of them create the row.
 """
 
 from msgspec.structs import replace
@@ -19,8 +20,9 @@ from dodona_wire.types import Key, Timestamp
 
 
 def widened(tablet: Tablet, part: TabletModifications, start: Timestamp) -> TabletModifications:
-    """A transaction's part with the locks that it takes if all are free now. They are recorded, so
-    that replay takes the same. Raises Lost if a chunk that says whether a row exists is damaged."""
+    """Return the part of a transaction with the locks that it takes if all are free now. They are
+    recorded, so that replay takes the same locks. Raises Lost if a chunk that shows whether a row
+    exists is damaged."""
     if not part.locks or tablet.schema.lock_mask_all == MAIN_LOCK_MASK:
         return part
     locks = tuple([_widened(tablet, it, start) for it in part.locks])
@@ -28,7 +30,7 @@ def widened(tablet: Tablet, part: TabletModifications, start: Timestamp) -> Tabl
 
 
 def _widened(tablet: Tablet, lock: RowLock, start: Timestamp) -> RowLock:
-    if not lock.lock_mask or lock.lock_mask & MAIN_LOCK_MASK:  # which stands for all of them
+    if not lock.lock_mask or lock.lock_mask & MAIN_LOCK_MASK:  # the main lock stands for all groups
         return lock
     try:
         if is_there(tablet, lock.key, start):
@@ -39,7 +41,7 @@ def _widened(tablet: Tablet, lock: RowLock, start: Timestamp) -> RowLock:
 
 
 def is_there(tablet: Tablet, key: Key, at: Timestamp) -> bool:
-    """Whether a row exists at a timestamp, whichever of its columns have values. Raises
+    """Return whether a row exists at a timestamp, with values in any of its columns. Raises
     DataCorrupted."""
     nothing = Lookup(tablet.assignment.tablet, tablet.assignment.revision, at, (key,), 0)
     return values_of(tablet.stores, key, Look(tablet, nothing)) is not None

@@ -1,8 +1,8 @@
-"""Which server keeps a transaction from its outcome, and how its callers are told.
+"""Name the server that keeps a transaction from its outcome, in the errors of callers.
 
-Owns: the errors of bounded waits in a cell. They name the server that does not answer: another
-cell, or the oracle. A wait behind servers that answer is a conflict with whoever holds the row.
-Nothing here ends a transaction: see `participant`, `coordinator` and `reads`.
+Owns: the errors of bounded waits in a cell. Such an error names the server that does not answer:
+another cell, or the oracle. If all servers answer, the wait is a conflict with the transaction that
+holds the row. This module ends no transaction: see `participant`, `coordinator` and `reads`.
 """
 
 from typing import Any
@@ -18,7 +18,8 @@ from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
 
 
 def silent_cells(cell: Cell, holder: Transaction) -> tuple[CellId, ...]:
-    """The cells that a prepared transaction has waited for in vain; none while it is young."""
+    """Return the cells that a prepared transaction has waited for in vain. Empty while it is
+    young."""
     wait_us = _wait_us(cell)
     if holder.state is not State.PREPARED or cell.now.instant_us - holder.since_us < wait_us:
         return ()
@@ -29,7 +30,7 @@ def silent_cells(cell: Cell, holder: Transaction) -> tuple[CellId, ...]:
     heard_us = cell.heard.cells.get(holder.coordinator)
     if heard_us is None or cell.now.instant_us - heard_us > wait_us:
         return (holder.coordinator,)
-    return tuple(others[1:])  # the coordinator answers, so that it waits for another
+    return tuple(others[1:])  # the coordinator answers, so it waits for another cell
 
 
 def _wait_us(cell: Cell) -> int:
@@ -37,8 +38,8 @@ def _wait_us(cell: Cell) -> int:
 
 
 def is_in_vain(cell: Cell, holder: Transaction, waited_us: int) -> bool:
-    """Whether a wait for this transaction is given up before its bound: a cell that it needs is
-    silent, and was given the time of another question and its answer to come back."""
+    """Return whether a wait for this transaction ends before its bound. A cell that it needs is
+    silent, and has had time for one more question and its answer."""
     again_us = cell.limits.repeat_after_ms * 1000
     age_us = cell.now.instant_us - holder.since_us
     is_long = waited_us >= again_us and age_us >= _wait_us(cell) + 3 * again_us // 2
@@ -46,12 +47,12 @@ def is_in_vain(cell: Cell, holder: Transaction, waited_us: int) -> bool:
 
 
 def is_write_over(cell: Cell, waiter: Transaction, waited_us: int) -> bool:
-    """Whether a writer gives up its wait: at its bound (rule 4), or in vain."""
+    """Return whether the wait of a writer ends: at its bound (rule 4), or because it is in vain."""
     limits = cell.limits
     if waited_us > limits.blocked_wait_ms_max * 1000:
         return True
     if waited_us < limits.repeat_after_ms * 1000:
-        return False  # without a look at its locks
+        return False  # too early to look at its locks
     found = _holder_of(waiter)
     return found is not None and is_in_vain(cell, found[2], waited_us)
 
@@ -59,8 +60,8 @@ def is_write_over(cell: Cell, waiter: Transaction, waited_us: int) -> bool:
 def blocked(
     cell: Cell, holder: Transaction | None, text: str, **where: Any
 ) -> RowBlocked | Unavailable:
-    """The error of whoever waited for a row in vain. If a server is silent, it is Unavailable and
-    names that."""
+    """Return the error for a caller that waited for a row in vain. If a server is silent, the error
+    names it: RowBlocked names the oracle, and Unavailable names cells."""
     attributes = {name: value for name, value in where.items() if value is not None}
     if holder is None:
         return RowBlocked(text, **attributes)
@@ -75,41 +76,41 @@ def blocked(
 
 
 def silence_of(silent: tuple[CellId, ...]) -> str:
-    """Who does not answer, in words."""
+    """Return the silent cells in words."""
     if len(silent) == 1:
         return f"cell {silent[0]} does not answer"
     return f"one of the cells {', '.join(map(str, silent))} does not answer"
 
 
 def named(silent: tuple[CellId, ...]) -> dict[str, Any]:
-    """The silent cells as attributes of an error."""
+    """Return the silent cells as attributes of an error."""
     if len(silent) == 1:
         return {"cell": silent[0]}
     return {"cell": silent[0], "cells": list(silent)}
 
 
 def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
-    """Why a writer gives up its bounded wait (rule 4): a conflict with whoever holds the row, or
-    the silence of a server that keeps the holder from its outcome."""
+    """Return why a writer ends its bounded wait (rule 4). It is a conflict with the transaction
+    that holds the row, or the silence of a server that this transaction needs."""
     attributes: dict[str, Any] = {"start_timestamp": waiter.id}
     found = _holder_of(waiter)
     if found is None:
-        text = "timed out waiting for a transaction that holds a row"
+        text = "Timed out waiting for a transaction that holds a row"
         return Failure(TransactionConflict.kind, text, attributes)
     tablet, key, holder = found
     columns = dict(zip(tablet.schema.key_names, tablet.schema.decode_key(key), strict=True))
     attributes.update(key=columns, table=tablet.assignment.path, tablet=tablet.assignment.tablet)
-    text = f"timed out waiting for a transaction that holds row {columns}"
+    text = f"Timed out waiting for a transaction that holds row {columns}"
     if holder.state is State.LOCKED or silent_cells(cell, holder):
         error = blocked(cell, holder, text, **attributes)
         if type(error) is Unavailable:
-            error.attributes["is_refused"] = True  # as the cell has recorded: see `oracle_failure`
+            error.attributes["is_refused"] = True  # the cell has recorded it: see `oracle_failure`
         return failure_of(error)
     return Failure(TransactionConflict.kind, text, {**attributes, "winner": holder.id})
 
 
 def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
-    """The first row on which a transaction waits: its tablet, its key, and who holds it."""
+    """Return the first row on which a transaction waits: its tablet, its key and its holder."""
     for part in waiter.modifications:
         tablet = next((it for it in waiter.tablets if it.assignment.tablet == part.tablet), None)
         if tablet is None:
@@ -124,8 +125,8 @@ def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
 
 
 def oracle_wait_us_max(cell: Cell) -> int:
-    """How long a transaction waits for its timestamp: not long if the oracle is known to be
-    silent."""
+    """Return how long a transaction waits for its timestamp. The wait is short if the oracle is
+    known to be silent."""
     limits = cell.limits
     silent_us = cell.now.instant_us - cell.heard.oracle
     is_silent = silent_us > limits.oracle_wait_ms_max * 1000
@@ -133,9 +134,9 @@ def oracle_wait_us_max(cell: Cell) -> int:
 
 
 def oracle_failure(cell: Cell, waiter: Transaction) -> Failure:
-    """Why a transaction that holds its locks gives up on its timestamp. The cell has recorded the
-    refusal: no answer of the oracle commits it any more."""
-    text = f"the oracle gave cell {cell.id} no timestamp to commit at"
+    """Return why a transaction with all its locks gets no timestamp. The cell has recorded the
+    refusal, so that a later answer of the oracle does not commit the transaction."""
+    text = f"Cell {cell.id} got no timestamp for the commit from the oracle"
     if cell.heard.oracle_failure is not None:
         text = f"{text}: {cell.heard.oracle_failure}"
     attributes = {"server": "oracle", "asked_by": cell.id, "is_refused": True}
@@ -145,17 +146,17 @@ def oracle_failure(cell: Cell, waiter: Transaction) -> Failure:
 
 
 def unproven_failure(cell: Cell) -> Failure:
-    """Why a read is given up whose timestamp the oracle was to prove."""
-    text = f"the oracle does not answer cell {cell.id}"
+    """Return why a read fails if the oracle does not prove its timestamp."""
+    text = f"The oracle does not answer cell {cell.id}"
     if cell.heard.oracle_failure is not None:
         text = f"{text}: {cell.heard.oracle_failure}"
     return Failure(Unavailable.kind, text, {"server": "oracle", "asked_by": cell.id})
 
 
 def undecided_failure(cell: Cell, alive: Transaction) -> Failure:
-    """What a coordinator answers to questions while it can't find out the outcome itself."""
+    """Return the answer of a coordinator to questions while it can't find the outcome itself."""
     answered = [it for it, _ in alive.statuses]
     silent = tuple([it for it in alive.participants if it != cell.id and it not in answered])
-    text = f"transaction {alive.id} is undecided: {silence_of(silent)}"
+    text = f"Transaction {alive.id} is undecided: {silence_of(silent)}"
     attributes = {**named(silent), "transaction": alive.id, "coordinator": cell.id}
     return Failure(Unavailable.kind, text, attributes)

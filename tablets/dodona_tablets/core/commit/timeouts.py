@@ -1,7 +1,7 @@
-"""What time does to transactions: questions that are repeated, waits that end, what is forgotten.
+"""Repeat questions, end waits and forget outcomes as time passes.
 
-Owns: when a transaction asks again for what it waits for, when it gives up, and the forget
-watermark. Time ends nothing that is prepared. Must not import the node, whose tick calls it.
+Owns: when a transaction asks again for an answer, when its wait ends, and the forget watermark.
+Time ends no prepared transaction. Must not import: the node, whose tick calls this module.
 """
 
 from dodona_tablets.core.cell.cell import Cell
@@ -15,7 +15,7 @@ from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 
 
 class Timeouts:
-    """See the module. One instance a cell."""
+    """The timeouts of transactions. A cell has one instance."""
 
     def __init__(self, cell: Cell, participant: Participant, coordinator: Coordinator) -> None:
         self._cell = cell
@@ -24,10 +24,10 @@ class Timeouts:
         self._watermark_at_us = 0
 
     def repeat_questions(self) -> None:
-        """Of each transaction that is not over: give up on it, or ask again, if it is time."""
+        """End the wait of each transaction in progress, or ask again, if it is time."""
         now_us = self._cell.now.instant_us
         for alive in list(self._cell.transactions.values()):
-            if alive.waiters:  # they may have given up
+            if alive.waiters:  # some may have ended their wait
                 alive.waiters = [it for it in alive.waiters if it.is_waiting]
                 if alive.waiters and self._cell.fault_at(FaultPoint.WAKE_FOR_NOTHING):
                     self._cell.wake(alive)
@@ -53,7 +53,7 @@ class Timeouts:
             self._participant.ask_coordinator(alive)
 
     def maybe_ask_at_once(self, transaction: TransactionId) -> None:
-        """Ask about a transaction that was prepared this moment."""
+        """Ask about a transaction that was prepared just now, if a fault point says so."""
         alive = self._cell.transactions.get(transaction)
         if alive is None or alive.state is not State.PREPARED:
             return
@@ -64,7 +64,8 @@ class Timeouts:
             self._coordinator.recover(alive)
 
     def raise_watermark(self) -> None:
-        """Rule 12: by oracle time, below every transaction that could still be alive."""
+        """Raise the watermark by oracle time (rule 12). It stays below every transaction that could
+        still be alive."""
         cell, limits = self._cell, self._cell.limits
         is_early = cell.fault_at(FaultPoint.RAISE_WATERMARK_EARLY)
         if cell.now.instant_us < self._watermark_at_us and not is_early:

@@ -1,1 +1,1 @@
-"""Which tablets a cell has: what the master assigned, and rows that a new tablet takes over."""
+"""Decide which tablets a cell has, and take over the rows of new tablets."""

@@ -1,11 +1,11 @@
-"""Rows that a new tablet takes over: from tablets of its own cell at once, from others in pages.
+"""Take over the rows of a new tablet: from its own cell immediately, from other cells in pages.
 
-Owns: `take_over` and `take_page`, which change tablets, live and in replay alike; and the questions
-to other cells, bounded in number, repeated until answered. A page is taken only if it begins where
-the tablet is, so that one which is lost, late or repeated does no harm; each is logged, so that a
-restart goes on where it was. A tablet that misses rows is not served, and is nobody's source.
-Who takes over from a tablet that is not there waits: that it was dropped, or lost, does not mean
-that it had no rows.
+Owns: `take_over` and `take_page`, which change tablets, live and in replay alike. It also has the
+requests to other cells, which are limited in number and repeated until they are answered. A page is
+taken only if it begins where the tablet's rows end. So a page that is lost, late or repeated does
+no harm. Each page is logged, so that a restart goes on where it was. A tablet that lacks rows is
+not served, and no other tablet takes over its rows. If the source tablet is not there, the new
+tablet waits: a source that was dropped or lost may have had rows.
 """
 
 from typing import Final
@@ -30,18 +30,20 @@ from dodona_wire.types import Key, TabletId
 
 PAGE_ROWS_MAX: Final = 5_000
 PAGE_BYTES_MAX: Final = 4 << 20
-"""About: a page ends with the row that passes it."""
+"""About the most bytes of a page: it ends with the row that exceeds them."""
 PAGES_ASKED_MAX: Final = 8
 
 
 def is_source_ready(cell: Cell, source: TabletSource) -> bool:
-    """Whether rows may be taken over from it. Another cell answers when it is."""
+    """Return whether rows may be taken over from a source. Another cell answers when its tablet is
+    ready."""
     tablet = cell.tablets.get(source.tablet)
     return source.cell != cell.id or (tablet is not None and tablet.is_settled)
 
 
 def take_over(cell: Cell, tablet: Tablet) -> None:
-    """A tablet that was just made: take what its own cell has, and note what others have."""
+    """Take the rows that the own cell has for a new tablet, and note which rows other cells
+    have."""
     for source in tablet.assignment.sources:
         if source.cell != cell.id:
             tablet.missing[source] = _range_of(tablet, source)[0]
@@ -50,7 +52,7 @@ def take_over(cell: Cell, tablet: Tablet) -> None:
 
 
 def _range_of(target: Tablet, source: TabletSource) -> tuple[Key, Key]:
-    """The keys that the target takes from this source."""
+    """Return the range of keys that the target takes from this source."""
     assignment = target.assignment
     return max(assignment.lower, source.lower), min(assignment.upper, source.upper)
 
@@ -70,12 +72,12 @@ def _share(chunk: TabletChunk, target: Tablet, lower: Key, upper: Key) -> None:
     cut = replace(attached, lower=max(attached.lower, lower), upper=min(attached.upper, upper))
     info = attached.info
     is_reached = cut.lower <= info.upper + b"\xff" and info.lower < cut.upper
-    if cut.lower < cut.upper and is_reached:  # keys may have got more columns: hence the byte
+    if cut.lower < cut.upper and is_reached:  # keys may have more columns now, so the byte is added
         target.stores.attach(cut, None if chunk.view is None else chunk.view.chunk)
 
 
 def source_of(target: Tablet, page: TellRows) -> TabletSource | None:
-    """Which source's next page this is, if it is one's."""
+    """Return the source whose next page this is, or None."""
     for source, lower in target.missing.items():
         if (source.tablet, source.cell, lower) == (page.tablet, page.source, page.lower):
             return source
@@ -83,7 +85,7 @@ def source_of(target: Tablet, page: TellRows) -> TabletSource | None:
 
 
 def take_page(target: Tablet, page: TellRows) -> None:
-    """Rows from another cell, and where its next page begins."""
+    """Add rows from another cell, and note where its next page begins."""
     source = source_of(target, page)
     assert source is not None, "a page that nobody waits for"
     schema = TableSchema(page.columns)
@@ -104,20 +106,22 @@ def take_page(target: Tablet, page: TellRows) -> None:
 
 
 class Importing:
-    """Asks other cells for rows, and answers them. One instance a cell."""
+    """The requests of a cell for rows of other cells, and its answers to their requests. One
+    instance for each cell."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
         self.is_waiting = True
-        """Whether rows were missing when they were last asked for."""
+        """Whether rows were missing at the last check."""
 
     def is_ready(self, wanted: TabletAssignment) -> bool:
-        """Whether a new tablet may be made: its sources in this cell do not change any more."""
+        """Return whether a new tablet may be made: its sources in this cell do not change any
+        more."""
         return all(is_source_ready(self._cell, source) for source in wanted.sources)
 
     def ask(self) -> None:
-        """Ask for what is missing and was not asked for lately, a few pages at a time, if there is
+        """Ask for missing rows that were not requested recently, a few pages at a time, if there is
         room for them."""
         cell = self._cell
         self.is_waiting = any(it.missing and it.is_mounted for it in cell.tablets.values())
@@ -139,7 +143,8 @@ class Importing:
                     cell.effects.append(SendToCell(source.cell, body))
 
     def tell_rows(self, body: AskRows) -> None:
-        """Answer with a page, or not yet: whoever asks asks again."""
+        """Answer with a page if the tablet is settled. Otherwise send nothing: the other cell asks
+        again."""
         tablet = self._cell.tablets.get(body.tablet)
         if tablet is not None and tablet.is_settled:
             self._cell.effects.append(SendToCell(body.source, self._page(tablet, body)))
@@ -168,11 +173,11 @@ class Importing:
         )
 
     def take_rows(self, page: TellRows) -> Tablet | None:
-        """→ the tablet, if this was the last page that it missed."""
+        """Take a page. Return the tablet if this was the last page that it lacked."""
         tablet = self._cell.tablets.get(page.target)
         source = None if tablet is None else source_of(tablet, page)
         if tablet is None or source is None:
-            return None  # repeated
+            return None  # a repeated page
         self._cell.append(RowsTaken(page))
         take_page(tablet, page)
         self._asked_us.pop((page.target, source), None)

@@ -1,11 +1,11 @@
-"""Which tablets this cell serves, and for what: what the master assigned, made so.
+"""Serve the tablets that the master assigned: mount, freeze, unmount and drop them.
 
-Owns: heartbeats and the way of a tablet between mounted, frozen, unmounted and dropped. A mounted
-tablet serves only when it has all of its rows (see `importing`), and after its fence: a timestamp
-that the oracle issued after the mount (COMMIT-PROTOCOL rule 9). Unmounting and freezing wait for
-the transactions that hold locks in the tablet, and until chunks have all of its rows. What is
-unmounted is kept until the master says that nobody needs it. Whatever changes is logged, then
-reported.
+Owns: heartbeats, and the path of a tablet between mounted, frozen, unmounted and dropped. A mounted
+tablet serves only when it has all of its rows (see `importing`), and after its fence. The fence is
+a timestamp that the oracle issued after the mount (rule 9 of
+`docs/explanation/commit-protocol.md`). Unmounting and freezing wait for the transactions that hold
+locks in the tablet, and until chunks have all of its rows. An unmounted tablet is kept until the
+master says that no table needs it. Each change is logged, then reported.
 """
 
 from bisect import bisect_right
@@ -32,22 +32,22 @@ from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.types import NO_CLUSTER, NULL_TIMESTAMP, ClusterId, Revision, TabletId, Timestamp
 
 STORED_TOLD_MAX: Final = 1_000
-"""Tablets that one heartbeat names as kept without being served."""
+"""The most tablets that one heartbeat names as kept without being served."""
 SLICE_TABLETS: Final = 100
-"""Tablets that are made, mounted, frozen or unmounted at once: about 3 ms."""
+"""The number of tablets that are made, mounted, frozen or unmounted in one slice: about 3 ms."""
 SLICE_PERIOD_MS: Final = 5
-"""Between two slices. Commits and reads go on there."""
+"""The time between two slices. Commits and reads go on there."""
 
 
 class FenceToken(NamedTuple):
-    """Whose fence the oracle's answer is: one tablet's mount."""
+    """The mount of a tablet for which the oracle's answer is the fence."""
 
     tablet: TabletId
     revision: Revision
 
 
 class Mounting:
-    """Follows the master's assignments. The cell's own fence is `node`'s."""
+    """The part of a cell that follows the master's assignments. `node` has the cell's own fence."""
 
     def __init__(self, cell: Cell, flushing: Flushing, address: str) -> None:
         self._cell = cell
@@ -56,35 +56,38 @@ class Mounting:
         self._importing = Importing(cell)
         self._sequence = 0
         self._revision = Revision(0)
-        """Of the last assignment that was taken."""
+        """The revision of the last assignment that was taken."""
         self._heartbeat_at_us = self._fences_at_us = self._sent_us = 0
         self._is_due = False
-        """Whether the master is to hear from the cell at the end of this batch of events."""
+        """Whether the cell sends a heartbeat at the end of this batch of events."""
         self._is_known = False
-        """Whether the master has heard all that it is to know of the cell: heartbeats are short."""
+        """Whether the master has heard everything about the cell. Then heartbeats are short."""
         self._is_answered = False
-        """The last heartbeat."""
+        """Whether the last heartbeat was answered."""
         self._full_sequence = 0
-        """Of the last heartbeat that was not short, if nothing has changed since."""
+        """The sequence number of the last heartbeat that was not short, if nothing has changed
+        since."""
         self._needed: frozenset[TabletId] = frozenset()
-        """The tablets that the last assignment is about."""
+        """The tablets that the last assignment names, with their sources."""
         self._to_take: deque[TabletAssignment] = deque()
-        """Of the last assignment, what is still to be made, mounted or adjusted, in its order."""
+        """The tablets of the last assignment that are still to be made, mounted or adjusted, in its
+        order."""
         self._ending: dict[TabletId, None] = {}
         """Tablets that are to be unmounted or frozen."""
         self._to_try: deque[TabletId] = deque()
-        """Of them, those that are still to be looked at since the last tick."""
+        """Ending tablets that are still to be looked at since the last tick."""
         self._unreported: Assignment | None = None
-        """The last assignment, until all of it was taken."""
+        """The last assignment, until it was taken completely."""
         self._work_at_us = 0
         self._copies: tuple[MountedTablet, ...] = ()
-        """Of the last assignment, those that were only to take over rows, and have them."""
+        """The tablets of the last assignment that only had to take over rows, and have them."""
         self._told_until = self._heard_until = TabletId(0)
-        """The last tablet that was named as stored, and the last that was answered for."""
+        """The last tablet that was named as stored, and the last for which the master has
+        answered."""
         self.dropped_count = 0
 
     def tick(self) -> None:
-        """Finish what waited; ask again for what never came."""
+        """Finish the work that waited, and repeat requests that were not answered."""
         if not self._to_try:
             self._to_try.extend(self._ending)
         self.work()
@@ -97,23 +100,23 @@ class Mounting:
                     self._ask_fence(tablet)
 
     def beat(self) -> None:
-        """Heartbeat when due."""
+        """Make a heartbeat due if it is time."""
         if self._cell.now.instant_us >= self._heartbeat_at_us:
             self._set_due()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way: no tick has anything to do before the next event."""
+        """Whether no work is under way: no tick has anything to do before the next event."""
         return self._is_known and not (self._ending or self._importing.is_waiting)
 
     def deadline_us(self, tick_at_us: int) -> int:
-        """When to tick at the latest: earlier than otherwise if a heartbeat is due, or if `work`
-        has something to do."""
+        """Return when to tick at the latest. This is before `tick_at_us` if a heartbeat is due, or
+        if `work` has something to do."""
         at_us = min(self._heartbeat_at_us, tick_at_us)
         return min(self._work_at_us, at_us) if self._to_try or self._to_take else at_us
 
     def work(self) -> bool:
-        """Do the next slice of what assignments ask for, if it is time. → whether it was."""
+        """Do the next slice of the work of assignments, if it is time. Return whether it was."""
         now_us = self._cell.now.instant_us
         is_left = bool(self._to_try or self._to_take)
         if not is_left or now_us < self._work_at_us:
@@ -123,7 +126,7 @@ class Mounting:
         return True
 
     def _do_slice(self) -> None:
-        """First the tablets that end: others may take over their rows."""
+        """Do one slice. Tablets that end come first, since others may take over their rows."""
         for _ in range(SLICE_TABLETS):
             if self._to_try:
                 tablet = self._cell.tablets.get(self._to_try.popleft())
@@ -138,9 +141,9 @@ class Mounting:
             self._report_copies(assignment)
 
     def send_heartbeat(self) -> None:
-        """Tell the master what is served, which has changed: once for all that this batch of events
-        changes, since such a heartbeat names every tablet. Between slices it waits for the last, or
-        for its period. Answers to older heartbeats are stale from now on."""
+        """Make a full heartbeat due, since the served tablets have changed. One heartbeat reports
+        all changes of this batch of events, since it names every tablet. Between slices, it waits
+        for the last slice or for its period. Answers to older heartbeats are stale from now on."""
         self._is_known = False
         self._full_sequence = 0
         self._set_due()
@@ -151,7 +154,7 @@ class Mounting:
             self._sequence += 1
 
     def tell_news(self) -> None:
-        """At the end of a batch of events: the heartbeat, if one is to be sent."""
+        """Send the heartbeat, if one is due, at the end of a batch of events."""
         if not self._is_due:
             return
         cell = self._cell
@@ -163,7 +166,7 @@ class Mounting:
             self._is_known = cell.has_retained_more = False
         if not self._is_known:
             self._full_sequence = self._sequence
-        may_hold = self._is_known and self._is_answered  # else it may be that none gets through
+        may_hold = self._is_known and self._is_answered  # otherwise, perhaps none gets through
         hold_ms = cell.limits.heartbeat_hold_ms if may_hold else 0
         self._is_answered = False
         self._sent_us = cell.now.instant_us
@@ -199,8 +202,8 @@ class Mounting:
         ]
 
     def _stored(self) -> tuple[TabletId, ...]:
-        """Tablets that are kept and not served. If there are many, those behind the last ones of
-        which the master has heard, and round again."""
+        """Return tablets that are kept and not served. If there are too many, return those behind
+        the last ones that the master has heard of, and begin again after the end."""
         tablets = self._cell.tablets.items()
         stored = sorted([number for number, it in tablets if not it.is_mounted])
         count_max = 1 if self._cell.fault_at(FaultPoint.TELL_ONE_STORED) else STORED_TOLD_MAX
@@ -211,10 +214,13 @@ class Mounting:
         return tuple(stored)
 
     def handle_assignment(self, assignment: Assignment) -> None:
-        """Close what is not to be served, make what is new, mount and adjust the rest, forget what
-        is gone, in this order: a tablet takes over rows of those that were closed, before they are
-        mounted again. An answer to an older heartbeat is stale, and so is one of a master that has
-        lost its store to another."""
+        """Close, make, mount, adjust and forget tablets, as the master says.
+
+        The order is: close the tablets that are not to be served, make new ones, mount and adjust
+        the rest, and forget dropped ones. So a tablet takes over rows of closed tablets before they
+        are mounted again. An answer to an older heartbeat is stale. So is an answer of a master
+        that has lost its store to another master.
+        """
         if assignment.sequence != self._sequence:
             return
         self._is_answered = True
@@ -251,7 +257,7 @@ class Mounting:
         self._importing.ask()
 
     def _is_news(self, wanted: TabletAssignment) -> bool:
-        """Whether it asks for anything that is not so."""
+        """Return whether the assignment asks for a change of this tablet."""
         tablet = self._cell.tablets.get(wanted.tablet)
         if tablet is None or not tablet.is_mounted or tablet.is_closing:
             return tablet is None or wanted.revision > tablet.assignment.revision
@@ -260,13 +266,14 @@ class Mounting:
         return is_other or known.settings != wanted.settings
 
     def _newest_revision(self) -> Revision:
-        """The last that is known here, from assignments or from the log."""
+        """Return the newest revision that is known here, from assignments or from the log."""
         tablets = self._cell.tablets.values()
         revisions = [it.assignment.revision for it in tablets]
         return max([self._revision, self._cell.dropped_revision, *revisions])
 
     def _join(self, cluster: ClusterId) -> None:
-        """An empty log becomes this cluster's; one that belongs to another stays that one's."""
+        """Join a cluster if the log is empty. A log that belongs to another cluster stays with that
+        cluster."""
         if self._cell.cluster == NO_CLUSTER:
             self._cell.cluster = cluster
             self._cell.append(ClusterJoined(cluster))
@@ -293,8 +300,9 @@ class Mounting:
             self._ask_fence(tablet)
 
     def _drop(self, assignment: Assignment) -> None:
-        """Forget what nobody needs. Whatever is said, what is still served stays, and so does what
-        this very assignment is about: the next one will say it again."""
+        """Forget the tablets that no table needs. A tablet that is still served stays, even if the
+        master names it. A tablet that this assignment asks for stays, too: the next assignment says
+        again that it may go."""
         if not assignment.dropped:
             return
         cell = self._cell
@@ -318,10 +326,11 @@ class Mounting:
         if any(copy not in known for copy in self._copies):
             self.send_heartbeat()
 
-    # In the same mount
+    # Changes in the same mount
 
     def _adjust(self, tablet: Tablet, wanted: TabletAssignment) -> None:
-        """Settings at once; frozen only when nobody holds locks."""
+        """Change the settings immediately. Freeze the tablet only when no transaction holds
+        locks."""
         mode, settings = tablet.assignment.mode, tablet.assignment.settings
         if settings != wanted.settings:
             self._log_adjustment(tablet, TabletAdjusted(wanted.tablet, mode, wanted.settings))
@@ -340,7 +349,8 @@ class Mounting:
         self._cell.append(record)
 
     def finish(self, tablet: Tablet) -> None:
-        """Unmount or freeze, unless a transaction still holds locks here, or rows are in memory."""
+        """Unmount or freeze, unless a transaction still holds locks here, or rows are in memory
+        only."""
         number = tablet.assignment.tablet
         if not tablet.is_mounted or not (tablet.is_closing or tablet.is_freezing):
             self._ending.pop(number, None)
@@ -367,12 +377,12 @@ class Mounting:
             self._cell.effects.append(AskTimestamps(token))
 
     def handle_fence(self, token: FenceToken, fence: Timestamp) -> None:
-        """Serve the tablet, from now on and for transactions that begin after this timestamp."""
+        """Serve the tablet from now on, for transactions that begin after this timestamp."""
         if self._cell.fault_at(FaultPoint.LOSE_TABLET_FENCE):
             return
         tablet = self._cell.tablets.get(token.tablet)
         if tablet is None or tablet.assignment.revision != token.revision:
-            return  # unmounted meanwhile
+            return  # the tablet was unmounted meanwhile
         if tablet.fence == NULL_TIMESTAMP:
             self._cell.serve(tablet, fence)
             self.send_heartbeat()
@@ -387,7 +397,7 @@ class Mounting:
 
 
 def _needed(assignment: Assignment) -> frozenset[TabletId]:
-    """The tablets that it is about."""
+    """Return the tablets that an assignment names, with their sources."""
     return frozenset(
         number
         for wanted in assignment.tablets
@@ -396,5 +406,5 @@ def _needed(assignment: Assignment) -> frozenset[TabletId]:
 
 
 def _goes_on(tablet: Tablet, wanted: TabletAssignment) -> bool:
-    """Whether it is served in the mount that it is in."""
+    """Return whether a tablet stays served in its current mount."""
     return wanted.mode != UNMOUNTED and wanted.revision <= tablet.assignment.revision

@@ -1,1 +1,1 @@
-"""What a cell is asked besides commits: reads, writes without atomicity, bulk batches, loads."""
+"""Requests to a cell that are not commits: reads, writes without atomicity, bulk batches, loads."""

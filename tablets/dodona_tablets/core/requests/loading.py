@@ -1,12 +1,13 @@
-"""Bulk batches: Arrow in, a chunk out, attached at one timestamp.
+"""Make chunks of bulk batches: Arrow in, a chunk out, attached at one timestamp.
 
-Owns: which batches become chunks, how many are made at once, and what attaching one changes. A
-batch is checked, sorted and written by a job (see `chunks.ingest`), while the cell goes on; it
-becomes part of the tablet in one step, at a stamp above all that was written there before. A batch
-that is too small for a file of its own is written row by row, as other writes (see `nonatomic`).
+Owns: which batches become chunks, how many are made at a time, and what attaching a chunk changes.
+A job checks, sorts and writes a batch (see `chunks.ingest`), while the cell goes on. The batch
+becomes part of the tablet in one step, at a timestamp above all that was written there before. A
+batch that is too small for a file of its own is written row by row, like other writes (see
+`nonatomic`).
 
-Invariant: a batch under way counts as a writer, so that its tablet stays mounted, with the schema
-that the batch was checked against.
+Invariant: a batch in progress counts as a writer. So its tablet stays mounted, with the schema that
+the batch was checked against.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,13 +24,13 @@ from dodona_wire.messages.data import WriteArrow, Written
 from dodona_wire.types import LoadId, TabletId, Timestamp
 
 BATCH_BYTES_MIN: Final = 256 << 10
-"""A batch that is shorter does not get a chunk."""
+"""A shorter batch of whole rows gets no chunk."""
 BATCHES_MAX: Final = 32
-"""Under way at once in one cell: each is in memory until it is in a file."""
+"""The limit of one cell at a time: each batch is in memory until it is in a file."""
 
 
 class BatchToken(NamedTuple):
-    """A batch under way, and who waits for it."""
+    """A batch in progress, and the route of its caller."""
 
     route: Any
     tablet: TabletId
@@ -39,29 +40,29 @@ class BatchToken(NamedTuple):
 
 
 def gets_chunk(request: WriteArrow) -> bool:
-    """Whether a batch becomes a chunk: one that is short, and of whole rows, does not."""
+    """Return whether a batch becomes a chunk. A short batch of whole rows does not."""
     return request.kind != "write" or len(request.batch) >= BATCH_BYTES_MIN
 
 
 def check_batches(cell: Cell, size_bytes: int) -> None:
-    """Whether there is room for one more batch. Raises Overloaded."""
+    """Raise Overloaded if there is no room for one more batch."""
     if len(cell.batches) >= BATCHES_MAX:
-        raise Overloaded("too many batches are being written in this cell", cell=cell.id)
+        raise Overloaded("Too many batches are being written in this cell.", cell=cell.id)
     under_way_bytes = sum(cell.batches.values())
     if under_way_bytes and under_way_bytes + size_bytes > cell.limits.batch_bytes_max:
-        text = "too many bytes of batches are being written in this cell"
+        text = "Too many bytes of batches are being written in this cell."
         raise Overloaded(text, cell=cell.id, size_bytes=under_way_bytes)
 
 
 class Loading:
-    """See the module. One instance a cell."""
+    """The handler of bulk batches. A cell has one instance."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self.row_count = self.done_count = self.refused_count = 0
 
     def begin(self, route: Any, tablet: Tablet, request: WriteArrow) -> None:
-        """Start to make a chunk of a batch for a tablet that takes it. Raises Overloaded."""
+        """Start to make a chunk of a batch for a tablet that takes writes. Raises Overloaded."""
         check_batches(self._cell, len(request.batch))
         tablet.active_count += 1
         number = self._cell.take_chunk_number()
@@ -73,7 +74,7 @@ class Loading:
         self._cell.effects.append(RunJob(token, job))
 
     def handle(self, token: BatchToken, result: Built | Failure | None) -> None:
-        """The chunk is there, or the batch was not fit to become one."""
+        """Attach the chunk of a batch, or answer why the batch was refused."""
         cell = self._cell
         del cell.batches[token.number]
         tablet = cell.tablets[token.tablet]
@@ -83,7 +84,7 @@ class Loading:
             result.attributes.setdefault("table", tablet.assignment.path)
             cell.reply(token.route, result)
             return
-        if result is None:  # it had no rows
+        if result is None:  # the batch had no rows
             self.done_count += 1
             cell.reply(token.route, Written(0, token.stamp))
             return
@@ -103,7 +104,7 @@ class Loading:
 
 
 def apply_load(cell: Cell, record: ChunkLoaded) -> None:
-    """What a load changes, live and in replay."""
+    """Attach a chunk of bulk rows to its tablet, live or in replay."""
     tablet = cell.tablets[record.tablet]
     tablet.stores.hot_rows.forget_from(record.chunk.stamp)
     tablet.stores.attach(record.chunk, cell.chunks.get(record.chunk.info.number))

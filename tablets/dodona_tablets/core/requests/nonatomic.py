@@ -1,7 +1,8 @@
-"""Writes without atomicity: the client's stamp, no locks, last write wins.
+"""Write rows without atomicity: the client's timestamp, no locks, and the last write wins.
 
-Owns: the check of the client's clock and the two durabilities. `sync` answers once the log is
-durable; `async` answers from memory, and the shell bounds how much a crash may lose.
+Owns: the check of the client's clock, and the two durabilities. With `sync`, the answer waits until
+the log is durable. With `async`, the answer comes from memory, and the shell limits how much a
+crash may lose.
 Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 """
 
@@ -21,14 +22,15 @@ OFF_LIMITS = "Transaction timestamp is off limits, check the local clock reading
 
 
 class NonAtomicWrites:
-    """Checks all of a request, then writes all of it: a request is never half applied."""
+    """The handler of writes without atomicity. It checks a whole request, then writes it. So a
+    request is never applied in part."""
 
     def __init__(self, cell: Cell, loading: Loading) -> None:
         self._cell = cell
         self._loading = loading
         self.row_count = 0
         self.done_count = self.refused_count = self.clock_refused_count = 0
-        """Requests; those that become chunks are counted as done by `loading`."""
+        """Requests. `loading` counts those that became chunks as done."""
 
     def handle(self, route: Any, request: WriteNonAtomic | WriteArrow) -> None:
         try:
@@ -67,19 +69,20 @@ class NonAtomicWrites:
         writes, special = request.writes, request.special
         limits, path = self._cell.limits, tablet.assignment.path
         if len(writes) > limits.transaction_rows_max:
-            text = f"a request has at most {limits.transaction_rows_max} rows"
+            text = f"The request has more than {limits.transaction_rows_max} rows. Split it."
             raise LimitExceeded(text, table=path)
         tablet.check_writes(writes)
         if special is not None:
             tablet.check_special(writes, special)
         checked = tablet.checked(writes, special)
         if checked.size_bytes > limits.transaction_bytes_max:
-            text = f"a request writes at most {limits.transaction_bytes_max} bytes"
+            text = f"The request writes more than {limits.transaction_bytes_max} bytes. Split it."
             raise LimitExceeded(text, table=path)
         return checked
 
     def _is_of_load(self, request: WriteArrow) -> bool:
-        """Whether it has the stamp of a load, which was looked at when that was opened."""
+        """Return whether the timestamp is that of a load. It was checked when the load was
+        opened."""
         if not request.load:
             return False
         now_us = self._cell.now.instant_us
@@ -95,9 +98,9 @@ class NonAtomicWrites:
 
 
 def check_stamp(cell: Cell, stamp: Timestamp) -> None:
-    """Whether a client's clock shows about the oracle's time, or this machine's where the oracle is
-    ahead of it: its clock had been. Stamps are raised above whatever was read or written, so that
-    one that is behind does no harm. Raises InvalidRequest."""
+    """Raise InvalidRequest if a client's clock is not close to the oracle's time. If the oracle is
+    ahead of this machine, because its clock was ahead, this machine's time is allowed, too. A
+    timestamp that is behind does no harm: the cell raises it above all that was read or written."""
     theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, cell.latest >> TIMESTAMP_COUNTER_BITS
     cell.client_clock.note(stamp - cell.latest)
     difference_s_max = cell.limits.client_clock_difference_s_max

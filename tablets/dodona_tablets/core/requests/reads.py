@@ -1,8 +1,12 @@
-"""Reads at a timestamp, and their waiting.
+"""Answer reads at a timestamp, and let them wait.
 
-Owns: proof that a read's timestamp was issued (a read from the future could see half of a later
-commit), bounded waiting on prepared rows, the queue of reads that wait, and which snapshots can
-still be held. A read is attempted anew, whole, after whatever it waited for has moved on.
+Owns:
+- the proof that a read's timestamp was issued: a read from the future could see half of a later
+  commit;
+- bounded waits for prepared rows, and the queue of reads that wait;
+- which snapshots can still be held.
+
+When the transaction that a read waited for has moved on, the whole read begins again.
 """
 
 from typing import Any, Final, NamedTuple
@@ -49,17 +53,17 @@ KINDS: Final[dict[type[Any], str]] = {
     ScanVersions: "scan_versions",
     CountVersions: "count_versions",
 }
-"""Reads, by what they are called where they are counted."""
+"""The name of each kind of read in the counts."""
 
 
 class ProofToken(NamedTuple):
-    """Which batch of reads waits for the oracle to show that it is past their timestamps."""
+    """A batch of reads that waits for the oracle to prove that it is past their timestamps."""
 
     batch: int
 
 
 class WaitingRead:
-    """A read that met a prepared row."""
+    """A read that waits for a transaction that holds a row."""
 
     __slots__ = ("blocker", "deadline_us", "is_waiting", "request", "route")
 
@@ -72,7 +76,7 @@ class WaitingRead:
 
 
 class Reads:
-    """Answers reads, now or when what blocks them has an outcome."""
+    """The handler of reads. It answers now, or when the blocking transaction has an outcome."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -88,7 +92,8 @@ class Reads:
         return len(self._waiting) + self._parked_count
 
     def handle(self, route: Any, request: Read) -> None:
-        """Answer, or park until the oracle has shown that the timestamp is not in the future."""
+        """Answer a read, or park it until the oracle has proved that its timestamp is not in the
+        future."""
         self.count_by_type[type(request)] += 1
         timestamp = request.timestamp
         cell, is_newest = self._cell, timestamp in (SYNC_LAST_COMMITTED, ASYNC_LAST_COMMITTED)
@@ -98,15 +103,15 @@ class Reads:
         if is_issued:
             self._attempt(route, request, None)
         elif not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-            self._refuse(route, InvalidRequest("invalid read timestamp", timestamp=timestamp))
+            self._refuse(route, InvalidRequest("Invalid read timestamp.", timestamp=timestamp))
         elif len(self) >= cell.limits.reads_waiting_max:
-            self._refuse(route, Overloaded("too many reads wait in this cell", cell=cell.id))
+            self._refuse(route, Overloaded("Too many reads wait in this cell.", cell=cell.id))
         else:
             self._unproven.append((route, request))
             self._parked_count += 1
 
     def hold(self, route: Any, request: HoldSnapshot) -> None:
-        """Register a reader of these tablets, or renew it, or let it go."""
+        """Register, renew or release a reader of these tablets."""
         try:
             self._cell.reply(route, self._hold(request))
         except DodonaError as error:
@@ -118,7 +123,8 @@ class Reads:
             cell.readers.let_go(request.reader)
             return SnapshotHeld(0)
         if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-            raise InvalidRequest("this is no timestamp of a snapshot", timestamp=timestamp)
+            text = f"{timestamp} is not a valid snapshot timestamp."
+            raise InvalidRequest(text, timestamp=timestamp)
         check_lease("snapshot", request.lease_ms, cell.limits.reader_lease_ms_max)
         held, missing = [], []
         for number in request.tablets:
@@ -134,7 +140,7 @@ class Reads:
         return SnapshotHeld(lease_ms, tuple(missing))
 
     def split(self, route: Any, request: SplitTablet) -> None:
-        """Say where a scan may be cut into parts."""
+        """Answer where a scan may be divided into parts."""
         try:
             tablet = self._cell.tablet(request.tablet, request.revision)
             self._cell.reply(route, split(tablet.stores, request))
@@ -142,7 +148,7 @@ class Reads:
             self._refuse(route, error)
 
     def ask_for_proof(self) -> None:
-        """One question to the oracle for all reads of this batch of events."""
+        """Ask the oracle once for all unproven reads of this batch of events."""
         if self._unproven:
             self._batch += 1
             self._proving[self._batch] = (self._cell.now.instant_us, self._unproven)
@@ -150,7 +156,8 @@ class Reads:
             self._cell.effects.append(AskTimestamps(ProofToken(self._batch)))
 
     def handle_proof(self, token: ProofToken) -> None:
-        """`latest` was raised by an answer that was asked for after these reads came."""
+        """Attempt the reads of a batch. The oracle answered a question that was asked after they
+        came, and the answer has raised `latest`."""
         _, reads = self._proving.pop(token.batch, (0, ()))
         self._parked_count -= len(reads)
         for route, request in reads:
@@ -158,20 +165,20 @@ class Reads:
                 self._attempt(route, request, None)
             else:
                 error = InvalidRequest(
-                    "the read timestamp lies in the future",
+                    "The read timestamp is in the future.",
                     timestamp=request.timestamp,
                     latest_timestamp=self._cell.latest,
                 )
                 self._refuse(route, error)
 
     def retry(self, waiting: WaitingRead) -> None:
-        """What it waited for has moved on. Its deadline stays."""
+        """Attempt a read again after its blocker has moved on. The deadline stays."""
         if waiting.is_waiting:
             self._end(waiting)
             self._attempt(waiting.route, waiting.request, waiting.deadline_us)
 
     def tick(self) -> None:
-        """Give up on what has waited too long."""
+        """End the waits that have lasted too long."""
         now_us = self._cell.now.instant_us
         self._repeat_questions(now_us)
         limit_us = self._cell.limits.blocked_wait_ms_max * 1000
@@ -185,7 +192,7 @@ class Reads:
     def _blocked(self, request: Read, blocker: Transaction, waited_ms: int) -> DodonaError:
         tablet = self._cell.tablets.get(request.tablet)
         path = None if tablet is None else tablet.assignment.path
-        text = f"a row stayed prepared for {waited_ms} ms"
+        text = f"The read waited {waited_ms} ms for a transaction that holds a row"
         return blocked(self._cell, blocker, text, table=path, tablet=request.tablet)
 
     def _end(self, waiting: WaitingRead) -> None:
@@ -193,7 +200,7 @@ class Reads:
         del self._waiting[waiting]
 
     def _repeat_questions(self, now_us: int) -> None:
-        """The oracle may be restarting: ask again, but no longer than a read may wait."""
+        """Ask the oracle again, which may be restarting, but no longer than a read may wait."""
         limits = self._cell.limits
         for batch, (since_us, reads) in list(self._proving.items()):
             if now_us - since_us > limits.oracle_wait_ms_max * 1000:
@@ -216,7 +223,8 @@ class Reads:
             self._cell.reply(route, result)
 
     def _read(self, request: Read) -> Reply | Transaction:
-        """An answer at a timestamp is one for good: without atomicity later stamps lie above."""
+        """Read at a timestamp. The answer stays true: later writes without atomicity get timestamps
+        above it."""
         tablet = self._cell.tablet(request.tablet, request.revision)
         if request.timestamp < tablet.retained_timestamp:
             raise too_old(tablet, request.timestamp)
@@ -243,7 +251,7 @@ class Reads:
     ) -> None:
         limits = self._cell.limits
         if len(self) >= limits.reads_waiting_max:
-            self._refuse(route, Overloaded("too many reads wait in this cell", cell=self._cell.id))
+            self._refuse(route, Overloaded("Too many reads wait in this cell.", cell=self._cell.id))
             return
         if self._cell.fault_at(FaultPoint.TIRE_OF_BLOCKER):
             self._refuse(route, self._blocked(request, blocker, limits.blocked_wait_ms_max))

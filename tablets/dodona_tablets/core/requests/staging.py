@@ -1,13 +1,16 @@
-"""Bulk loads: who may bring batches, what is staged of them, and what is fit to be published.
+"""Stage bulk loads: take their batches, hold their snapshots, and seal them for publication.
 
-Owns: the requests about loads but for the publication itself, which is a part of a transaction (see
-`publishing`); their leases; and the snapshot that a load's tablets keep for it while it is open.
+Owns:
+- the requests about loads, but for the publication, which is a part of a transaction (see
+  `publishing`);
+- the leases of loads;
+- the snapshot that the tablets of an open load keep for it.
 
 Invariants:
-- A batch is durable, as a chunk of its own that is named in the log, before it is called staged.
-- A batch of a load that is not open is refused, whenever it comes: so nothing of a job that is over
-  can arrive behind it.
-- A load with a transaction under way that publishes it stays until that has its outcome.
+- A batch is staged only when it is durable, as a chunk of its own that the log names.
+- A batch of a load that is not open is refused at any time. So no batch of a finished job can
+  arrive later.
+- A load stays open until each transaction that publishes it has an outcome.
 """
 
 from contextlib import suppress
@@ -51,13 +54,13 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
 
 HOLD_PERIOD_MS: Final = 5_000
-"""How often the snapshots of open loads are held anew."""
+"""How often the cell renews the snapshots of open loads."""
 DELETIONS: Final = -1
-"""The partition of chunks that a seal makes."""
+"""The partition of the chunks that a seal makes."""
 
 
 class StageToken(NamedTuple):
-    """A batch on its way into a chunk."""
+    """A batch on its way into a staged chunk."""
 
     load: LoadId
     tablet: TabletId
@@ -66,17 +69,18 @@ class StageToken(NamedTuple):
 
 
 class SealToken(NamedTuple):
-    """A load that is being looked at in one tablet."""
+    """A seal in progress of one load in one tablet."""
 
     load: LoadId
     tablet: TabletId
     seal: Seal
     number: int
     stores: tuple[DynamicStore, ...]
-    """That are looked at meanwhile."""
+    """The stores that the seal reads."""
 
     def is_of(self, request: SealLoad) -> bool:
-        """Whether the same was asked for before: an answer may take longer than a call waits."""
+        """Return whether the request asks for this seal again. An answer may take longer than a
+        call waits."""
         asked = request.chunks, request.erased, request.mode, request.since
         return (self.load, self.tablet) == (request.load, request.tablet) and self.seal[:4] == asked
 
@@ -85,13 +89,13 @@ Token = StageToken | SealToken
 
 
 class Staging:
-    """See the module. One instance a cell."""
+    """The handler of requests about loads. A cell has one instance."""
 
     def __init__(self, cell: Cell, flushing: Flushing) -> None:
         self._cell = cell
         self._flushing = flushing
         self._under_way: dict[Token, list[Any]] = {}
-        """Who waits for each batch, and for each seal."""
+        """The routes that wait for each batch and each seal."""
         self._hold_at_us = 0
 
     # Requests
@@ -108,8 +112,8 @@ class Staging:
         self._cell.reply(route, LoadHeld(max(left_us, 0) // 1000))
 
     def close(self, route: Any, request: CloseLoad) -> None:
-        """Repeating it is harmless, and so is closing what is not there. A load that is being
-        published is not over yet: only what is in the log outlasts a restart."""
+        """Close a load. To close it again, or to close an unknown load, is harmless. A load that is
+        being published is not over yet, because only the log outlasts a restart."""
         load = self._cell.loads.open.get(request.load)
         if load is not None and self._cell.fault_at(FaultPoint.CLOSE_LOAD_LATE):
             load.is_closing = True
@@ -150,20 +154,23 @@ class Staging:
         if not loads.may_open(request.load):
             raise loads.ended_error(request.load)
         if not cell.may_be_issued(Timestamp(request.load)):
-            raise InvalidRequest("a load is named by a timestamp of the oracle", load=request.load)
+            text = "The load id must be a timestamp from the oracle."
+            raise InvalidRequest(text, load=request.load)
         if request.lease_ms <= 0 or not MIN_TIMESTAMP <= request.since <= MAX_TIMESTAMP:
-            raise InvalidRequest("a load has a lease and a start timestamp", load=request.load)
+            text = "The load needs a positive lease and a valid start timestamp."
+            raise InvalidRequest(text, load=request.load)
         check_lease("load", request.lease_ms, cell.limits.load_lease_ms_max)
         if request.atomicity == "none":
             check_stamp(cell, request.since)
         check_log(cell)
         if len(loads.open) >= cell.limits.loads_max:
             raise Overloaded(
-                f"too many loads are open in this cell: at most {cell.limits.loads_max} may be",
+                f"Too many loads are open in this cell: the limit is {cell.limits.loads_max}. "
+                "Close loads.",
                 cell=cell.id,
             )
         if request.atomicity == "none":
-            return  # nothing is compared with what was there then
+            return  # such a load is not compared with older rows
         for number in request.tablets:
             tablet = cell.tablets.get(number)
             if tablet is not None and request.since < tablet.retained_timestamp:
@@ -175,7 +182,8 @@ class Staging:
         self._cell.reply(route, LoadHeld(load.opened.lease_ms))
 
     def tick(self) -> None:
-        """Close what was not renewed in time, or is only waited for; hold what the others need."""
+        """Close each load whose lease has ended, or that waits to close. Hold the snapshots of the
+        others."""
         cell, now_us = self._cell, self._cell.now.instant_us
         for load in list(cell.loads.open.values()):
             if load.is_closing:
@@ -185,11 +193,11 @@ class Staging:
         if now_us >= self._hold_at_us:
             self._hold_at_us = now_us + HOLD_PERIOD_MS * 1000
             for load in cell.loads.open.values():
-                with suppress(Overloaded):  # then it may be too old when it is sealed
+                with suppress(Overloaded):  # the load may then be too old for a seal
                     self._hold(load.opened)
 
     def _hold(self, opened: LoadOpened) -> None:
-        """What its tablets show at its start stays: conflicts and deletions are told by that.
+        """Keep what the tablets of a load show at its start, to find conflicts and deletions.
         Raises Overloaded."""
         cell = self._cell
         tablets = [it for it in opened.tablets if it in cell.tablets]
@@ -221,8 +229,9 @@ class Staging:
     def _stage(self, route: Any, request: StageArrow) -> None:
         cell = self._cell
         load = cell.loads.take_batch(request.load, "full", cell.now.instant_us)
-        if request.part[0] < 0:  # among them is that of deletions: one name for two chunks
-            raise InvalidRequest("a partition has no negative number", load=request.load)
+        if request.part[0] < 0:  # for deletions: else two chunks have one name
+            text = "The partition number is negative. Pass 0 or more."
+            raise InvalidRequest(text, load=request.load)
         tablet = self._tablet(request)
         known = load.find(request.tablet, request.part)
         if known is not None:
@@ -262,7 +271,8 @@ class Staging:
         staged_count = sum([len(it.staged) for it in cell.loads.open.values()])
         if staged_count >= count_max:
             raise Overloaded(
-                f"too much is staged in this cell: at most {staged_count} batches may be",
+                f"Too many batches are staged in this cell: the limit is {staged_count}. "
+                "Publish or close loads.",
                 cell=cell.id,
             )
 
@@ -286,7 +296,7 @@ class Staging:
                 return
         if request.since < tablet.retained_timestamp:
             raise too_old(tablet, request.since)
-        if request.erased:  # each seal leaves deletions: as many may be as batches, besides them
+        if request.erased:  # each seal makes a chunk of deletions: as many more are allowed
             self._check_count(2 * cell.limits.staged_chunks_max)
         if tablet.active.rows:
             self._flushing.rotate(tablet)
@@ -320,7 +330,7 @@ class Staging:
     # Results
 
     def handle(self, token: Token, result: Built | Failure | None) -> None:
-        """A batch is staged, or not; a load is sealed in a tablet, or can't be."""
+        """Finish a job: a batch is staged or not, a load is sealed in a tablet or can't be."""
         cell = self._cell
         del cell.batches[token.number]
         tablet = cell.tablets[token.tablet]
@@ -340,7 +350,7 @@ class Staging:
             load = self._cell.loads.get(token.load)
             if isinstance(token, SealToken):
                 _check_staged(load, tablet, token.seal.chunks)
-        except DodonaError as error:  # it is over, or was published meanwhile
+        except DodonaError as error:  # the load is over, or was published meanwhile
             if result is not None:
                 self._cell.effects.append(RemoveChunks((token.number,)))
             return failure_of(error)
@@ -370,14 +380,14 @@ class Staging:
 
 
 def _check_staged(load: Load, tablet: Tablet, chunks: tuple[int, ...]) -> None:
-    """That the load still has these for the tablet. Raises ProtocolChanged."""
+    """Raise ProtocolChanged unless the load still has these chunks for the tablet."""
     assignment = tablet.assignment
     for number in chunks:
         staged = load.staged.get(number)
         if staged is None or staged.tablet != assignment.tablet:
             text = (
-                "staged rows are gone: the table was unmounted while the load was under way, or "
-                "they were published"
+                "The staged rows are gone: the table was unmounted during the load, or the rows "
+                "were published. Look at the table."
             )
             raise ProtocolChanged(text, load=load.opened.load, table=assignment.path)
 

@@ -1,1 +1,1 @@
-"""Rows of one tablet: their versions, the stores and chunks that these are in, and what may go."""
+"""Hold the rows of one tablet: their versions, stores and chunks, and the rules of retention."""

@@ -1,16 +1,17 @@
-"""Rows of so many versions that a read can't walk along them: what they were at some timestamps.
+"""Keep reads fast for rows with very many versions: store what these rows were at some timestamps.
 
-Owns: *landmarks*. One says what a row was at the timestamp of one of its versions, as a plain
-version of all value columns. A read takes the newest landmark at or below its timestamp, and folds
-the few versions above it on top: as many as a row that was written a few times has, however many
-there are below. Aggregates are folded from the oldest version on, as without landmarks: a sum of
-doubles comes out the same to the last bit.
+Owns: *landmarks*. A landmark says what a row was at the timestamp of one of its versions. It is a
+plain version of all value columns, or a deletion. A read takes the newest landmark at or below its
+timestamp, and folds the few versions above that landmark on top. So the read folds as few versions
+as for a row that was written a few times. Aggregates are folded from the oldest version on, as
+without landmarks. So a sum of doubles is the same to the last bit.
 
-Reads make landmarks, after the first walk that was too long, and those of rows that are read on
-move up with them. Writes, and rows with few versions, pay nothing.
+A read makes the first landmarks of a row, after a walk that was too long. Later reads of the row
+add newer landmarks. Writes pay nothing, and rows with few versions pay nothing.
 
-Invariant: a landmark is forgotten before a version at or below it comes or goes. Stores call
-`forget…` and `clear`; what a flush writes away is still the same.
+Invariant: a landmark is forgotten before a version at or below it is added or removed. The code
+that changes versions calls `forget`, `forget_from`, `forget_below` or `clear` for this. A flush
+that removes no version leaves the landmarks as they are.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,13 +24,14 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp, Write
 
 LANDMARK_STEP: Final = 64
-"""Versions between two landmarks of a row, or as many as there are columns if these are more."""
+"""The number of versions between two landmarks of a row. If the table has more columns than this,
+it is the number of columns."""
 TOP_VERSIONS_MAX: Final = 16
-"""Above the newest landmark: with more of them it moves up."""
+"""The most versions above the newest landmark. A read that finds more adds landmarks."""
 LANDMARKS_MAX: Final = 50_000
-"""Of one tablet. With more the rows whose landmarks are oldest lose theirs."""
+"""The most landmarks of one tablet. Above it, the rows that got landmarks first lose theirs."""
 LANDMARK_BYTES: Final = 200
-"""What one takes, besides its values."""
+"""The bytes that one landmark takes in memory, without its values."""
 VALUE_BYTES: Final = 40
 
 
@@ -37,11 +39,11 @@ class _Landmark(NamedTuple):
     timestamp: Timestamp
     version: Version
     version_count: int
-    """Between the one below and this one, itself included."""
+    """The number of versions above the landmark below, up to and including this one."""
 
 
 class HotRows:
-    """The landmarks of one tablet's rows, oldest first."""
+    """The landmarks of one tablet's rows. The landmarks of a row are in order, oldest first."""
 
     __slots__ = ("_by_key", "_count", "_width", "newest_timestamp")
 
@@ -50,7 +52,7 @@ class HotRows:
         self._count = 0
         self._width = 0
         self.newest_timestamp: Timestamp = NULL_TIMESTAMP
-        """No landmark is above it. What comes above needs not be looked at."""
+        """No landmark is above this timestamp. So a version above it makes no landmark wrong."""
 
     def __len__(self) -> int:
         return self._count
@@ -60,17 +62,17 @@ class HotRows:
 
     @property
     def size_bytes(self) -> int:
-        """About what they take of the process's memory."""
+        """The memory that the landmarks take, in bytes. This is an estimate."""
         return self._count * (LANDMARK_BYTES + VALUE_BYTES * self._width)
 
     # Reads
 
     def first(self, lower: Key, upper: Key) -> Key | None:
-        """The first of these rows in lower ≤ key < upper."""
+        """Return the first key of `lower ≤ key < upper` that has landmarks, or None."""
         return min([key for key in self._by_key if lower <= key < upper], default=None)
 
     def base(self, key: Key, at: Timestamp) -> Version | None:
-        """The newest landmark of a row at or below a timestamp, as a version."""
+        """Return the newest landmark of a row at or below a timestamp, as a version, or None."""
         landmarks = self._by_key.get(key, ())
         place = bisect_right(landmarks, at, key=itemgetter(0))
         return landmarks[place - 1].version if place else None
@@ -82,8 +84,9 @@ class HotRows:
         newer: list[Version],
         columns: Sequence[Column],
     ) -> Version | None:
-        """A row as of the newest of these versions: they, newest first, are all above a landmark,
-        and None is one below everything. If they are many, more landmarks are made of them."""
+        """Return the chain of a row as of the newest of these versions, which come newest first.
+        All of them are above the landmark `base`. None stands for a landmark below all versions. If
+        the versions are many, and `base` is the newest landmark, this makes landmarks of them."""
         if len(newer) > TOP_VERSIONS_MAX:
             landmarks = self._by_key.setdefault(key, [])
             if (landmarks[-1].version if landmarks else None) is base:
@@ -114,7 +117,8 @@ class HotRows:
         self.newest_timestamp = max(self.newest_timestamp, landmarks[-1].timestamp)
 
     def _keep_few(self, key: Key) -> None:
-        """Other rows' go first, the oldest before others; then every second of this one."""
+        """Remove landmarks until the limit holds. Other rows lose theirs first, the oldest row
+        before the others. If only this row is left, every second landmark goes."""
         while self._count > LANDMARKS_MAX:
             oldest = next(iter(self._by_key))
             if oldest != key:
@@ -126,23 +130,26 @@ class HotRows:
                 landmarks[:] = landmarks[len(landmarks) % 2 == 0 :: 2]
                 self._count = len(landmarks)
 
-    # What makes them wrong
+    # How changes of rows remove landmarks
 
     def forget(self, writes: Sequence[Write], timestamp: Timestamp) -> None:
-        """Versions of these rows come at this timestamp, which is not above all landmarks."""
+        """Forget the landmarks of these rows, which get versions at this timestamp. A row keeps its
+        landmarks if all of them are older. Callers skip the call if the timestamp is above all
+        landmarks."""
         for key, _, _ in writes:
             landmarks = self._by_key.get(key)
             if landmarks is not None and landmarks[-1].timestamp >= timestamp:
                 self._drop(key)
 
     def forget_from(self, timestamp: Timestamp) -> None:
-        """Versions of any row come, at or above this timestamp."""
+        """Forget all landmarks, since any row may get versions at or above this timestamp. Nothing
+        is forgotten if all landmarks are older."""
         if timestamp <= self.newest_timestamp:
             self.clear()
 
     def forget_below(self, timestamp: Timestamp) -> None:
-        """Versions of any row may be gone, but at this timestamp and later all rows are the
-        same."""
+        """Forget all landmarks below a timestamp. Versions of any row may be gone, but all rows are
+        the same at this timestamp and later."""
         if timestamp > self.newest_timestamp:
             self.clear()
             return
@@ -154,7 +161,7 @@ class HotRows:
                 del self._by_key[key]
 
     def clear(self) -> None:
-        """Versions of any row may be gone."""
+        """Forget all landmarks, since versions of any row may be gone."""
         self._by_key.clear()
         self._count = 0
         self.newest_timestamp = NULL_TIMESTAMP
@@ -166,7 +173,8 @@ class HotRows:
 def _folded(
     oldest_first: list[Version], base: Version | None, columns: Sequence[Column]
 ) -> Version:
-    """What these versions, on top of a landmark, make of a row: a plain version of all columns."""
+    """Fold versions, on top of a landmark, into one plain version of all columns. Return a deletion
+    if the row is not there."""
     newest = oldest_first[-1][0]
     chain = chain_of([*reversed(oldest_first), *([] if base is None else [base])])
     full_mask = (1 << len(columns)) - 1

@@ -1,9 +1,10 @@
-"""Rows of one schema as rows of another: what an altered table's rows become, in memory.
+"""Translate rows in memory from one schema to another, after a table was altered.
 
-Owns: the translation of keys and versions between the columns of a tablet before and after, and
-which part of a range's rows an older schema knows by shorter keys. Nothing here looks at locks:
-whoever migrates rows takes a fence afterwards (COMMIT-PROTOCOL rule 9), and nobody holds any.
-The catalog lets through only what can be translated: see `definitions` there.
+Owns: the translation of keys and versions from the old columns of a tablet to the new ones. It also
+says which keys of an older schema, which are shorter, belong to a range. This module does not look
+at locks. The caller takes a fence after a migration (rule 9 of
+`docs/explanation/commit-protocol.md`), so no transaction holds a lock. The catalog only admits
+changes that can be translated: see `definitions` there.
 """
 
 from dodona_tablets.core.rows.store import DynamicStore
@@ -23,7 +24,8 @@ from dodona_wire.types import DELETE_MASK, KEY_MAX, Key, Timestamp
 
 
 class Migration:
-    """From the columns of `old` to those of `new`, by name: new ones are null everywhere."""
+    """A translation from the columns of `old` to those of `new`, by name. New columns are null in
+    all rows."""
 
     def __init__(self, old: TableSchema, new: TableSchema) -> None:
         assert new.key_names[: len(old.key_names)] == old.key_names, "key columns only get more"
@@ -43,7 +45,8 @@ class Migration:
         return Key(key + self._suffix)
 
     def version(self, version: Version) -> Version:
-        """The same change of the row. Shared locks are forgotten: groups may be others now."""
+        """Return the same change of the row. Shared locks are dropped, since lock groups may differ
+        now."""
         if not self.is_needed or (self._keeps_values and len(version) == 4):
             return version
         timestamp, mask, values = version[:3]
@@ -60,11 +63,11 @@ class Migration:
         return sum(1 << self._places[bit] for bit in bits_of(mask))
 
     def chain(self, newest: Version | None) -> Version | None:
-        """A whole row's versions."""
+        """Translate all versions of a row."""
         return chain_of([self.version(it) for it in history(newest)])
 
     def store(self, store: DynamicStore) -> DynamicStore:
-        """All rows of a store whose table was altered."""
+        """Translate all rows of a store whose table was altered."""
         if not store.rows:
             return store
         migrated = DynamicStore(store.number)
@@ -75,19 +78,19 @@ class Migration:
 
 
 def range_in(schema: TableSchema, lower: Key, upper: Key) -> tuple[Key, Key]:
-    """The range of this schema's keys in which all lie that migrate into lower ≤ key < upper: a
-    bound may have values for key columns that this schema does not have yet."""
+    """Return the range of this schema's keys that migrate into `lower ≤ key < upper`. A bound may
+    have values for key columns that this schema does not have yet."""
     cut = _cut(upper, schema)
     return _cut(lower, schema), upper if cut == upper else successor(cut)
 
 
 def _cut(bound: Key, schema: TableSchema) -> Key:
-    """Without the values of columns that follow the schema's own key columns."""
+    """Return a bound without the values of columns that follow the schema's own key columns."""
     return bound if bound == KEY_MAX else first_columns(bound, schema.key_types)
 
 
 def pack_version(schema: TableSchema, version: Version) -> RowVersion:
-    """A version as it travels."""
+    """Return a version in the form in which cells send it."""
     return RowVersion(
         version[0],
         schema.pack_mask(version[1]),
@@ -99,7 +102,7 @@ def pack_version(schema: TableSchema, version: Version) -> RowVersion:
 
 
 def plain_version(schema: TableSchema, packed: RowVersion) -> Version:
-    """A version as it came."""
+    """Return a received version in the form that it has in memory."""
     timestamp: Timestamp = packed.timestamp
     mask, deltas = schema.plain_mask(packed.column_mask), schema.plain_mask(packed.delta_mask)
     return version_of(timestamp, mask, packed.values, None, deltas, packed.shared_groups)

@@ -1,9 +1,9 @@
-"""Which versions of a row may go: the rules of retention, as one pure function.
+"""Decide which versions of a row may go: the rules of retention, as one pure function.
 
-Owns: what is left of a row's versions below the retained timestamp. Whoever reads at or above it
-sees the same before and after, except for what has expired where the table's owner lets even the
-newest version expire (`min_data_versions=0`). Knows no tablets and no time: timestamps are
-arguments, so that replay comes to the same versions.
+Owns: which versions of a row stay below the retained timestamp. A read at or above that timestamp
+sees the same before and after. The exception is expired versions, if the table's owner lets even
+the newest version expire (`min_data_versions=0`). This module knows no tablets and no clock.
+Timestamps are arguments, so that replay gets the same versions.
 Source: the YTsaurus document, "Row cleanup".
 """
 
@@ -17,20 +17,21 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, TableSettings, Timestamp
 
 STEP_VERSIONS_MAX: Final = 500
-"""So many versions one step looks at: a row that is written all the time may have a million."""
+"""The most versions that one step looks at. A row with frequent writes may have a million."""
 COUNTED_VERSIONS_MAX: Final = 10_000
-"""So many younger versions are counted; whoever sets `max_data_versions` higher may keep more."""
+"""The most younger versions that are counted. With a higher `max_data_versions`, more versions than
+that setting may stay."""
 
 _ALL_COLUMNS: Final = -1
 
 
 class Terms(NamedTuple):
-    """What may go: of what is older than `retained`, all but what the settings keep. What is older
-    than `expired` has outlived `max_data_ttl`.
+    """What may go: all versions older than `retained`, except those that the settings keep. A
+    version older than `expired` has outlived `max_data_ttl`.
 
-    All versions below `major` are at hand, of every row. What is younger may have others beside
-    it, older ones and younger ones, in stores that nobody looks at now: `major` is the timestamp
-    of their oldest version, or `MAX_TIMESTAMP` if there are none.
+    The caller has all versions below `major`, of every row. From `major` on, other stores may have
+    more versions of the same rows, older and younger ones. `major` is the timestamp of the oldest
+    version in those stores. It is `MAX_TIMESTAMP` if there are none.
     """
 
     retained: Timestamp
@@ -39,37 +40,39 @@ class Terms(NamedTuple):
     major: Timestamp = MAX_TIMESTAMP
 
     def kept_for(self, oldest: Timestamp | None) -> "Terms":
-        """The same, but that readers at `oldest` and later see nothing go: not even what expires.
-        None if there are none."""
+        """Return terms under which readers at `oldest` and later lose no version, not even an
+        expired one. `oldest` is None if there are no readers."""
         if oldest is None:
             return self
         return Terms(min(self.retained, oldest), NULL_TIMESTAMP, self.settings, self.major)
 
 
 def retire(versions: list[Version], terms: Terms, columns: Sequence[Column]) -> bool:
-    """Take away, in place, what the terms do not keep: one step, from the oldest version on.
+    """Remove, in place, what the terms do not keep: one step, from the oldest version on.
 
-    Changes of aggregates become plain values, and the locks of long ago are forgotten. Returns
-    whether anything changed. `columns` are all value columns.
+    Changes of aggregates become plain values, and old shared locks are forgotten. Returns whether
+    anything changed. `columns` are all value columns.
     """
     return _retire(versions, STEP_VERSIONS_MAX, terms, columns)
 
 
 def retire_all(versions: list[Version], terms: Terms, columns: Sequence[Column]) -> bool:
-    """As `retire`, but all in one step, whose time the row's versions bound.
+    """Do the same as `retire` in one step. The number of the row's versions bounds its time.
 
-    A store knows part of a row only, but stores that are compacted in any order show a reader at
-    or above `retained` the same before and after. Below both `retained` and `major` a row's history
-    is whole, and the rules hold as they are. Above, where `major` ≤ timestamp < `retained`:
+    A store has only a part of a row, and stores may be compacted in any order. A reader at or above
+    `retained` still sees the same before and after. Below both `retained` and `major`, the history
+    of a row is complete, and the rules hold as they are. For `major` ≤ timestamp < `retained`,
+    these rules hold:
 
     - A value goes only if a younger plain value of its column, or a younger deletion, is here and
-      below `retained`: that hides it from every reader, whatever lies between them elsewhere. The
-      newest stays even if it has expired: it may hide what lies elsewhere and has not.
-    - A change of an aggregate stays a change, since what it changes may lie elsewhere; and if that
-      is here it stays too.
-    - Of deletions the newest stays, since what it deletes may lie elsewhere.
+      below `retained`. Every reader then sees the younger one, even if more versions lie between
+      the two elsewhere. The newest value stays even if it has expired. It may hide values elsewhere
+      that have not expired.
+    - A change of an aggregate stays a change, since the value that it changes may be elsewhere. If
+      that value is here, it stays too.
+    - The newest deletion stays, since the versions that it deletes may be elsewhere.
 
-    The counts of versions leave out those elsewhere, so that more may stay than has to.
+    Versions elsewhere are not counted. So more versions may stay than necessary.
     """
     return _retire(versions, len(versions), terms, columns)
 
@@ -105,9 +108,9 @@ def _may_stay(only: Version, terms: Terms) -> bool:
 def _fold_changes(
     old: list[Version], values: list[dict[int, Any]], columns: Sequence[Column]
 ) -> None:
-    """Make each run of changes, and the value that they build on, one value at the newest of them.
+    """Fold each run of changes, with the value below them, into one value at the newest of them.
 
-    Nothing can be committed below any more, so that changes of nothing are a value too.
+    No transaction can commit below any more. So changes without a value below become a value, too.
     """
     newest: dict[int, dict[int, Any]] = {}
     for version, given in zip(old, values, strict=True):
@@ -126,11 +129,13 @@ def _drop_values(
     terms: Terms,
     columns: Sequence[Column],
 ) -> None:
-    """Per column, newest first: `min_data_versions` stay, then so many that with the younger ones
-    there are `max_data_versions` and none has expired. Deletions count in every column.
+    """Remove values, column by column, newest first. The first `min_data_versions` stay. More stay
+    while, with the younger ones, they are at most `max_data_versions`, and none has expired.
+    Deletions count in every column.
 
-    What no plain value hides stays until it has expired, since readers at the retained timestamp
-    see it; and if there are younger versions an aggregate's stays, since they may be changes of it.
+    A value that no plain value hides stays until it has expired, since readers at the retained
+    timestamp see it. If there are younger versions, such a value of an aggregate stays even longer:
+    the younger versions may be changes of that value.
     """
     least, most = terms.settings.min_data_versions, terms.settings.max_data_versions
     younger, seen, hidden = _Counts(), _Counts(), 0
@@ -156,7 +161,8 @@ def _drop_values(
 
 
 def _left_of(old: list[Version], values: list[dict[int, Any]], terms: Terms) -> list[Version]:
-    """The versions that these values leave. A deletion is there for what is older."""
+    """Return the versions that these values leave. A deletion stays only if an older version stays,
+    or may be elsewhere."""
     left: list[Version] = []
     newest_deletion = next((it for it in reversed(old) if it[1] == DELETE_MASK), None)
     for version, kept in zip(old, values, strict=True):
@@ -178,12 +184,12 @@ def _version_of(version: Version, kept: dict[int, Any], is_known: bool) -> Versi
 
 
 def mask_of(bits: Iterable[int]) -> int:
-    """The mask that has these bits set."""
+    """Return the mask that has these bits set."""
     return sum(1 << bit for bit in bits)
 
 
 class _Counts:
-    """How many versions of each column there are. Deletions count for all."""
+    """The number of versions of each column. A deletion counts for all columns."""
 
     def __init__(self) -> None:
         self._deletions = 0

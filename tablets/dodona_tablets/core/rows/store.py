@@ -1,11 +1,11 @@
-"""A dynamic store: rows of one tablet in memory, found by key at once, walked in order on demand.
+"""Hold rows of one tablet in memory: a store finds a row by its key and walks rows in key order.
 
-Owns: the rows' chains and their order, and what is counted of them. A store takes writes while it
-is the tablet's active one. Then it is passive and never changes again: it is flushed from another
-thread, and dropped when nobody could need it (see `flushing`).
+Owns: the version chains of the rows, the order of the keys, and the counts. A store takes writes
+while it is the active store of its tablet. After that it is passive and never changes again.
+Another thread flushes it, and the cell drops it when no transaction could need it (see `flushing`).
 
-Keys lie in sorted runs of bounded length and an unsorted tail: what a write pays for order is its
-share of sorting a few thousand keys at a time, and nobody ever waits for more than one run.
+Keys are in sorted runs of bounded length and an unsorted tail. So a write pays only its share of
+sorting a few thousand keys at a time. No caller ever waits for more than one run.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,26 +19,28 @@ from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, Write
 
 RUNG_STEP: Final = 64
-"""Versions between two of a row at which a walk may begin."""
+"""The number of versions of a row between two rungs, which are versions at which a walk may
+begin."""
 TAIL_KEYS_MAX: Final = 8_192
 RUN_KEYS_MAX: Final = 65_536
-"""Random keys are compared at the speed of memory that is not cached: so many in 20 ms."""
+"""The most keys of a run. To compare random keys takes as long as to read uncached memory: about 20
+ms for this many."""
 WINDOW_KEYS: Final = 4_096
-"""A walk merges about so many keys at a time."""
+"""About the number of keys that a walk merges at a time."""
 ROW_BYTES: Final = 170
-"""What a key, its places in the dictionary and in a run take, besides its text."""
+"""The bytes that a key takes, with its places in the dictionary and in a run, without its text."""
 VERSION_BYTES: Final = 150
-"""What a version and its values take, besides their text."""
+"""The bytes that a version and its values take, without their text."""
 
 Marks = dict[Key, tuple[int, int]]
-"""Of some keys of a batch: the mask of columns whose value is a change of an aggregate, and the
-mask of lock groups taken by shared_write."""
+"""Two masks for each of some keys of a batch. The first has the columns whose value is a change of
+an aggregate. The second has the lock groups that `shared_write` took."""
 
 
 class DynamicStore:
-    """Rows by key. `rows` is open to readers of the core; only the methods here add to it.
-    `number` is unique in its tablet and rises. In replay a store may be a ghost: what is written to
-    it is in a chunk by the end of the log, and need not be made again."""
+    """Rows by key. Code of the core may read `rows`, but only the methods here add to it. `number`
+    is unique in its tablet and rises. In replay a store may be a ghost: it ignores writes, since a
+    chunk has its rows by the end of the log."""
 
     def __init__(self, number: int, *, is_ghost: bool = False) -> None:
         self.number = number
@@ -47,22 +49,26 @@ class DynamicStore:
         self.version_count = 0
         self.min_timestamp: Timestamp = MAX_TIMESTAMP
         self.max_timestamp: Timestamp = NULL_TIMESTAMP
-        """Of the versions: above the other where there are none."""
+        """The bounds of the versions' timestamps. Without versions, the lower bound is above the
+        upper one."""
         self.born_us: int | None = None
-        """When the first write came, or when a restart had found them all."""
+        """When a tick first found rows here: soon after the first write or after a restart. None
+        before."""
         self.is_flushed = False
-        """Whether a chunk has all of it: it is kept for those who look for conflicts only."""
+        """Whether a chunk has all rows. The store then stays for conflict checks only."""
         self.is_retired = False
-        """Whether that chunk was made by retention, and may have less."""
+        """Whether that chunk was made by retention, and may have fewer versions."""
         self.pin_count = 0
-        """Who reads it from another thread for long: it stays as it is until they are done."""
+        """The number of long jobs that read the store from another thread. Until they end, it stays
+        as it is."""
         self._rungs: dict[Key, list[Version]] = {}
-        """Of rows that were read far down: every so many versions one, oldest first, to begin the
-        walk at. Made by reads, so that writes pay nothing for them."""
+        """The rungs of rows that were read far down, oldest first: one version of every
+        `RUNG_STEP`. A walk may begin at a rung. Reads make them, so that writes pay nothing for
+        them."""
         self.has_marks = False
         """Whether any version has changes of aggregates or shared locks."""
         self._dying: Version | None = None
-        """What is left of a row that goes."""
+        """The rest of the row that `shrink` frees now."""
         self._text_bytes = 0
         self._tail: list[Key] = []
         self._runs: list[list[Key]] = []
@@ -72,7 +78,7 @@ class DynamicStore:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes of the process's memory."""
+        """The memory that the store takes, in bytes. This is an estimate."""
         return ROW_BYTES * len(self.rows) + VERSION_BYTES * self.version_count + self._text_bytes
 
     # Writes
@@ -84,9 +90,9 @@ class DynamicStore:
         size_bytes: int,
         marks: Marks | None = None,
     ) -> None:
-        """Add versions at one timestamp; they are so long on the wire. There may be none: of a
-        transaction that only locks, or publishes a load. A store has no timestamp from it then,
-        since retention asks whether a row may have older versions here."""
+        """Add versions at one timestamp. `size_bytes` is their length on the wire. `writes` may be
+        empty: a transaction may only take locks, or publish a load. Then its timestamp does not
+        count here, since retention asks whether the store may have older versions of a row."""
         if self._is_ghost or not writes:
             return
         rows, tail = self.rows, self._tail
@@ -106,7 +112,7 @@ class DynamicStore:
         self._count(len(writes), size_bytes, timestamp, timestamp)
 
     def put(self, key: Key, newest: Version | None) -> None:
-        """Give a row versions that came from elsewhere, besides those it may have here."""
+        """Add versions from elsewhere to a row, besides those that it may have here."""
         if newest is None or self._is_ghost:
             return
         known = self.rows.get(key)
@@ -133,7 +139,8 @@ class DynamicStore:
     # Reads
 
     def newest_at(self, key: Key, at: Timestamp) -> Version | None:
-        """The newest version of a row at or below a timestamp, at the head of the older ones."""
+        """Return the newest version of a row at or below a timestamp, at the head of the older
+        ones."""
         newest, steps_left = self.rows.get(key), RUNG_STEP
         while newest is not None and newest[0] > at:
             newest = newest[3]
@@ -153,7 +160,7 @@ class DynamicStore:
         return newest
 
     def _climb(self, key: Key, rungs: list[Version]) -> None:
-        """Add what came since the last time."""
+        """Add rungs for the versions that came since the last call."""
         above: list[Version] = []
         top = rungs[-1] if rungs else None
         newest: Version | None = self.rows[key]
@@ -164,7 +171,8 @@ class DynamicStore:
         rungs += above[RUNG_STEP - 1 :: RUNG_STEP]
 
     def walk(self, lower: Key, upper: Key) -> Iterator[tuple[Key, Version]]:
-        """Rows of lower ≤ key < upper in key order. Must not run across a write."""
+        """Yield the rows of `lower ≤ key < upper` in key order. No write may run before the walk
+        ends."""
         rows = self.rows
         for key in self._keys(lower, upper):
             yield key, rows[key]
@@ -172,21 +180,22 @@ class DynamicStore:
     def newer(
         self, lower: Key, upper: Key, since: Timestamp, key_count_max: int
     ) -> tuple[list[tuple[Key, Version]], Key]:
-        """Of the first so many rows of a range those with a version above a timestamp, in key
-        order. → them, and the key below which those rows end."""
+        """Look at the first `key_count_max` rows of a range. Return those that have a version above
+        a timestamp, in key order, and the key below which all rows were looked at."""
         rows = self.rows
         keys = list(islice(self._keys(lower, upper), key_count_max + 1))
         end = keys.pop() if len(keys) > key_count_max else upper
         return [(key, rows[key]) for key in keys if rows[key][0] > since], end
 
     def count(self, lower: Key, upper: Key) -> int:
-        """How many keys of lower ≤ key < upper are here. Must not run across a write."""
+        """Return how many keys of `lower ≤ key < upper` are here. No write may run meanwhile."""
         self.sort()
         return sum([bisect_left(it, upper) - bisect_left(it, lower) for it in self._runs])
 
     def sample(self, lower: Key, upper: Key, step: int) -> Iterator[tuple[Key, int]]:
-        """Some keys of lower ≤ key < upper, in no order, each with how many it stands for: itself
-        and those behind it. Must not run across a write."""
+        """Yield some keys of `lower ≤ key < upper`, in no order, each with a number of keys. The
+        number counts the key itself and the keys behind it, up to the next sample. No write may run
+        meanwhile."""
         self.sort()
         for run in self._runs:
             end = bisect_left(run, upper)
@@ -195,7 +204,7 @@ class DynamicStore:
 
     @property
     def bounds(self) -> tuple[Key, Key] | None:
-        """The first and the last key; None if there is no row."""
+        """The first and the last key, or None if there is no row."""
         self.sort()
         if not self._runs:
             return None
@@ -207,8 +216,8 @@ class DynamicStore:
         return _merged([part for part in parts if part[1] < part[2]])
 
     def sort(self) -> None:
-        """Put the keys that came since the last time into their order. From then on walks change
-        nothing, until the next write."""
+        """Sort the keys that came since the last call. From then on, walks change nothing until the
+        next write."""
         if not self._tail:
             return
         run = sorted(self._tail)
@@ -219,9 +228,9 @@ class DynamicStore:
         runs.append(run)
 
     def shrink(self, rows_max: int) -> bool:
-        """Let go of so many versions of a store that nobody uses any more: to free a large one at
-        once would stop everything else, and so would one row of very many. → whether it is
-        empty."""
+        """Free at most `rows_max` versions of a store that is not used any more. Return whether the
+        store is empty. To free a large store in one step would block all other work, and so would
+        one row of very many versions."""
         self._runs, self._tail = [], []
         self._rungs.clear()
         rows, newest = self.rows, self._dying
@@ -245,8 +254,8 @@ class DynamicStore:
 
 
 def _merged(parts: list[tuple[list[Key], int, int]]) -> Iterator[Key]:
-    """The keys of sorted runs, of each from one place to another, in order. A window at a time: the
-    list's own sort merges runs that lie one behind the other."""
+    """Yield the keys of sorted runs, each from one place to another, in order. This works a window
+    at a time: the sort of a list merges runs that lie one behind the other."""
     while len(parts) > 1:
         share = max(WINDOW_KEYS // len(parts), 1)
         bound = min([run[min(at + share, end) - 1] for run, at, end in parts])

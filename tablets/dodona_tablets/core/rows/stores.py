@@ -1,17 +1,18 @@
-"""The stores of one tablet: where the versions of its rows are.
+"""Hold the stores of one tablet: all places that have versions of its rows.
 
-Owns: the active store, which takes writes; the passive ones, which were rotated; and the chunks. A
-passive store that has been flushed stays as the *backing* of its chunk for as long as a transaction
-could come that conflicts with what it has: conflicts are looked for in memory only. So long it is
-read in the chunk's place.
+Owns: the active store, which takes writes; the passive stores, which were rotated; and the chunks.
+A flushed passive store stays as the *backing* of its chunk while a transaction could come that
+conflicts with its rows. The reason: conflict checks look in memory only. Meanwhile, reads use the
+store and not the chunk.
 
 Invariants:
 - A version that was applied is in exactly one store that is read.
-- Stores overlap in time: rows of one lock group may be committed after later ones of another, on
-  either side of a rotation. So whoever reads merges by timestamp, and stops early only where the
+- Stores overlap in time. Rows of one lock group may be committed after later rows of another group,
+  on either side of a rotation. So a read merges by timestamp. It stops early only where the
   timestamps of the rest allow it.
-- During replay chunks are attached, and not open: nobody reads before all of them are.
-Knows nothing of transactions, nor of when to flush or compact.
+- During replay, chunks are attached but not open. No read runs before all of them are open.
+
+Knows nothing of transactions, and does not decide when to flush or compact.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ from dodona_wire.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Key, Timestamp
 
 
 class TabletChunk:
-    """A chunk of a tablet, and the store that it came from while that one is still read."""
+    """A chunk of a tablet, and the store that it came from while reads still use that store."""
 
     __slots__ = ("attached", "backing", "view")
 
@@ -52,17 +53,18 @@ class TabletChunk:
 
 
 class Stores:
-    """See the module. `layers` is what a read has to look at besides the active store."""
+    """The stores of one tablet: see the module. `layers` are the stores and chunks that a read must
+    look at besides the active store."""
 
     def __init__(self, schema: TableSchema, flushed_ahead: int = 0) -> None:
-        """In replay `flushed_ahead` is the number of the last store that will have been flushed
-        by the end of the log."""
+        """Make an empty active store. In replay, `flushed_ahead` is the number of the last store
+        that will have been flushed by the end of the log."""
         self.schema = schema
         self.hot_rows = HotRows()
         self._flushed_ahead = flushed_ahead
         self.active = self._store(1)
         self.passive: list[DynamicStore] = []
-        """Oldest first."""
+        """The oldest store is first."""
         self.chunks: list[TabletChunk] = []
         self.layers: tuple[DynamicStore | ChunkView, ...] = ()
 
@@ -72,7 +74,7 @@ class Stores:
     # Changes
 
     def rotate(self) -> DynamicStore:
-        """The active store becomes passive. → it"""
+        """Make the active store passive, and return it."""
         rotated = self.active
         rotated.sort()
         self.passive.append(rotated)
@@ -81,13 +83,13 @@ class Stores:
         return rotated
 
     def store(self, number: int) -> DynamicStore:
-        """A passive store."""
+        """Return the passive store with this number."""
         return next(it for it in self.passive if it.number == number)
 
     def attach(
         self, attached: AttachedChunk, chunk: Chunk | None, backing: int | None = None
     ) -> None:
-        """One more chunk, to be opened later if it is not given."""
+        """Add a chunk. Without `chunk`, the file is opened later, by `open`."""
         added = TabletChunk(attached, backing)
         if chunk is not None:
             added.view = ChunkView(chunk, attached, self.schema)
@@ -95,12 +97,13 @@ class Stores:
         self._arrange()
 
     def detach(self, attached: AttachedChunk) -> None:
-        """One chunk less."""
+        """Remove a chunk."""
         self.chunks = [it for it in self.chunks if it.attached != attached]
         self._arrange()
 
     def drop(self, number: int) -> DynamicStore:
-        """Read its chunks instead of a passive store that has been flushed. → the store"""
+        """Drop a passive store that has been flushed, and return it. From now on, reads use its
+        chunks."""
         dropped = self.store(number)
         assert dropped.is_flushed
         if dropped.is_retired:
@@ -113,7 +116,7 @@ class Stores:
         return dropped
 
     def open(self, chunks: Mapping[int, Chunk]) -> None:
-        """The files are there."""
+        """Make the views of all chunks, since their files are open now."""
         for it in self.chunks:
             it.view = ChunkView(chunks[it.attached.info.number], it.attached, self.schema)
         self._arrange()
@@ -121,14 +124,16 @@ class Stores:
     def restore(
         self, chunks: Sequence[AttachedChunk], unflushed: Sequence[int], active: int
     ) -> None:
-        """As they were, without the rows in memory: those are in chunks that are attached later."""
+        """Restore the stores of a checkpoint, without the rows in memory: chunks that are attached
+        later have these rows."""
         self.chunks = [TabletChunk(it) for it in chunks]
         self.passive = [self._store(number) for number in unflushed]
         self.active = self._store(active)
         self._arrange()
 
     def alter(self, schema: TableSchema) -> None:
-        """The table has other columns now. Rows in memory are made anew; nobody holds any lock."""
+        """Change the columns of the stores. Rows in memory are translated. No transaction holds a
+        lock."""
         migration = Migration(self.schema, schema)
         self.schema = schema
         self.hot_rows.clear()
@@ -146,8 +151,9 @@ class Stores:
     # Reads
 
     def versions(self, key: Key, at: Timestamp, wanted: int) -> list[Version]:
-        """The versions of a row at or below a timestamp, newest first: so many that no older one
-        says anything of the wanted columns. Raises LongHistory if those are very many."""
+        """Return the versions of a row at or below a timestamp, newest first. Older versions than
+        those of the result do not matter for the wanted columns. Raises LongHistory if there are
+        too many."""
         found = versions_until(self.active.newest_at(key, at), at, wanted)
         sources = 1 if found else 0
         for layer in self.layers:
@@ -169,7 +175,8 @@ class Stores:
     def versions_between(
         self, key: Key, since: Timestamp, at: Timestamp, count_max: int = ALL_VERSIONS
     ) -> list[Version]:
-        """The newest versions of a row of since < timestamp ≤ at, so many at most, newest first."""
+        """Return the newest versions of a row with `since < timestamp ≤ at`, newest first,
+        `count_max` at most."""
         found: list[Version] = []
         sources = 0
         for layer in (self.active, *self.layers):
@@ -191,8 +198,8 @@ class Stores:
     def rows(
         self, lower: Key = KEY_MIN, upper: Key = KEY_MAX
     ) -> Iterator[tuple[Key, list[Version]]]:
-        """All versions of all rows of a range, in key order, newest first. Row by row: for those
-        who send them elsewhere, and for tests."""
+        """Yield the rows of a range in key order, each with all versions, newest first. This works
+        row by row: for code that sends the rows elsewhere, and for tests."""
         layers = (self.active, *self.layers)
         walks = [_walk(layer, lower, upper, self.schema) for layer in layers]
         current: Key | None = None
@@ -215,20 +222,21 @@ class Stores:
         flushed = [store.number for store in self.passive if store.is_flushed]
         assert all(it.backing is None or it.backing in flushed for it in self.chunks)
 
-    # What is in them
+    # Contents
 
     @property
     def is_flat(self) -> bool:
-        """Whether the active store has all there is."""
+        """Whether the active store has all rows."""
         return not self.layers
 
     @property
     def in_memory(self) -> tuple[DynamicStore, ...]:
-        """Where conflicts are looked for, newest first."""
+        """The stores that conflict checks look at, newest first."""
         return (self.active, *reversed(self.passive))
 
     def oldest_besides(self, *those: DynamicStore | TabletChunk) -> Timestamp:
-        """The lowest timestamp in all stores but those: what they have of a row may go on there."""
+        """Return the lowest timestamp in all stores except these. Their rows may have more versions
+        in the other stores, from this timestamp on."""
         stores = [it for it in (self.active, *self.passive) if it not in those]
         chunks = [it.attached for it in self.chunks if it not in those]
         oldest = [it.min_timestamp for it in stores]
@@ -237,7 +245,7 @@ class Stores:
 
     @property
     def unflushed(self) -> list[DynamicStore]:
-        """Passive stores that no chunk has, oldest first."""
+        """The passive stores whose rows no chunk has, oldest first."""
         return [it for it in self.passive if not it.is_flushed]
 
     @property
@@ -247,7 +255,7 @@ class Stores:
 
     @property
     def row_count(self) -> int:
-        """About: a row that is in several stores counts in each."""
+        """The number of rows, as an estimate: a row that is in several stores counts in each."""
         chunks = sum(it.attached.info.row_count for it in self.chunks if it.backing is None)
         return len(self.active) + sum(map(len, self.passive)) + chunks
 

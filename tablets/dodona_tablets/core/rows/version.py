@@ -1,9 +1,10 @@
-"""The versions of one row: a chain, newest first, and what a read sees of it.
+"""Keep the versions of one row as a chain, newest first, and compute what a read sees.
 
-Owns: the shape of a version, the order of a chain, and what a read at a timestamp sees, per column.
-Invariant: timestamps fall strictly along a chain. Nothing here is ever changed: a new version is a
-new head, and whoever holds an older head keeps what he saw. So other threads may read a chain, and
-the collector has little to do: a version of numbers and texts is not tracked by it.
+Owns: the shape of a version, the order of a chain, and what a read at a timestamp sees in each
+column.
+Invariant: timestamps fall strictly along a chain. Chains never change: a new version is a new head,
+and code that holds an older head still sees the same versions. So other threads may read a chain.
+The garbage collector has little to do, since it does not track a version of numbers and texts.
 Knows nothing of locks, tablets or chunks.
 """
 
@@ -16,15 +17,16 @@ from dodona_wire.types import DELETE_MASK, Timestamp
 
 Values = tuple[Any, ...]
 STEPS_MAX: Final = 128
-"""Of a walk along a chain of which the end is not in sight. See `hot_rows` for longer ones."""
+"""The most steps of a walk along a chain whose end is not in sight. See `hot_rows` for longer
+chains."""
 ALL_VERSIONS: Final = 1 << 62
-"""More than any row has."""
+"""More versions than any row has: no limit."""
 PlainVersion = tuple[Timestamp, int, Values, "Version | None"]
-"""Timestamp, mask of the columns that it sets (0: it deletes the row), their values in column
-order, and the next older version."""
+"""The timestamp, the mask of the columns that the version sets, their values in column order, and
+the next older version. Mask 0 deletes the row."""
 MarkedVersion = tuple[Timestamp, int, Values, "Version | None", int, int]
-"""As a plain one, then the mask of columns whose value is a change of an aggregate, and the mask of
-lock groups that were taken by shared_write."""
+"""A plain version with two more masks. The first has the columns whose value is a change of an
+aggregate. The second has the lock groups that `shared_write` took."""
 Version = PlainVersion | MarkedVersion
 
 
@@ -40,28 +42,28 @@ def version_of(
     delta_mask: int = 0,
     shared_groups: int = 0,
 ) -> Version:
-    """A version, with marks only where there are any."""
+    """Make a version, with marks only if it has any."""
     if delta_mask or shared_groups:
         return timestamp, mask, values, older, delta_mask, shared_groups
     return timestamp, mask, values, older
 
 
 def history(newest: Version | None) -> Iterator[Version]:
-    """All versions of a chain, newest first."""
+    """Yield all versions of a chain, newest first."""
     while newest is not None:
         yield newest
         newest = newest[3]
 
 
 def linked(version: Version, older: Version | None) -> Version:
-    """The same change of the row, on top of another."""
+    """Return the same change of the row, on top of another version."""
     if len(version) == 4:
         return version[0], version[1], version[2], older
     return version[0], version[1], version[2], older, version[4], version[5]
 
 
 def chain_of(newest_first: Iterable[Version]) -> Version | None:
-    """Versions in falling order as one chain."""
+    """Link versions, which come newest first, into one chain."""
     chain: Version | None = None
     for version in reversed(list(newest_first)):
         chain = linked(version, chain)
@@ -69,9 +71,9 @@ def chain_of(newest_first: Iterable[Version]) -> Version | None:
 
 
 def add(newest: Version | None, version: Version) -> Version:
-    """The chain with one more version. Writers of different lock groups, and those that share one,
-    may commit out of timestamp order; at the same timestamp only those do whose clients lied about
-    it, and then both changes are one."""
+    """Return the chain with one more version. Writers of different lock groups, and those that
+    share one, may commit out of timestamp order. Two versions with one timestamp come only from
+    clients that lied about it. Then both changes become one version."""
     above: list[Version] = []
     while newest is not None and newest[0] > version[0]:
         above.append(newest)
@@ -86,14 +88,15 @@ def add(newest: Version | None, version: Version) -> Version:
 
 
 def united(known: Version, newest: Version) -> Version:
-    """Two chains of one row as one."""
+    """Join two chains of one row into one."""
     for version in history(newest):
         known = add(known, version)
     return known
 
 
 def _united(first: Version, second: Version) -> Version:
-    """Two changes at one timestamp: the second's values win, and a write wins over a deletion."""
+    """Join two changes at one timestamp. The values of the second win, and a write wins over a
+    deletion."""
     values = {bit: (value_of(it, bit), it) for it in (first, second) for bit in bits_of(it[1])}
     bits = sorted(values)
     deltas = sum(1 << bit for bit in bits if delta_mask_of(values[bit][1]) >> bit & 1)
@@ -105,7 +108,7 @@ def _united(first: Version, second: Version) -> Version:
 def versions_between(
     newest: Version | None, since: Timestamp, at: Timestamp, count_max: int
 ) -> list[Version]:
-    """Of a chain the newest versions of since < timestamp ≤ at, so many at most."""
+    """Return the newest versions of a chain with `since < timestamp ≤ at`, `count_max` at most."""
     found: list[Version] = []
     while newest is not None and newest[0] > since and len(found) < count_max:
         if newest[0] <= at:
@@ -117,8 +120,9 @@ def versions_between(
 def versions_until(
     newest: Version | None, at: Timestamp, wanted: int, count_max: int | None = None
 ) -> list[Version]:
-    """Of a chain the versions at or below a timestamp, newest first, up to the first behind which
-    nothing says anything of the wanted columns. Raises LongHistory if those are more."""
+    """Return the versions of a chain at or below a timestamp, newest first. The last one is the
+    first below which no version matters for the wanted columns. Raises LongHistory if they are more
+    than `count_max`, or than STEPS_MAX by default."""
     found: list[Version] = []
     if count_max is None:
         count_max = STEPS_MAX
@@ -134,7 +138,7 @@ def versions_until(
 
 
 def is_last(version: Version, wanted: int) -> bool:
-    """Whether nothing older says anything of the wanted columns."""
+    """Return whether no older version matters for the wanted columns."""
     mask = version[1]
     return not mask or (mask & wanted == wanted and not delta_mask_of(version) & wanted)
 
@@ -142,10 +146,11 @@ def is_last(version: Version, wanted: int) -> bool:
 def values_at(
     newest: Version | None, timestamp: Timestamp, wanted: int, full: int
 ) -> Values | None:
-    """The values of the wanted columns as of a timestamp, None if the row is not there then.
+    """Return the values of the wanted columns as of a timestamp, or None if the row is not there
+    then.
 
-    Per column the newest value at or below `timestamp` that is newer than the newest deletion
-    there; a column without one is null. For tables without aggregates. Raises LongHistory.
+    Each column has its newest value at or below `timestamp` that is newer than the newest deletion
+    there. A column without such a value is null. For tables without aggregates. Raises LongHistory.
     """
     if newest is not None and newest[0] > timestamp:
         newest = _newest_at(newest, timestamp)
@@ -187,10 +192,12 @@ def values_between(
     columns: Sequence[Column],
     steps_max: int | None = None,
 ) -> Values | None:
-    """As `values_at(newest_at)`, with aggregates, as if nothing older than `oldest_at` had been.
+    """Do the same as `values_at(newest_at)`, with aggregates, as if nothing older than `oldest_at`
+    existed.
 
-    Changes of an aggregate are folded into the newest plain value before them, or alone.
-    `columns` are all value columns. Raises LongHistory after so many steps.
+    Changes of an aggregate are folded into the newest plain value before them, or alone if there is
+    none. `columns` are all value columns. Raises LongHistory after `steps_max` steps, or STEPS_MAX
+    by default.
     """
     changes: dict[int, list[Any]] = {bit: [] for bit in bits_of(wanted)}
     remaining = wanted
@@ -217,7 +224,8 @@ def values_between(
 
 
 def fold(column: Column, newest_first: Sequence[Any]) -> Any:
-    """What a value (the last one) and the changes after it come to; null if there is nothing."""
+    """Fold a value, which is the last one, and the changes after it. Return null if there is
+    nothing."""
     value = None
     for change in reversed(newest_first):
         value = combine(column, value, change)
@@ -225,22 +233,22 @@ def fold(column: Column, newest_first: Sequence[Any]) -> Any:
 
 
 def value_of(version: Version, bit: int) -> Any:
-    """The value of a column that the version sets."""
+    """Return the value of a column that the version sets."""
     return version[2][(version[1] & ((1 << bit) - 1)).bit_count()]
 
 
 def delta_mask_of(version: Version) -> int:
-    """Which of its values are changes of an aggregate."""
+    """Return the mask of the values that are changes of an aggregate."""
     return 0 if len(version) == 4 else version[4]
 
 
 def shared_groups_of(version: Version) -> int:
-    """Which lock groups its writer had together with others."""
+    """Return the mask of the lock groups that the version's writer took by `shared_write`."""
     return 0 if len(version) == 4 else version[5]
 
 
 def bits_of(mask: int) -> Iterator[int]:
-    """The set bits of a mask, lowest first."""
+    """Yield the set bits of a mask, lowest first."""
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

@@ -1,1 +1,1 @@
-"""Recovery: from the log to a cell, and what it found undecided."""
+"""Replay the log into a cell at its start, and list the work that was undecided."""

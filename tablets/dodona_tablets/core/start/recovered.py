@@ -1,7 +1,7 @@
-"""What a cell's start found undecided, and what became of it: for those who look back.
+"""List what a cell's start found undecided, and the outcomes since: for operators.
 
-Owns: the list, which is as long as it was at the start, or `LISTED_MAX`. It looks at the cell when
-time passes and changes nothing, so that commits pay nothing for it.
+Owns: the list, which has what the start found, `LISTED_MAX` entries at most. It looks at the cell
+when time passes and changes nothing. So commits pay nothing for it.
 """
 
 from typing import Final
@@ -22,20 +22,20 @@ _FOUND: Final[dict[State, TakenOverState]] = {
 
 
 class Recovered:
-    """Of one cell, since its start."""
+    """What one cell found at its start, and the outcomes since."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._began_us = 0
         self._open: list[int] = []
-        """The places of those without an outcome."""
+        """The places of the transactions without an outcome."""
         self.transactions: list[TakenOver] = []
         self.transaction_count = 0
         self.loads: tuple[LoadId, ...] = ()
         self.served_after_ms: int | None = None
 
     def begin(self) -> None:
-        """Everything was replayed."""
+        """Make the list, after everything was replayed."""
         cell = self._cell
         self._began_us = cell.now.instant_us
         found = [cell.transactions[it] for it in sorted(cell.transactions)]
@@ -45,7 +45,7 @@ class Recovered:
         self.loads = tuple(cell.loads.open)[:LISTED_MAX]
 
     def tick(self, *, is_serving: bool) -> None:
-        """Note what has been decided since."""
+        """Note the decisions since the last tick."""
         if is_serving and self.served_after_ms is None:
             self.served_after_ms = self._age_ms()
         still_open = []
@@ -65,7 +65,7 @@ class Recovered:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing more will be noted."""
+        """Whether no more outcomes will be noted."""
         return self.served_after_ms is not None and not self._open
 
     def _age_ms(self) -> int:

@@ -1,7 +1,7 @@
-"""Recovery: fold the log into a cell, record by record, through the live `apply`.
+"""Replay the log into a cell, record by record, through the same `apply` as live traffic.
 
-Owns: what each record means. Locks of prepared transactions are taken again; times of read locks
-are not rebuilt, since the restart fence lets nobody in who could need them.
+Owns: the meaning of each record. Locks of prepared transactions are taken again. Times of read
+locks are not rebuilt: the restart fence admits no transaction that could need them.
 """
 
 import sys
@@ -57,7 +57,8 @@ def replay(cell: Cell, record: Record) -> None:
 
 
 def foresee(cell: Cell, record: Record) -> None:
-    """Before anything is replayed: what is to come spares some work."""
+    """Note what a record means for the records before it, before anything is replayed. Rows in
+    stores that are flushed or dropped later need not be made again."""
     if isinstance(record, StoreFlushed):
         known = cell.flushed_ahead.get(record.tablet, 0)
         cell.flushed_ahead[record.tablet] = max(known, record.store)
@@ -121,7 +122,7 @@ def _cluster_joined(cell: Cell, record: ClusterJoined) -> None:
     cell.cluster = record.cluster
 
 
-# What became of stores
+# Stores
 
 
 def _store_rotated(cell: Cell, record: StoreRotated) -> None:
@@ -129,7 +130,8 @@ def _store_rotated(cell: Cell, record: StoreRotated) -> None:
 
 
 def _store_flushed(cell: Cell, record: StoreFlushed) -> None:
-    """The fence lets nobody in who could conflict with what the store has: it need not stay."""
+    """Attach the chunks and drop the store. The restart fence admits no transaction that could
+    conflict with its rows."""
     apply_flush(cell, record)
     cell.tablets[record.tablet].stores.drop(record.store)
     _note_chunks(cell, record.chunks)
@@ -146,7 +148,7 @@ def _chunk_loaded(cell: Cell, record: ChunkLoaded) -> None:
 
 
 def _note_chunks(cell: Cell, chunks: Iterable[AttachedChunk]) -> None:
-    """Their numbers are taken."""
+    """Note that the numbers of these chunks are taken."""
     for attached in chunks:
         cell.next_chunk = max(cell.next_chunk, attached.info.number + 1)
 
@@ -156,12 +158,12 @@ def _tablets_dropped(cell: Cell, record: TabletsDropped) -> None:
 
 
 def _checkpoint(cell: Cell, record: Checkpoint) -> None:
-    """The state itself, at the beginning of a log that was cut. Anywhere else it says what replay
-    has come to, and a cell with fault points checks that it does."""
+    """Restore the state from a checkpoint at the beginning of a log that was cut. Anywhere else, a
+    checkpoint has the state that replay has reached. A cell with fault points checks that."""
     if cell.cluster == NO_CLUSTER and not cell.tablets:
         _restore(cell, record)
     cell.checkpoint = record.number
-    cell.next_chunk = record.next_chunk  # some may have been taken for work that did not end
+    cell.next_chunk = record.next_chunk  # work that did not end may have taken some
     if cell.injects_faults:
         seen = replace(checkpoint_of(cell), outcomes=record.outcomes)
         assert seen == record, "replay came to another state"
@@ -187,7 +189,8 @@ def _restore(cell: Cell, record: Checkpoint) -> None:
 
 
 def _undelivered(cell: Cell, record: CommitUndelivered) -> None:
-    """Its versions are in stores already."""
+    """Restore a commit that other cells have not acknowledged. Its versions are in stores
+    already."""
     alive = _transaction(cell, record.transaction, record.participants, ())
     alive.state = State.COMMITTED
     alive.commit_timestamp = record.timestamp

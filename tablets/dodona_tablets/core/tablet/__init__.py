@@ -1,1 +1,1 @@
-"""One tablet: its locks and loads, and what a read sees of it."""
+"""Serve one tablet: its locks, its loads and its reads."""

@@ -1,12 +1,12 @@
-"""What became of a tablet's rows between two timestamps: their versions, page by page.
+"""Return what became of a tablet's rows between two timestamps: their versions, page by page.
 
-Owns: which versions are in a page, how far it looks, and where the next one begins, which may be
-within a row. Stores, chunks and blocks with nothing newer than what the reader knows are passed
-over by their timestamps, so that few changes of a large table cost little. A page waits for whoever
-may yet commit at or below its timestamp, whatever columns are asked for. Changes nothing.
+Owns: which versions are in a page, how far a page looks, and where the next page begins, which may
+be within a row. Stores, chunks and blocks that have nothing new for the reader are skipped by their
+timestamps. So few changes of a large table cost little. A page waits for every transaction that may
+still commit at or below its timestamp, for any columns that are requested. Changes nothing.
 
-Invariant: no version above the retained timestamp is ever let go (see `retention`). So whoever
-reads on from a timestamp at or above it is given every version.
+Invariant: no version above the retained timestamp is ever removed (see `retention`). So a reader
+that continues from a timestamp at or above it gets every version.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,18 +46,20 @@ from dodona_wire.rows.keys import successor
 from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp
 
 WALKED_KEYS_MAX: Final = 50_000
-"""Of stores in memory that one page looks at: everybody else waits for about 10 ms."""
+"""The most keys of stores in memory that one page looks at. All other work waits for about 10 ms
+meanwhile."""
 LOOKED_AT_MAX: Final = 1_000_000
-"""Versions in blocks that one page looks at: their timestamps are compared as columns."""
+"""The most versions in blocks that one page looks at. Their timestamps are compared as columns."""
 COUNT_STEPS_MAX: Final = 1_000
-"""Of one page of counts."""
+"""The most steps of one page of counts."""
 COUNT: Final = "$count"
 
 _Rows = list[tuple[Key, Version]]
 
 
 def scan_versions(tablet: Tablet, request: ScanVersions) -> ArrowPage | Transaction:
-    """A page of versions. Raises SnapshotTooOld, InvalidRequest."""
+    """Return a page of versions, or the transaction that it must wait for. Raises SnapshotTooOld,
+    InvalidRequest."""
     reach = _Reach(tablet, request)
     columns = _Columns(tablet, request)
     page, resume = _page(columns, reach, request)
@@ -72,7 +74,8 @@ def scan_versions(tablet: Tablet, request: ScanVersions) -> ArrowPage | Transact
 
 
 def count_versions(tablet: Tablet, request: CountVersions) -> ArrowPage:
-    """How many versions there are, in steps of time. Raises SnapshotTooOld, InvalidRequest."""
+    """Return how many versions there are, in steps of time. Raises SnapshotTooOld,
+    InvalidRequest."""
     reach = _Reach(tablet, request)
     found = [np.fromiter(reach.timestamps_in_memory(), np.uint64)]
     for view in reach.views:
@@ -95,7 +98,8 @@ def count_versions(tablet: Tablet, request: CountVersions) -> ArrowPage:
 
 
 class _Reach:
-    """Where versions of a range may be, and up to which key one page looks for them."""
+    """The stores and chunks that may have versions of a range, and the key up to which one page
+    looks."""
 
     def __init__(self, tablet: Tablet, request: ScanVersions | CountVersions) -> None:
         since, at = request.since, request.timestamp
@@ -124,12 +128,12 @@ class _Reach:
             self.upper = view.reach(request.lower, self.upper, since, count)
 
     def in_memory(self) -> Iterator[tuple[DynamicStore, Iterator[tuple[Key, Version]]]]:
-        """The versions of the range that each store has."""
+        """Yield each store with the versions that it has of the range."""
         for store, rows in self._walked:
             yield store, self._versions(store, rows)
 
     def timestamps_in_memory(self) -> Iterator[Timestamp]:
-        """Of those versions."""
+        """Yield the timestamps of those versions."""
         for _, rows in self.in_memory():
             for _, newest in rows:
                 yield from (version[0] for version in history(newest))
@@ -137,8 +141,8 @@ class _Reach:
     def _versions(
         self, store: DynamicStore, rows: Iterable[tuple[Key, Version]]
     ) -> Iterator[tuple[Key, Version]]:
-        """Of a row no more than a page can show: a row that is written all the time has more, and
-        the next page goes on where this one ends."""
+        """Yield rows, each with no more versions than a page can show. A row with frequent writes
+        has more: the next page goes on where this one ends."""
         since, at = self._range
         for key, newest in rows:
             if key >= self.upper:
@@ -155,9 +159,9 @@ class _Reach:
 
 
 def _check(tablet: Tablet, since: Timestamp, at: Timestamp) -> None:
-    """Raises InvalidRequest, or SnapshotTooOld if versions above `since` may be gone."""
+    """Raise InvalidRequest, or SnapshotTooOld if versions above `since` may be gone."""
     if not NULL_TIMESTAMP <= since <= at:
-        text = "changes are read from a timestamp to one that is not below it"
+        text = "since must be 0 or more, and not greater than the timestamp to read up to."
         raise InvalidRequest(text, since=since, timestamp=at)
     if NULL_TIMESTAMP < since < tablet.retained_timestamp:
         raise too_old(tablet, since)
@@ -167,14 +171,14 @@ def _check(tablet: Tablet, since: Timestamp, at: Timestamp) -> None:
 
 
 class _Resume(NamedTuple):
-    """Where the next page begins; with a timestamp, within that row."""
+    """The place where the next page begins. With a timestamp, it is within that row."""
 
     key: Key
     timestamp: Timestamp = NULL_TIMESTAMP
 
 
 class _Columns:
-    """What a page has of versions in chunk layout."""
+    """The columns of a page, which has versions in chunk layout."""
 
     def __init__(self, tablet: Tablet, request: ScanVersions) -> None:
         schema = self.schema = tablet.schema
@@ -192,12 +196,13 @@ class _Columns:
         self.output = pa.schema([*key_fields, *value_fields, *mark_fields])
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """These columns; without those of specialities where the batch has none."""
+        """Return these columns of a batch, without those of the layout `special` where the batch
+        has none."""
         names = batch.schema.names
         return batch.select([name for name in self.names if name in names])
 
     def in_order(self, versions: Versions) -> pa.RecordBatch:
-        """All of these columns, of versions in order."""
+        """Return all of these columns, of versions in order."""
         return (
             with_specials(self.schema, versions.in_order(), self.names)
             if (DELTA in self.names)
@@ -233,7 +238,7 @@ def _page(
 
 
 def _sources(columns: _Columns, reach: _Reach, request: ScanVersions) -> list[Source]:
-    """Of each store and chunk the versions of the range, and nothing else."""
+    """Return, for each store and chunk, the versions of the range and no others."""
 
     def of_chunk(view: ChunkView) -> Iterator[pa.RecordBatch]:
         for batch in view.batches(request.lower, reach.upper, request.since):
@@ -251,19 +256,19 @@ def _sources(columns: _Columns, reach: _Reach, request: ScanVersions) -> list[So
 
 
 def _from(batch: pa.RecordBatch, key: Key, timestamp: Timestamp) -> pa.RecordBatch:
-    """Without the versions of a row, if it is the first one, that a page before has shown."""
+    """Return a batch without the versions of its first row that an earlier page has shown."""
     stamps = timestamps_of(batch)[: place_of(batch.column(KEY), successor(key))]
     count = int(np.count_nonzero(stamps > timestamp))
     return batch.slice(count)
 
 
 def _fitting(table: pa.Table, count_max: int) -> int:
-    """How many rows fit into an answer; at least one, if there is one."""
+    """Return how many rows fit into an answer: at least one, if there is one."""
     return fitting_rows(table, min(len(table), count_max), PAGE_BYTES_MAX)
 
 
 def _place(keys: pa.ChunkedArray, timestamps: pa.ChunkedArray, row: int) -> _Resume:
-    """Of a row that is not the first."""
+    """Return the place of a row that is not the first."""
     key = Key(keys[row].as_py())
     is_within = keys[row - 1].as_py() == key
     return _Resume(key, Timestamp(timestamps[row].as_py()) if is_within else NULL_TIMESTAMP)

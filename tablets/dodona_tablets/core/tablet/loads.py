@@ -1,13 +1,13 @@
-"""The bulk loads of a cell: which are open, and what is staged of each.
+"""Keep the bulk loads of a cell: which loads are open, and which chunks are staged for each.
 
-Owns: the state of every load, until when each is kept without a sign of life, and the memory of
-those that ended. Pure, and changed by records only but for leases and seals: so a restart comes to
-the same loads, with their leases begun anew and nothing sealed. Who asks for what is `staging`'s.
+Owns: the state of every load, the end of its lease, and the memory of loads that ended. Pure. Only
+records change it, except for leases and seals. So a restart gets the same loads, with new leases
+and without seals. `staging` handles the requests.
 
 Invariants:
-- A load that has ended never opens again: the ids of the last ones are remembered, and of all that
-  were forgotten the newest.
-- A staged chunk belongs to one load and one tablet, and is seen by nobody.
+- A load that has ended never opens again. The ids of the last ended loads are remembered, and the
+  newest of the ids that were forgotten.
+- A staged chunk belongs to one load and one tablet, and no reader sees it.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,18 @@ from dodona_wire.errors import InvalidRequest, LoadEnded
 from dodona_wire.types import NO_LOAD, Atomicity, Key, LoadId, LoadMode, TabletId, Timestamp
 
 ENDED_MAX: Final = 1_000
-"""Remembered with the reason. Older ones are only known to be over."""
+"""The most ended loads that are remembered with the reason. Older ones are only known to be
+over."""
 
 BatchPlace = tuple[int, int, int, int]
-"""Partition, attempt, call and place of a batch."""
+"""The partition, attempt, call and place of a batch."""
 
 
 class Seal(NamedTuple):
-    """What was found fit to be published in a tablet, and how much of it that was checked against.
+    """What may be published in a tablet, and what it was checked against.
 
-    It holds as long as everything that came later is still in memory."""
+    A seal is valid as long as everything that came later is still in memory.
+    """
 
     chunks: tuple[int, ...]
     erased: tuple[tuple[Key, Key], ...]
@@ -36,11 +38,11 @@ class Seal(NamedTuple):
     store: int
     """The first dynamic store that was not looked at."""
     publication: int
-    """How many publications the tablet had seen."""
+    """The number of publications that the tablet had seen."""
 
 
 class Load:
-    """One that is open. Instants are the cell's monotonic microseconds."""
+    """An open load. Instants are the cell's monotonic microseconds."""
 
     __slots__ = ("_numbers", "is_closing", "opened", "seals", "staged", "until_us")
 
@@ -48,14 +50,14 @@ class Load:
         self.opened = opened
         self.until_us = 0
         self.staged: dict[int, StagedChunk] = {}
-        """By number."""
+        """The staged chunks, by number."""
         self._numbers: dict[tuple[TabletId, BatchPlace], int] = {}
         self.seals: dict[TabletId, Seal] = {}
         self.is_closing = False
-        """It ends as soon as no transaction publishes it any more."""
+        """Whether the load ends as soon as no transaction publishes it any more."""
 
     def renew(self, now_us: int) -> None:
-        """Something of it was heard."""
+        """Renew the lease, since a request of the load came."""
         self.until_us = now_us + self.opened.lease_ms * 1000
 
     def add(self, staged: StagedChunk) -> None:
@@ -64,70 +66,73 @@ class Load:
         self._numbers[staged.tablet, staged.part] = number
 
     def take(self, number: int) -> StagedChunk:
-        """It is published: no longer the load's."""
+        """Remove a chunk that is published, and return it."""
         staged = self.staged.pop(number)
         del self._numbers[staged.tablet, staged.part]
         return staged
 
     def find(self, tablet: TabletId, part: BatchPlace) -> StagedChunk | None:
-        """What became of a batch, if it was staged."""
+        """Return the staged chunk of a batch, or None if the batch was not staged."""
         number = self._numbers.get((tablet, part))
         return None if number is None else self.staged[number]
 
     def drop_tablet(self, tablet: TabletId) -> None:
-        """What was staged for it is gone."""
+        """Forget all that was staged for a tablet."""
         for number in [at for at, it in self.staged.items() if it.tablet == tablet]:
             self.take(number)
         self.seals.pop(tablet, None)
 
 
 class CellLoads:
-    """Of one cell."""
+    """The loads of one cell."""
 
     def __init__(self) -> None:
         self.open: dict[LoadId, Load] = {}
         self.ended: dict[LoadId, str] = {}
-        """Why the last ones are over, oldest first."""
+        """The reasons why the last loads are over, oldest first."""
         self.forgotten = NO_LOAD
-        """No load up to this one can be opened: what became of it is not known."""
+        """No load up to this one can be opened: its end is not known any more."""
 
     def get(self, load: LoadId) -> Load:
-        """One that is open. Raises LoadEnded."""
+        """Return an open load. Raises LoadEnded."""
         found = self.open.get(load)
         if found is None or found.is_closing:
             raise self.ended_error(load)
         return found
 
     def take_batch(self, load: LoadId, atomicity: Atomicity, now_us: int) -> Load:
-        """One that takes batches of this kind; it is renewed. Raises LoadEnded, InvalidRequest."""
+        """Return an open load for a batch of this atomicity, and renew its lease. Raises LoadEnded,
+        InvalidRequest."""
         found = self.get(load)
         if found.opened.atomicity != atomicity:
-            text = f'the load was begun with atomicity "{found.opened.atomicity}"'
+            text = f'The load was begun with atomicity "{found.opened.atomicity}".'
             raise InvalidRequest(text, load=load)
         found.renew(now_us)
         return found
 
     def ended_error(self, load: LoadId) -> LoadEnded:
-        """What to say to whoever still wants something of it."""
+        """Return the error for a request about a load that is not open."""
         reason = self.ended.get(load, "it ended, its lease expired, or it was never opened here")
-        return LoadEnded(f"the load is not open: {reason}", load=load)
+        return LoadEnded(f"The load is not open: {reason}.", load=load)
 
     def may_open(self, load: LoadId) -> bool:
         return load > self.forgotten and load not in self.ended
 
     @property
     def staged(self) -> Iterator[StagedChunk]:
-        """All there are."""
+        """All staged chunks."""
         for load in self.open.values():
             yield from load.staged.values()
 
     def begin_leases(self, now_us: int) -> None:
-        """The cell serves from now on: whoever is alive can say so."""
+        """Renew all leases, since the cell serves from now on: a client that is alive can renew its
+        load."""
         for load in self.open.values():
             load.renew(now_us)
 
     def drop_tablet(self, tablet: TabletId) -> None:
-        """It is not served any more, and may have another schema when it is again."""
+        """Forget the staged chunks of a tablet that is not served any more. It may have another
+        schema later."""
         for load in self.open.values():
             load.drop_tablet(tablet)
 
@@ -146,7 +151,7 @@ class CellLoads:
             self.forgotten = max(self.forgotten, oldest)
 
     def states(self) -> tuple[LoadState, ...]:
-        """For a checkpoint."""
+        """Return the open loads, for a checkpoint."""
         return tuple([LoadState(it.opened, tuple(it.staged.values())) for it in self.open.values()])
 
     def restore(

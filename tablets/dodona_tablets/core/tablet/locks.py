@@ -1,11 +1,12 @@
-"""Row locks and the conflict rules of snapshot isolation.
+"""Keep row locks, with the conflict rules of snapshot isolation.
 
 Owns: when a transaction may lock a row, must wait, or has lost. Source: the YTsaurus document,
-"Checking transaction conflicts", with its asymmetry: locks are acquired on the groups asked for,
-but everyone also looks at the main lock, and a holder of the main lock looks at all groups.
-Locks are held only while committing, in a table of their own, so that rows at rest pay nothing for
-them. Times of last modification are read off the versions in memory; locks without data leave
-theirs behind, until no transaction could meet them any more.
+"Checking transaction conflicts". The rules are not symmetric. A transaction takes locks on the
+groups that it requests. But every transaction also checks the main lock, and a holder of the main
+lock checks all groups.
+Locks are held only while a transaction commits, in a table of their own. So rows without locks pay
+nothing for them. The times of last changes are in the versions in memory. Locks without data leave
+their times behind, until no transaction could conflict with them any more.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,22 +27,23 @@ KINDS: Final[dict[LockType, int]] = {
     "shared_weak": 2,
     "shared_strong": 2,
 }
-"""The kinds of locks as far as conflicts go, in the order of the masks of a `Watch`."""
+"""The kind of each type of lock. Types of one kind conflict in the same way. The numbers are places
+of masks in a `Watch`."""
 WRITTEN: Final = ("written", "written in shared mode")
 LOCKED: Final = ("locked", "locked in shared mode", "read-locked")
-"""Without data."""
+"""Verbs for committed locks without data."""
 HELD: Final = ("locked for a write", "locked for a shared write", "locked for reading")
 CONFLICT_BY_VERB: Final = dict(zip((*WRITTEN, *LOCKED, *HELD), CONFLICTS, strict=False))
 
 Watch = tuple[int, int, int]
-"""The lock groups in which each kind of lock of somebody else stands in our way."""
+"""For each kind of lock that another transaction has: the lock groups in which it is in the way."""
 
 
 class Holder:
     """A transaction's locks on one row while it commits, as masks of lock groups.
 
-    `lock_type` is that of a lock without data, which at a commit leaves its time behind; data
-    leave a version, which says all.
+    `lock_type` is the type of a lock without data, which leaves its time behind at a commit. It is
+    None for a write, which leaves a version instead.
     """
 
     __slots__ = ("exclusive", "lock_type", "shared", "shared_write", "transaction")
@@ -62,8 +64,8 @@ class Holder:
 
 
 class RowLocks:
-    """Who holds locks on one row, and when locks without data were last committed on it: by type,
-    then by group."""
+    """The transactions that hold locks on one row, and the times when locks without data were last
+    committed on it. The times are by type, then by group."""
 
     __slots__ = ("holders", "times")
 
@@ -72,7 +74,7 @@ class RowLocks:
         self.times: dict[LockType, dict[int, Timestamp]] | None = None
 
     def remember(self, lock_type: LockType, groups: int, timestamp: Timestamp) -> None:
-        """A lock without data was committed."""
+        """Note that a lock without data was committed."""
         if self.times is None:
             self.times = {}
         times = self.times.setdefault(lock_type, {})
@@ -80,23 +82,24 @@ class RowLocks:
             times[group] = max(times.get(group, timestamp), timestamp)
 
     def forget(self, needed: Timestamp) -> None:
-        """Times that no transaction from then on could meet are as good as none."""
+        """Forget the times if all are at or below `needed`: no transaction can conflict with
+        them."""
         if self.times is not None and all(max(it.values()) <= needed for it in self.times.values()):
             self.times = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody could tell the row from one that was never locked."""
+        """Whether the row looks like one that was never locked."""
         return not self.holders and self.times is None
 
 
 LockTable = dict[Key, RowLocks]
-"""Of one tablet: the rows that are locked, or were read-locked lately."""
+"""The locks of one tablet: the rows that are locked, or were read-locked recently."""
 
 
 class Lost(Exception):
-    """The transaction can't have its locks: refuse it with this failure. `conflict` is one of
-    `CONFLICTS`, if it is one."""
+    """The transaction cannot have its locks: refuse it with this failure. `conflict` is one of
+    `CONFLICTS`, or None if there is no conflict."""
 
     def __init__(self, failure: Failure, conflict: str | None = None) -> None:
         super().__init__(failure.message)
@@ -113,8 +116,9 @@ def check_versions(
     shared_write: int,
     shared: int,
 ) -> None:
-    """Raises Lost if a version newer than a transaction's start stands in the way of these locks.
-    `newest` heads a chain of the row; a row with several has each of them checked."""
+    """Raise Lost if a version newer than a transaction's start is in the way of these locks.
+    `newest` is the head of a chain of the row. For a row with several chains, call this for
+    each."""
     if newest is None or newest[0] <= start:
         return
     watch = _watch(schema, exclusive, shared_write, shared)
@@ -140,11 +144,11 @@ def check_locks(
     shared_write: int,
     shared: int,
 ) -> Transaction | None:
-    """May a transaction lock these groups of this row so? Raises Lost if it never may.
+    """Check whether a transaction may take these locks of this row. Raises Lost if it never may.
 
-    Returns the transaction to wait for, if the row is prepared from before our start (its outcome
-    decides: wait, then check again), or None if the locks are free. A blind transaction, whose
-    start is `MAX_TIMESTAMP`, waits for any holder: it holds nothing that others could wait for.
+    Returns the transaction to wait for, if that one was prepared before `start`. Its outcome
+    decides: wait, then check again. Returns None if the locks are free. A blind transaction, whose
+    start is `MAX_TIMESTAMP`, waits for any holder. It holds nothing that others could wait for.
     """
     watch = _watch(schema, exclusive, shared_write, shared)
     if locks.times is not None:
@@ -162,7 +166,7 @@ def _watch(schema: TableSchema, exclusive: int, shared_write: int, shared: int) 
 def _check_times(
     locks: RowLocks, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
 ) -> None:
-    """Raises Lost if a lock without data was committed after our start."""
+    """Raise Lost if a lock without data that is in the way was committed after `start`."""
     for lock_type, times in (locks.times or {}).items():
         kind = KINDS[lock_type]
         for group, at in times.items():
@@ -188,7 +192,7 @@ def _check_holders(
 
 
 def _overlaps(holder: Holder, watch: Watch) -> list[int]:
-    """By kind, the groups that it holds and that stand in the way."""
+    """Return, by kind, the groups that the holder has and that are in the way."""
     held = holder.exclusive, holder.shared_write, holder.shared
     return [groups & watched for groups, watched in zip(held, watch, strict=True)]
 
@@ -196,7 +200,8 @@ def _overlaps(holder: Holder, watch: Watch) -> list[int]:
 def awaited(
     locks: RowLocks, schema: TableSchema, start: Timestamp, kinds: tuple[int, int, int]
 ) -> Transaction | None:
-    """The first whose outcome a transaction waits for that wants these groups, by kind."""
+    """Return the first transaction whose outcome a transaction must wait for if it wants these
+    groups, by kind. Return None if there is none."""
     watch = _watch(schema, *kinds)
     for holder in locks.holders:
         if any(_overlaps(holder, watch)) and is_met(holder.transaction, start):
@@ -205,8 +210,9 @@ def awaited(
 
 
 def is_met(other: Transaction, start: Timestamp) -> bool:
-    """Whether a transaction waits for the outcome of one that is in its way, rather than lose at
-    once: it began after that one was prepared, or begins when its locks are free."""
+    """Return whether a transaction waits for the outcome of another one in its way. Otherwise it
+    loses immediately. It waits if it began after the other one was prepared, or if it begins when
+    its locks are free."""
     is_before = other.state is State.PREPARED and other.prepare_timestamp < start
     return is_before or start == MAX_TIMESTAMP
 
@@ -222,20 +228,20 @@ def _lost(
 
 
 def groups_of(lock: RowLock) -> tuple[int, int, int]:
-    """The groups that a lock without data takes, by kind."""
+    """Return the groups that a lock without data takes, by kind."""
     kind, mask = KINDS[lock.lock_type], lock.lock_mask
     return mask if kind == 0 else 0, mask if kind == 1 else 0, mask if kind == 2 else 0
 
 
 def shared_groups(special: SpecialWrites, key: Key) -> int:
-    """The lock groups that the write of this key takes by shared_write."""
+    """Return the lock groups that the write of this key takes by `shared_write`."""
     return special[key][1] if key in special else 0
 
 
 def locks_of(
     schema: TableSchema, part: TabletModifications
 ) -> Iterator[tuple[Key, tuple[int, int, int]]]:
-    """What is locked of each row, by kind."""
+    """Yield each row with the groups to lock, by kind."""
     special = part.special
     for key, mask, _ in schema.plain_writes(part.writes):
         together = 0 if special is None else shared_groups(special, key)
@@ -254,7 +260,7 @@ def acquire(table: LockTable, key: Key, holder: Holder) -> None:
 
 
 def release(transaction: Transaction, commit_timestamp: Timestamp | None) -> None:
-    """Let go of all locks; at a commit those without data leave their time behind, except weak
+    """Release all locks. At a commit, locks without data leave their time behind, except weak
     ones."""
     for table, key, holder in transaction.held:
         locks = table[key]
@@ -276,10 +282,11 @@ def release(transaction: Transaction, commit_timestamp: Timestamp | None) -> Non
 def blocking_reader(
     holders: Iterable[Holder], groups: int, timestamp: Timestamp
 ) -> Transaction | None:
-    """The transaction that a read of these lock groups (main included) must wait for.
+    """Return the transaction that a read of these lock groups (main included) must wait for, or
+    None.
 
-    Only writers block readers: prepared at or below the read's timestamp, or locked without a
-    prepare timestamp yet by a transaction that began before the read's timestamp.
+    Only writers block readers. A prepared writer blocks reads at or above its prepare timestamp. A
+    writer without a prepare timestamp blocks reads above its start.
     """
     for holder in holders:
         if (holder.exclusive | holder.shared_write) & groups:

@@ -1,13 +1,15 @@
-"""Loads that become visible in a tablet, and whom they meet there.
+"""Publish loads in a tablet, and check them against the transactions and reads that they meet.
 
-Owns: the lock that a publication is while it commits (on all keys of its chunks, and on the ranges
-that it erases), which transactions and reads it stands in the way of, and what the last ones wrote:
-conflicts are looked for in memory, and a load's rows never were there.
+Owns: the lock of a publication while it commits, on all keys of its chunks and on the ranges that
+it erases. It also decides which transactions and reads the publication blocks, and remembers the
+rows of recent publications. Conflict checks look in memory only, and a load's rows never were
+there.
 
 Invariants:
 - One publication at a time holds a tablet. It counts as a writer of the rows of its chunks.
-- A load is published only if nothing that it was checked against has changed: whatever came into
-  the tablet after its seal is looked at here, or the load has to be sealed anew.
+- A load is published only if nothing that it was checked against has changed. Everything that came
+  into the tablet after its seal is checked here. If that is not possible, the load must be sealed
+  again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,15 +39,15 @@ if TYPE_CHECKING:
     from dodona_tablets.core.tablet.tablet import Tablet
 
 COMPARED_MAX: Final = 50_000
-"""Rows of other loads that a publication looks at one by one: everybody else waits for about 0.1 s.
-Of more a seal has to tell, which has a thread of its own."""
+"""The most rows of other loads that a publication compares one by one. All other work waits for
+about 0.1 s meanwhile. For more rows, a seal must decide, which has a thread of its own."""
 
 Kinds = tuple[int, int, int]
-"""The lock groups that somebody wants of a row, by kind of lock."""
+"""The lock groups that a transaction wants of a row, by kind of lock."""
 
 
 class PublicationRows:
-    """The rows that a publication is about: those of its chunks, and of its erased ranges."""
+    """The rows that a publication changes: those of its chunks, and those of its erased ranges."""
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class PublicationRows:
         erased: tuple[tuple[Key, Key], ...],
         chunks: Mapping[int, Chunk],
     ) -> None:
-        """`chunks` are the cell's open ones: they may be opened after this was made."""
+        """Take the rows of these chunks and ranges. `chunks` are the cell's open chunks: a chunk
+        may be opened after this call."""
         self._schema = schema
         self._attached = tuple(attached)
         self._erased = erased
@@ -70,7 +73,7 @@ class PublicationRows:
         return self._views
 
     def versions(self, key: Key) -> Iterator[Version]:
-        """What the chunks say of a row."""
+        """Yield the versions that the chunks have of a row."""
         for view in self.views:
             yield from view.versions(key, MAX_TIMESTAMP)
 
@@ -81,12 +84,12 @@ class PublicationRows:
         return any(lower <= key < upper for lower, upper in self._erased)
 
     def meets(self, lower: Key, upper: Key) -> bool:
-        """Whether some of them may lie in lower ≤ key < upper."""
+        """Return whether some of the rows may lie in `lower ≤ key < upper`."""
         ranges = [*self._erased, *[(view.lower, view.upper) for view in self.views]]
         return any(low < upper and lower < high for low, high in ranges)
 
     def count_beside(self, others: "PublicationRows") -> int:
-        """How many there are, about, in chunks that the others may meet."""
+        """Return about how many rows are in chunks that the other rows may meet."""
         views = [it for it in self.views if others.meets(it.lower, it.upper)]
         return sum([view.count(view.lower, view.upper) for view in views])
 
@@ -98,11 +101,11 @@ class Publishing(NamedTuple):
     rows: PublicationRows
 
     def blocks(self, key: Key, at: Timestamp) -> bool:
-        """Whether a read of a row at this timestamp has to wait."""
+        """Return whether a read of a row at this timestamp must wait."""
         return self._is_in_sight(at) and self.rows.has(key)
 
     def blocker_of_range(self, lower: Key, upper: Key, at: Timestamp) -> Transaction | None:
-        """Whom a read of lower ≤ key < upper has to wait for."""
+        """Return the transaction that a read of `lower ≤ key < upper` must wait for, or None."""
         is_met = self._is_in_sight(at) and self.rows.meets(lower, upper)
         return self.transaction if is_met else None
 
@@ -114,20 +117,20 @@ class Publishing(NamedTuple):
 
 
 class Published(NamedTuple):
-    """One that was committed lately."""
+    """A publication that was committed recently."""
 
     timestamp: Timestamp
     rows: PublicationRows
 
 
-# Somebody else's rows against publications
+# Rows of transactions against publications
 
 
 def check_rows(
     transaction: Transaction, tablet: "Tablet", wanted: Iterable[tuple[Key, Kinds]]
 ) -> Transaction | None:
-    """Whether a transaction may lock these rows: whom it has to wait for, if anybody. Raises
-    Lost."""
+    """Check whether a transaction may lock these rows. Return the transaction that it must wait
+    for, or None. Raises Lost."""
     schema, start = tablet.schema, transaction.start
     recent = [it.rows for it in tablet.published if it.timestamp > start]
     publishing, waits_for = tablet.publishing, None
@@ -143,18 +146,19 @@ def check_rows(
 def _wait_or_lose(
     transaction: Transaction, other: Transaction, tablet: "Tablet", key: Key | None
 ) -> Transaction:
-    """As for any holder of a lock. Raises Lost."""
+    """Return the other transaction if this one may wait for it, as for any holder of a lock. Raises
+    Lost."""
     if is_met(other, transaction.start):
         return other
     attributes: dict[str, object] = {"start_timestamp": transaction.start, "winner": other.id}
-    text = "another load is being published in this tablet"
+    text = "Another load is being published in this tablet."
     if key is not None:
         attributes["key"] = _columns(tablet, key)
         text = f"row {attributes['key']} is being published by a load"
     raise Lost(Failure(TransactionConflict.kind, text, attributes), LOAD)
 
 
-# A publication against everybody else
+# A publication against transactions and other publications
 
 
 def check_publication(
@@ -164,9 +168,10 @@ def check_publication(
     seal: Seal,
     rows: PublicationRows,
 ) -> Transaction | None:
-    """Whether a load may be published: whom it has to wait for, if anybody. Raises Lost."""
+    """Check whether a load may be published. Return the transaction that it must wait for, or None.
+    Raises Lost."""
     if (seal.chunks, seal.erased) != (publication.chunks, publication.erased):
-        raise _stale("it was sealed with other chunks", publication)
+        raise _stale("the seal has other chunks", publication)
     waits_for = None
     if tablet.publishing is not None:
         other = tablet.publishing.transaction
@@ -182,7 +187,7 @@ def check_publication(
 
 
 def _may_be_stale(seal: Seal) -> bool:
-    """Whether it matters what came after the seal."""
+    """Return whether changes after the seal matter."""
     is_certain = seal.since == MAX_TIMESTAMP and seal.mode in ("upsert", "delete")
     return bool(seal.erased) or not is_certain
 
@@ -190,26 +195,27 @@ def _may_be_stale(seal: Seal) -> bool:
 def _check_changes(
     tablet: "Tablet", publication: Publication, seal: Seal, rows: PublicationRows
 ) -> None:
-    """Raises Lost if a row of the load was changed after the seal."""
+    """Raise Lost if a row of the load was changed after the seal."""
     later = [it for it in tablet.stores.in_memory if it.number >= seal.store]
     published = tablet.publication_count - seal.publication
     is_complete = len(later) == tablet.stores.active.number - seal.store + 1
     if not is_complete or published > len(tablet.published):
-        raise _stale("what has changed since cannot be told any more", publication)
+        raise _stale("the changes after the seal are not known any more", publication)
     for store in later:
         for key, newest in store.rows.items():
             if rows.has(key):
                 _check_change(tablet, publication, seal, rows, key, newest)
     others = tablet.published[len(tablet.published) - published :]
     if sum([other.rows.count_beside(rows) for other in others]) > COMPARED_MAX:
-        raise _stale("a load was published since that is too large to be compared", publication)
+        text = "a load that was published after the seal is too large to compare"
+        raise _stale(text, publication)
     for other in others:
         for key, version in _common(other.rows, rows):
             _check_change(tablet, publication, seal, rows, key, version)
 
 
 def _common(theirs: PublicationRows, ours: PublicationRows) -> Iterator[tuple[Key, Version]]:
-    """Rows of one publication that are another's, too."""
+    """Yield the rows of one publication that belong to another one, too."""
     for view in theirs.views:
         if not ours.meets(view.lower, view.upper):
             continue
@@ -228,9 +234,16 @@ def _check_change(
     key: Key,
     newest: Version,
 ) -> None:
-    """Of a row of the load that was changed after the seal. It is a conflict unless the load
-    overwrites, or what was committed before its start came late, or a row was deleted that was not
-    there: then it may still change what is to be written, and the load is looked at again."""
+    """Check a row of the load that was changed after the seal. Raises Lost.
+
+    The change is a conflict, except in three cases:
+    - the load overwrites rows, so its `since` is MAX_TIMESTAMP;
+    - the change was committed before the load's start, and came late;
+    - the change deleted a row that was not there, and that the load does not write.
+
+    In these cases, the change may still alter what the load must write. Then the load must be
+    sealed again.
+    """
     columns, is_deletion = _columns(tablet, key), newest[1] == DELETE_MASK
     is_none = newest[0] <= seal.since
     if is_deletion and not is_none and not any(True for _ in rows.versions(key)):
@@ -238,7 +251,7 @@ def _check_change(
         is_none = not before or before[0][1] == DELETE_MASK
     if is_none:
         if seal.mode in ("insert", "update") or rows.erases(key):
-            raise _stale(f"row {columns} was changed after it was sealed", publication)
+            raise _stale(f"row {columns} was changed after the seal", publication)
         return
     kind = conflict_of(seal.mode, is_deletion=is_deletion, is_erased=rows.erases(key))
     attributes = {
@@ -253,7 +266,7 @@ def _check_change(
 
 
 def conflict_of(mode: LoadMode, *, is_deletion: bool, is_erased: bool) -> type[TransactionConflict]:
-    """Which conflict it is that somebody else deleted or wrote a row of a load."""
+    """Return the error for a row of a load that another transaction deleted or wrote."""
     if not is_deletion:
         return ConcurrentAppend
     if is_erased or mode == "update":
@@ -262,7 +275,7 @@ def conflict_of(mode: LoadMode, *, is_deletion: bool, is_erased: bool) -> type[T
 
 
 def _stale(reason: str, publication: Publication) -> Lost:
-    text = f"the load has to be sealed anew: {reason}"
+    text = f"The load must be sealed again: {reason}."
     return Lost(Failure(SnapshotTooOld.kind, text, {"load": publication.load}))
 
 

@@ -1,8 +1,8 @@
-"""What a read of a range sees of one tablet at a timestamp, page by page.
+"""Return what a read of a range sees of one tablet at a timestamp, page by page.
 
-Owns: how much is in a page, and whether it is made row by row or column by column: where all rows
-are in the active store there are Python objects; where chunks have some, what lies in memory joins
-them as columns. Locks are looked at as lookups do. Changes nothing.
+Owns: how much is in a page, and whether a page is made row by row or column by column. If the
+active store has all rows, the page is made of Python objects. Otherwise the rows in memory join the
+rows of chunks as columns. Locks are checked as for lookups. Changes nothing.
 """
 
 from bisect import bisect_right
@@ -35,17 +35,19 @@ from dodona_wire.rows.keys import successor
 from dodona_wire.types import Key
 
 COLUMN_ROWS_MAX: Final = 65_536
-"""In a page that is made column by column: everybody else waits for some ms."""
+"""The most rows of a page that is made column by column. All other work waits for some ms
+meanwhile."""
 WALKED_ROWS_MAX: Final = 10_000
-"""That are looked at one by one for a page, which takes as long."""
+"""The most rows that a page looks at one by one, which takes as long."""
 HOT_VERSIONS_MIN: Final = 1_024
-"""Of a row that is worth a page of its own from its second scan on."""
+"""A row with more versions gets a page of its own, from its second scan on."""
 PAGE_BYTES_MAX: Final = 24 << 20
-"""Of columns: a page of longer rows has fewer of them, so that it fits into a frame."""
+"""The most bytes of columns in a page. If rows are long, a page has fewer of them, so that it fits
+into a frame."""
 
 
 def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
-    """A page of rows as Python objects."""
+    """Return a page of rows as Python objects, or the transaction that it must wait for."""
     look = Look(tablet, request)
     if (found := _row_by_row(tablet, request, look)) is not None:
         keys, rows, resume = found
@@ -57,7 +59,7 @@ def scan(tablet: Tablet, request: Scan) -> ScanPage | Transaction:
 
 
 def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
-    """A page of rows as Arrow."""
+    """Return a page of rows as Arrow, or the transaction that it must wait for."""
     look = Look(tablet, request)
     if (found := _row_by_row(tablet, request, look)) is not None:
         keys, rows, resume = found
@@ -72,7 +74,8 @@ def scan_arrow(tablet: Tablet, request: ScanArrow) -> ArrowPage | Transaction:
 def _blocker(
     tablet: Tablet, request: Scan | ScanArrow, look: Look, resume: Key | None
 ) -> Transaction | None:
-    """Whom a page must wait for: those who hold locks in what it looked at."""
+    """Return the transaction that a page must wait for: one that holds locks in the range that the
+    page looked at."""
     upper = request.upper if resume is None else resume
     return blocker_of_range(tablet, request.lower, upper, look.groups, look.at, look)
 
@@ -87,8 +90,8 @@ def _count_max(request: Scan | ScanArrow, tablet: Tablet) -> int:
 def _row_by_row(
     tablet: Tablet, request: Scan | ScanArrow, look: Look
 ) -> tuple[list[Key], list[Values], Key | None] | None:
-    """A page that is made so: of the active store, or of one hot row at its beginning. None if it
-    is made column by column."""
+    """Return a page of rows of the active store, or of one hot row at its beginning. Return None if
+    the page must be made column by column."""
     if tablet.stores.is_flat:
         return _rows(tablet, request, look)
     key = tablet.stores.hot_rows.first(request.lower, request.upper)
@@ -103,7 +106,7 @@ def _row_by_row(
 def _rows(
     tablet: Tablet, request: Scan | ScanArrow, look: Look
 ) -> tuple[list[Key], list[Values], Key | None]:
-    """Row by row, of the active store."""
+    """Make a page row by row, of the active store."""
     keys: list[Key] = []
     found: list[Values] = []
     count_max, values_of = _count_max(request, tablet), look.values
@@ -123,7 +126,7 @@ def _rows(
 
 
 def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Visibility, Page]:
-    """Column by column, of all stores."""
+    """Make a page column by column, of all stores."""
     schema, stores = tablet.schema, tablet.stores
     snapshot = Visibility(schema, look.wanted, look.at, look.oldest)
     hot = None if look.oldest else stores.hot_rows.first(request.lower, request.upper)
@@ -146,7 +149,8 @@ def _page(tablet: Tablet, request: Scan | ScanArrow, look: Look) -> tuple[Visibi
 def _in_sight(
     store: DynamicStore, lower: Key, upper: Key, look: Look, found_hot: dict[Key, None]
 ) -> Iterator[tuple[Key, Version]]:
-    """Each row with the versions that matter: one that is written all the time has thousands."""
+    """Yield each row with the versions that matter. A row with frequent writes has thousands of
+    versions."""
     for key, newest in store.walk(lower, upper):
         if newest[3] is None:
             yield key, newest
@@ -161,7 +165,7 @@ def _in_sight(
 def _noted(
     batches: Iterator[pa.RecordBatch], look: Look, found_hot: dict[Key, None]
 ) -> Iterator[pa.RecordBatch]:
-    """These batches; rows with so many versions that folding them takes long are noted."""
+    """Yield these batches, and note the rows with so many versions that to fold them takes long."""
     if look.columns is None:
         yield from batches
         return
@@ -173,7 +177,7 @@ def _noted(
 
 
 def _cut(page: Page) -> Page:
-    """As many of its rows as fit into an answer; at least one."""
+    """Return the page with as many of its rows as fit into an answer: at least one."""
     count = fitting_rows(page.table, page.table.num_rows, PAGE_BYTES_MAX)
     if count == page.table.num_rows:
         return page
@@ -182,8 +186,8 @@ def _cut(page: Page) -> Page:
 
 
 def fitting_rows(table: pa.Table, count: int, size_bytes_max: int) -> int:
-    """How many of the first so many rows have so many bytes at most, however uneven they are; at
-    least one, if there is one."""
+    """Return how many of the first `count` rows have `size_bytes_max` bytes at most, however uneven
+    the rows are. The result is at least one if there is a row."""
     if table.slice(0, count).nbytes <= size_bytes_max:
         return count
     counts = range(1, count + 1)

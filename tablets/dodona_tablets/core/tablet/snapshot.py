@@ -1,7 +1,8 @@
-"""What a read of keys sees of one tablet at a timestamp: lookups, with all versions or without.
+"""Return what a read of keys sees of one tablet at a timestamp: lookups, with or without all
+versions.
 
-Owns: the answers, and which transaction a read must wait for instead. Ranges are in `scans`.
-Waiting itself, and the proof that a timestamp was issued, are `reads`'. Changes nothing.
+Owns: the answers, and which transaction a read must wait for instead. `scans` has the reads of
+ranges. `reads` does the waiting, and proves that a timestamp was issued. Changes nothing.
 Source: the YTsaurus document, "Reading" and "Aggregation columns".
 """
 
@@ -49,17 +50,18 @@ from dodona_wire.types import (
 )
 
 PAGE_VERSIONS: Final = 10_000
-"""Of one answer: everybody else waits for about 20 ms. More come in the next one."""
+"""The most versions in one answer. All other work waits for about 20 ms meanwhile. The next answer
+has more."""
 UNPAGED_VERSIONS_MAX: Final = 65_535
-"""Of the one answer that a client gets who knows no pages."""
+"""The most versions in the only answer to a client that knows no pages."""
 PAGE_BYTES_MAX: Final = 8 << 20
-"""Of their values, about: an answer ends with the version that passes it."""
+"""About the most bytes of values in an answer: it ends with the version that exceeds them."""
 
 Read = Lookup | LookupVersions | Scan | ScanArrow | ScanVersions | CountVersions
 
 
 def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
-    """The refusal of a read below the retained timestamp: what was there then may be gone."""
+    """Return the refusal of a read below the retained timestamp, where versions may be gone."""
     number, retained = tablet.assignment.tablet, tablet.retained_timestamp
     return SnapshotTooOld(
         f"timestamp {timestamp} is less than tablet {number} retained timestamp {retained}",
@@ -71,7 +73,7 @@ def too_old(tablet: Tablet, timestamp: Timestamp) -> SnapshotTooOld:
 
 
 class Look:
-    """What one read wants to see of each row."""
+    """What one read wants to see of each row: columns, timestamps and lock groups."""
 
     __slots__ = ("at", "columns", "full", "groups", "oldest", "wanted")
 
@@ -106,7 +108,7 @@ def lookup(tablet: Tablet, request: Lookup) -> LookupReply | Transaction:
 
 
 def values_of(stores: Stores, key: Key, look: Look) -> Values | None:
-    """What a read sees of one row, wherever its versions are."""
+    """Return what a read sees of one row, wherever its versions are."""
     if key in stores.hot_rows:
         return values_of_hot_row(stores, key, look)
     try:
@@ -118,8 +120,8 @@ def values_of(stores: Stores, key: Key, look: Look) -> Values | None:
 
 
 def values_of_hot_row(stores: Stores, key: Key, look: Look) -> Values | None:
-    """As `values_of`, of a row with very many versions: see `hot_rows`. Where what is older than a
-    timestamp is not seen, all above it are looked at."""
+    """Do the same as `values_of`, for a row with very many versions: see `hot_rows`. If the read
+    has a retention timestamp, it looks at all versions from there on."""
     columns, oldest = stores.schema.value_columns, look.oldest
     base = None if oldest else stores.hot_rows.base(key, look.at)
     since = oldest - 1 if oldest else NULL_TIMESTAMP if base is None else base[0]
@@ -131,8 +133,8 @@ def values_of_hot_row(stores: Stores, key: Key, look: Look) -> Values | None:
 def blocker_of_keys(
     tablet: Tablet, keys: Iterable[Key], groups: int, at: Timestamp, look: Look | None = None
 ) -> Transaction | None:
-    """The transaction that a read of these groups of these rows must wait for. Where a `look` finds
-    a row absent, that is a writer of any group: each can create the row (rule 6)."""
+    """Return the transaction that a read of these groups of these rows must wait for, or None. If a
+    `look` finds a row absent, a writer of any group counts: each can create the row (rule 6)."""
     locks, publishing = tablet.locks, tablet.publishing
     if at == ASYNC_LAST_COMMITTED or (not locks and publishing is None):
         return None
@@ -155,7 +157,7 @@ def blocker_of_keys(
 def blocker_of_range(
     tablet: Tablet, lower: Key, upper: Key, groups: int, at: Timestamp, look: Look | None = None
 ) -> Transaction | None:
-    """As `blocker_of_keys`, of a read of lower ≤ key < upper."""
+    """Do the same as `blocker_of_keys`, for a read of `lower ≤ key < upper`."""
     if at != ASYNC_LAST_COMMITTED and tablet.publishing is not None:
         blocker = tablet.publishing.blocker_of_range(lower, upper, at)
         if blocker is not None:
@@ -167,14 +169,15 @@ def blocker_of_range(
 def _columns_to_fold(
     tablet: Tablet, request: Lookup | Scan | ScanArrow, wanted: int
 ) -> Sequence[Column] | None:
-    """The value columns where reading takes folding, None where it does not: almost always.
+    """Return the value columns if the read must fold values, and None if not, which is the usual
+    case.
 
-    Raises InvalidRequest if the retention timestamp is none.
+    Raises InvalidRequest if the retention timestamp is not valid.
     """
     oldest = request.retention_timestamp
     if not NULL_TIMESTAMP <= oldest <= request.timestamp:
         raise InvalidRequest(
-            "the retention timestamp is greater than the read timestamp, or no timestamp",
+            "The retention timestamp is not valid, or is greater than the read timestamp.",
             timestamp=request.timestamp,
             retention_timestamp=oldest,
         )
@@ -185,7 +188,7 @@ def _columns_to_fold(
 def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | Transaction:
     schema = tablet.schema
     wanted = schema.plain_mask(request.column_mask)
-    # Versions of all groups are told, those that have none of the wanted columns as well.
+    # The answer has versions of all groups, also those without any of the wanted columns.
     blocker = blocker_of_keys(tablet, request.keys, schema.lock_mask_all, request.timestamp)
     if blocker is not None:
         return blocker
@@ -196,15 +199,15 @@ def lookup_versions(tablet: Tablet, request: LookupVersions) -> VersionedRows | 
     is_whole = len(page.rows) == len(request.keys) and not page.is_within
     if not (is_whole or request.is_paged):
         raise LimitExceeded(
-            "these keys have more versions than fit into one answer, and this client is too old to"
-            " read them in pages: ask for fewer keys, or upgrade the client",
+            "These keys have more versions than fit into one answer, and this client is too old to"
+            " read them in pages: ask for fewer keys, or upgrade the client.",
             table=tablet.assignment.path,
         )
     return VersionedRows(tuple(page.rows), page.is_within, tuple(page.cut), is_paged=True)
 
 
 def _versions_of(stores: Stores, request: LookupVersions, place: int, room: int) -> list[Version]:
-    """One more than may be shown of a key, if there are so many."""
+    """Return the versions of a key that may be shown, and one more if there are more."""
     bounds = [it for it in (request.below, request.first_below if place == 0 else 0) if it]
     at = min([request.timestamp, *[Timestamp(it - 1) for it in bounds]])
     shown = min(room, request.count_max or room)
@@ -212,7 +215,7 @@ def _versions_of(stores: Stores, request: LookupVersions, place: int, room: int)
 
 
 class _VersionPage:
-    """The versions of some keys, up to the bounds of one answer."""
+    """The versions of some keys, up to the limits of one answer."""
 
     def __init__(self, schema: TableSchema, wanted: int, room: int) -> None:
         self._schema = schema
@@ -224,8 +227,8 @@ class _VersionPage:
         self.is_within = False
 
     def add(self, versions: list[Version], count_max: int) -> bool:
-        """Take a key's versions, of which one more than fits is given if there are more. → whether
-        there is room for those of another key."""
+        """Add the versions of a key. If there are more than fit, the caller passes one more than
+        fits. Return whether there is room for another key."""
         shown: list[RowVersion] = []
         for version in versions[: min(self.room, count_max or self.room)]:
             shown.append(_masked(self._schema, version, self._wanted))

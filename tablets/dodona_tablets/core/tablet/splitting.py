@@ -1,10 +1,10 @@
-"""Where a tablet may be cut into parts of about as many rows, for readers that share the work.
+"""Cut a tablet into parts of about as many rows each, for readers that share the work.
 
-Owns: the estimate. It is made of what is known without reading: the blocks of chunks, of which the
-first key and the number of keys are in the index, and the sorted keys of stores in memory. A few
-blocks are opened where one alone has more rows than a part may have. Layers are added up: a row
-that is in several of them counts in each, and so do deletions; so parts have fewer rows rather than
-more. Changes nothing.
+Owns: the estimate. It uses data that needs no read of rows: the sorted keys of stores in memory,
+and the index of chunks. The index has the first key and the number of keys of each block. A block
+is opened if it has more than half of a part's rows, up to a limit. The numbers of all layers are
+added. A row that is in several layers counts in each, and so do deletions. So parts have fewer rows
+rather than more. Changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,18 @@ from dodona_wire.messages.data import SplitKeys, SplitTablet
 from dodona_wire.types import KEY_MAX, Key
 
 CUTS_MAX: Final = 4_096
-"""Of one answer: of a tablet with more rows than so many parts may have the parts are larger."""
+"""The most cuts in one answer. If a tablet has more rows than so many parts may have, the parts are
+larger."""
 KEY_BYTES_MAX: Final = 4_096
-"""Where a longer key would be a cut, the next one is."""
+"""The most bytes of a cut. If a key is longer, the next key is the cut."""
 STEPS_PER_PART: Final = 8
-"""So exact is the estimate of where a part ends."""
+"""The precision of the estimate: the number of samples in a part."""
 BLOCKS_OPENED_MAX: Final = 16
-"""Of one answer: each may have to be read from the disk."""
+"""The most blocks of one chunk that an answer opens: each may have to be read from the disk."""
 
 
 def split(stores: Stores, request: SplitTablet) -> SplitKeys:
-    """The cuts, rising, all of them within the range."""
+    """Return the cuts, which rise and lie within the range."""
     lower, upper = request.lower, min(request.upper, KEY_MAX)
     layers = (stores.active, *stores.layers)
     total = sum([layer.count(lower, upper) for layer in layers])
@@ -45,7 +46,8 @@ def split(stores: Stores, request: SplitTablet) -> SplitKeys:
 
 
 def _cuts(samples: Sequence[tuple[Key, int]], part_count: int, lower: Key) -> Iterator[Key]:
-    """Before each sample that would take what is below further above its share than it is under."""
+    """Yield a cut before each sample that would bring the rows below further above the share than
+    they are under it now."""
     total = sum([count for _, count in samples])
     below, cut_count = 0, 0
     for key, count in samples:

@@ -1,8 +1,9 @@
-"""One tablet: a key range of one table, its stores and locks, and what may be done to it now.
+"""Hold one tablet: a key range of one table, its stores and locks, and which operations it allows.
 
-Owns: mounting state, and the checks of what a client sent against schema and range. Reads are in
-`snapshot`. `apply` and `apply_stamped` are the only ways to new versions in memory, for live
-traffic and for replay alike; whole chunks come by `flushing`, `compaction` and `loading`.
+Owns: the mount state, and the checks of a client's changes against schema and range. `snapshot` has
+the reads. New versions come into memory through `apply` and `apply_stamped` only, in live traffic
+and in replay. The exception is rows that `importing` takes over. Whole chunks come from `flushing`,
+`compaction`, `loading`, `importing` and published loads.
 """
 
 from collections.abc import Sequence
@@ -45,53 +46,59 @@ FROZEN: Final = "frozen"
 UNMOUNTED: Final = "unmounted"
 
 TABLET_BYTES: Final = 4_096
-"""What a tablet takes of its node's memory without any row, about: its description, its stores and
-what its schema knows, of which tablets with the same columns share most."""
+"""About the bytes of a node's memory that a tablet without rows takes: for its description, its
+stores and its schema. Tablets with the same columns share most of the schema."""
 
 DumpedVersion = tuple[Timestamp, int, Values]
 
 
 class CheckedWrites(NamedTuple):
-    """Writes without atomicity as a store takes them. Whatever can fail about writes fails when
-    this is made: before the log has them. To apply it can't fail."""
+    """Writes without atomicity in the form that a store takes. Everything that can fail for writes
+    fails when this is made, before the log has the writes. To apply them cannot fail."""
 
     writes: Sequence[Write]
     size_bytes: int
-    """On the wire."""
+    """The length on the wire."""
     marks: Marks | None
     has_repeated_keys: bool
 
 
 class Tablet:
-    """Stores and their table's schema. Served while `is_mounted`; closing and freezing refuse new
-    writers, and end when the old ones have."""
+    """A tablet: its stores, and the schema of its table. It is served while `is_mounted`. A tablet
+    that closes or freezes refuses new writers. Closing and freezing end when the old writers have
+    finished."""
 
     def __init__(self, assignment: TabletAssignment, flushed_ahead: int = 0) -> None:
-        """`flushed_ahead` as `Stores` has it."""
+        """Make and mount a tablet. `flushed_ahead` is as in `Stores`."""
         self.schema = TableSchema(assignment.columns)
         self.stores = Stores(self.schema, flushed_ahead)
         self.locks: LockTable = {}
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
-        """Older versions may be gone: nobody may read below it. It stays when others mount it."""
+        """Older versions may be gone, so no read below it is allowed. A new mount does not change
+        it."""
         self.newest_stamp: Timestamp = NULL_TIMESTAMP
-        """Of writes without atomicity: their clients' clocks may have been ahead of the oracle."""
+        """The newest timestamp of writes without atomicity. Clocks of clients may have been ahead
+        of the oracle."""
         self.publishing: Publishing | None = None
         """The load that is being published here, until its outcome."""
         self.published: list[Published] = []
-        """Those of late, oldest first: as long as a transaction could come that has to meet one."""
+        """Recent publications, oldest first. Each stays while a transaction could come that must be
+        checked against it."""
         self.publication_count = 0
-        """Since the cell started."""
+        """The number of publications since the cell started."""
         self.shown_timestamp: Timestamp = NULL_TIMESTAMP
-        """Up to here reads may have been answered, now or before: what they have shown stays. Not
-        logged: whatever was read before this mount lies below its fence."""
+        """Reads up to here may have been answered, now or before, and their answers must stay true.
+        This is not logged: all reads before this mount lie below its fence."""
         self.has_been_served = bool(assignment.sources)
-        """Before now, or its rows elsewhere: then somebody may hold a snapshot of it."""
+        """Whether the tablet, or a source of its rows, was served before. Then a reader may hold a
+        snapshot."""
         self.active_count = 0
-        """Transactions that hold locks here, and batches under way: unmounting and freezing wait
-        for them."""
+        """The number of transactions that hold locks here, and of batches under way. Unmounting and
+        freezing wait for them."""
         self.missing: dict[TabletSource, Key] = {}
-        """The tablets whose rows are still to be taken over, and from which key on."""
+        """The tablets whose rows are still to be taken over, each with the key where the missing
+        rows begin."""
         self.mount(assignment)
 
     def mount(self, assignment: TabletAssignment) -> None:
@@ -109,14 +116,17 @@ class Tablet:
         self.fence = NULL_TIMESTAMP
 
     def serve_after(self, fence: Timestamp) -> None:
-        """Take transactions that begin after this timestamp, and after all stamps of the time when
-        the table had no atomicity: what they commit must not lie below what is there. Writes
-        without atomicity get stamps above whatever was read before."""
+        """Serve transactions that begin after this timestamp.
+
+        If the table had no atomicity before, transactions must also begin after all timestamps of
+        that time: their commits must not lie below existing versions. Writes without atomicity get
+        timestamps above everything that was read before.
+        """
         self.shown_timestamp = max(self.shown_timestamp, Timestamp(fence - 1))
         self.fence = max(fence, self.newest_stamp) if self.is_atomic else fence
 
     def adjust(self, mode: str, settings: TableSettings) -> None:
-        """Go on in the same mount."""
+        """Change the mode and the settings within the same mount."""
         self.is_freezing = False
         self.is_frozen = mode == FROZEN
         self.assignment = replace(self.assignment, mode=mode, settings=settings)
@@ -129,37 +139,39 @@ class Tablet:
 
     @property
     def is_settled(self) -> bool:
-        """Whether chunks have all its rows, and none of them changes before the next mount."""
+        """Whether chunks have all rows of the tablet, and no row changes before the next mount."""
         is_unused = not self.is_mounted and not self.active_count and not self.missing
         return is_unused and not self.stores.has_unflushed_rows
 
-    # Checks of whether and what a client may write
+    # Checks of a client's writes
 
     def check_open(self) -> None:
-        """Raises TransactionAborted or TableNotMounted if nobody may begin to write here."""
+        """Raise TransactionAborted or TableNotMounted if no writer may begin here."""
         path, number = self.assignment.path, self.assignment.tablet
         if self.is_closing:
-            raise TransactionAborted("the table is being unmounted", table=path, tablet=number)
+            raise TransactionAborted("The table is being unmounted.", table=path, tablet=number)
         if self.is_freezing or self.is_frozen:
             text = f'Tablet {number} of table {path} is in "{FROZEN}" state'
             raise TableNotMounted(text, table=path, tablet=number, state=FROZEN)
 
     def check_modifications(self, modifications: TabletModifications) -> None:
-        """Raises SchemaViolation or InvalidRequest; nothing is changed."""
+        """Check a transaction's changes. Nothing is changed here. Raises SchemaViolation or
+        InvalidRequest."""
         writes = modifications.writes
         if modifications.publication is not None and (writes or modifications.locks):
-            text = "a load is published in a tablet without other writes or locks there"
+            text = "A publication of a load can't have other writes or locks in the same tablet."
             raise InvalidRequest(text, table=self.assignment.path)
         self.check_writes(writes)
         if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
-            raise InvalidRequest("a transaction writes a key twice", table=self.assignment.path)
+            text = "The transaction writes a key twice. Send one write per key."
+            raise InvalidRequest(text, table=self.assignment.path)
         if modifications.special is not None:
             self.check_special(writes, modifications.special)
         for lock in modifications.locks:
             self._check_lock(lock)
 
     def check_writes(self, writes: Sequence[WireWrite]) -> None:
-        """Raises SchemaViolation or InvalidRequest."""
+        """Check writes against schema and range. Raises SchemaViolation or InvalidRequest."""
         lower, upper = self.assignment.lower, self.assignment.upper
         if self.schema.code.are_plain(writes, lower, upper):
             return
@@ -174,19 +186,22 @@ class Tablet:
             raise
 
     def check_special(self, writes: Sequence[WireWrite], special: SpecialWrites) -> None:
-        """Whether these writes, checked before, can be so special. Raises as `check_writes`."""
+        """Check whether these writes, which were checked before, may have these marks. Raises as
+        `check_writes`."""
         masks = {key: mask for key, mask, _ in self.schema.plain_writes(writes)}
         path = self.assignment.path
         if len(masks) != len(writes):
-            raise InvalidRequest("special writes of a key that is written twice", table=path)
+            text = "The request has special writes, and writes a key twice. Send one write per key."
+            raise InvalidRequest(text, table=path)
         for key, (delta_mask, groups) in special.items():
             mask = masks.get(key)
             if mask is None:
-                raise InvalidRequest("a special write that is not there", table=path)
+                raise InvalidRequest("A special write has no write of its key.", table=path)
             self._check_deltas(mask, self.schema.plain_mask(delta_mask))
             if groups and self.is_atomic:  # without atomicity there are no locks
                 if mask == DELETE_MASK or groups & ~self.schema.lock_mask(mask):
-                    raise InvalidRequest("a shared lock that its write does not take", table=path)
+                    text = "A shared write deletes its row, or locks a group that it does not set."
+                    raise InvalidRequest(text, table=path)
                 self._check_shared_write()
 
     def _check_deltas(self, mask: int, delta_mask: int) -> None:
@@ -196,7 +211,7 @@ class Tablet:
                 text = f'"aggregate" flag is set for value in column {column.name} which is not '
                 text += "aggregating"
             else:
-                text = f"the write has no value for the change of column {column.name}"
+                text = f"The write has no value for the change of column {column.name}."
             raise SchemaViolation(text, table=self.assignment.path, column=column.name)
 
     def _check_shared_write(self) -> None:
@@ -206,7 +221,7 @@ class Tablet:
 
     def _check_lock(self, lock: RowLock) -> None:
         if not 0 < lock.lock_mask <= self.schema.lock_mask_all:
-            raise InvalidRequest("no such lock group", table=self.assignment.path)
+            raise InvalidRequest("No such lock group.", table=self.assignment.path)
         if lock.lock_type == "shared_write":
             self._check_shared_write()
         self.schema.check_key(lock.key)
@@ -216,7 +231,7 @@ class Tablet:
         if not self.assignment.lower <= key < self.assignment.upper:
             columns = dict(zip(self.schema.key_names, self.schema.decode_key(key), strict=True))
             raise InvalidRequest(
-                "the key lies outside this tablet", table=self.assignment.path, key=columns
+                "The key lies outside this tablet.", table=self.assignment.path, key=columns
             )
 
     # Versions
@@ -227,8 +242,8 @@ class Tablet:
         timestamp: Timestamp,
         special: SpecialWrites | None = None,
     ) -> None:
-        """Add one committed transaction's versions. What is done here was done before, to the same
-        writes, when they were checked: it can't fail."""
+        """Add the versions of one committed transaction. This cannot fail: the check of the same
+        writes did the same steps before."""
         marks = None if special is None else self._marks(special)
         plain = self.schema.plain_writes(writes)
         if timestamp <= self.stores.hot_rows.newest_timestamp:
@@ -236,9 +251,10 @@ class Tablet:
         self.active.apply(plain, timestamp, wire_bytes(writes), marks)
 
     def apply_stamped(self, checked: CheckedWrites, stamp: Timestamp) -> Timestamp:
-        """Add non-atomic versions. → their timestamp: the stamp, raised above whatever was written
-        or shown here before, so that the last write wins, and what was read stays true. Where one
-        batch writes a row twice, each of its writes gets one of its own; the last is returned."""
+        """Add versions without atomicity, and return their timestamp. It is `stamp`, raised above
+        everything that was written or shown here before. So the last write wins, and earlier
+        answers of reads stay true. If one batch writes a row twice, each write of the batch gets
+        its own timestamp. The last one is returned."""
         at = self.next_stamp(stamp)
         if not checked.has_repeated_keys:
             self.active.apply(checked.writes, at, checked.size_bytes, checked.marks)
@@ -252,13 +268,14 @@ class Tablet:
     def checked(
         self, writes: Sequence[WireWrite], special: SpecialWrites | None = None
     ) -> CheckedWrites:
-        """Rows that `check_writes` and `check_special` were shown, or that come from the log."""
+        """Convert writes to the form that a store takes. They come from the log, or `check_writes`
+        and `check_special` have accepted them."""
         marks = None if special is None else self._marks(special)
         plain = self.schema.plain_writes(writes)
         return CheckedWrites(plain, wire_bytes(writes), marks, _has_repeated_keys(plain))
 
     def checked_batch(self, batch: bytes) -> CheckedWrites:
-        """An Arrow stream as rows. Raises SchemaViolation, InvalidRequest."""
+        """Convert an Arrow stream to rows. Raises SchemaViolation, InvalidRequest."""
         writes = rows_from_arrow(self.schema, batch)
         for write in writes:
             self._check_range(write[0])
@@ -266,8 +283,8 @@ class Tablet:
         return CheckedWrites(writes, size_bytes, None, _has_repeated_keys(writes))
 
     def next_stamp(self, stamp: Timestamp) -> Timestamp:
-        """What rows with this stamp get if they are written now. Never below what is retained: a
-        feed that goes on from there is to see them."""
+        """Return the timestamp that rows with this `stamp` get if they are written now. It is never
+        below the retained timestamp, since a feed that goes on from there must see these rows."""
         shown = max(self.newest_stamp, self.shown_timestamp, self.retained_timestamp - 1)
         return Timestamp(max(stamp, shown + 1))
 
@@ -285,8 +302,8 @@ class Tablet:
     # For tests
 
     def dump(self) -> list[tuple[Key, list[DumpedVersion]]]:
-        """All versions of all rows in key order, oldest first, without what makes them special:
-        what checkers compare a history with."""
+        """Return all versions of all rows in key order, oldest first, without marks. Checkers
+        compare a history with them."""
         return [
             (key, [it[:3] for it in reversed(versions)]) for key, versions in self.stores.rows()
         ]

@@ -1,8 +1,8 @@
-"""A transaction as one cell knows it while it is alive there.
+"""Hold a transaction in one cell while it is alive there.
 
-Owns: the states, and what belongs to a transaction between its locks and its outcome. A finished
-transaction is only an outcome (see `outcomes`). Who changes the state: `participant` and
-`coordinator`, through their transition tables.
+Owns: the states, and the data of a transaction between its locks and its outcome. A finished
+transaction is only an outcome (see `outcomes`). `participant` and `coordinator` change the state,
+through their transition tables.
 """
 
 import enum
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class State(enum.Enum):
-    """COMMITTED and REFUSED are also the two kinds of a finished transaction's outcome."""
+    """The state of a transaction. COMMITTED and REFUSED are also the two kinds of a finished
+    transaction's outcome."""
 
     __hash__ = object.__hash__  # Enum's own is Python code: too slow for every commit
 
@@ -30,8 +31,8 @@ class State(enum.Enum):
 
 
 class Transaction:
-    """Alive from the first message that named it here to its outcome (and, at the coordinator,
-    to the last acknowledgement). One cell alone: `participants` has that cell only."""
+    """A transaction from the first message that named it here to its outcome. At the coordinator,
+    it stays until the last acknowledgement. With one cell, `participants` has that cell only."""
 
     __slots__ = (
         "asked_at_us",
@@ -66,8 +67,9 @@ class Transaction:
     ) -> None:
         self.id = transaction
         self.start = start
-        """What was committed after it stands in its way. Its id, or for one that is blind the
-        largest timestamp: it begins when its locks are free."""
+        """Commits after this timestamp are in the way of the transaction. It is the transaction's
+        id. For a blind transaction it is the largest timestamp: that one begins when its locks are
+        free."""
         self.state = State.NONE
         self.participants = participants
         self.modifications = modifications
@@ -75,22 +77,24 @@ class Transaction:
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.tablets: tuple[Tablet, ...] = ()
         self.held: list[tuple[LockTable, Key, Holder]] = []
-        # Where only a few can come it is a tuple: almost all stay empty, and cost nothing to make.
+        # Short lists are tuples: almost all stay empty, and an empty tuple costs nothing to make.
         self.routes = routes
-        """Who asked for the commit or prepare and gets its answer."""
+        """The callers that asked for the commit or prepare, and get its answer."""
         self.asked_routes: tuple[Any, ...] = ()
-        """Who asked the coordinator for the outcome before there was one."""
+        """The callers that asked the coordinator for the outcome before there was one."""
         self.asked_at_us = 0
-        """When the first of them asked."""
+        """When the first of these callers asked."""
         self.waiters: list[Any] = []
-        """Reads and writers that wait for this transaction to move on, or did until lately."""
+        """Reads and writers that wait for a change of this transaction, or waited until
+        recently."""
         self.since_us = since_us
         self.retry_at_us = since_us
         self.is_recovering = False
         self.is_given_up = False
-        """Its client has said that it has reported no commit, and never will."""
+        """Whether its client has said that it reported no commit, and never will."""
         self.statuses: tuple[tuple[CellId, Timestamp], ...] = ()
-        """Who said that it is prepared, since recovery began."""
+        """The cells that have said, since recovery began, that they are prepared, with their
+        timestamps."""
         self.unacknowledged: tuple[CellId, ...] = ()
 
     @property

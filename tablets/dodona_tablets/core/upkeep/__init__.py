@@ -1,1 +1,1 @@
-"""What a cell does by itself: flushes, compactions, checkpoints."""
+"""Keep a cell in order: flush stores, compact chunks, and write checkpoints."""

@@ -1,16 +1,16 @@
-"""Which chunks become one, and when: compaction, and with it retention.
+"""Choose which chunks are compacted into one, and when. Compaction applies retention, too.
 
 Owns: the choice of chunks, the compaction under way, and what its end changes. Chunks of about the
-same size are compacted together, so that a version is written again about once each time that its
-chunk has grown fourfold, and a read looks at a few chunks of each size. A chunk on its own is
-compacted if much of it could go by the table's retention.
+same size are compacted together. So a version is written again about once each time its chunk has
+grown fourfold. A read looks at a few chunks of each size. A chunk on its own is compacted if
+retention may remove many of its versions.
 
 Invariants:
 - A chunk whose store is still in memory stays as it is.
-- What a compaction leaves says the same as what it took, for whoever reads at or above its retained
-  timestamp; below it nobody may read any more once it has ended. If somebody registers meanwhile
-  who would, it was for nothing.
-- Files are removed behind the record that replaced them.
+- A read at or above the retained timestamp of a compaction sees the same before and after. Below
+  it, no read is allowed once the compaction has ended. If such a reader registers meanwhile, the
+  result of the compaction is removed.
+- Files are removed after the record that replaced them.
 """
 
 from collections import deque
@@ -31,22 +31,22 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TabletId, Timestamp
 
 TIER_RATIO: Final = 4
-"""Chunks of one tier differ in size by less."""
+"""Chunks of one tier differ in size by less than this factor."""
 TIER_BYTES_MIN: Final = 1 << 20
-"""All that is smaller is of the lowest tier."""
+"""All smaller chunks are in the lowest tier."""
 TIER_CHUNKS_MAX: Final = 4
-"""With so many of one tier they are compacted."""
+"""The number of chunks of one tier from which on they are compacted."""
 LOOKED_AT_MAX: Final = 500
-"""Tablets of which one tick looks at the chunks."""
+"""The most tablets whose chunks one tick looks at."""
 CHUNKS_MAX: Final = 16
-"""Of one compaction."""
+"""The most chunks of one compaction."""
 GARBAGE_RATIO_MIN: Final = 0.1
-"""Of a chunk's versions: with less to win it is left alone."""
+"""The least part of garbage in a chunk's versions. With less, the chunk is not compacted alone."""
 RETRY_AFTER_MS: Final = 30_000
 
 
 class CompactionToken(NamedTuple):
-    """Which chunks of which tablet are being compacted, and on which terms."""
+    """The chunks of a tablet that are being compacted, and the terms."""
 
     tablet: TabletId
     chunks: tuple[AttachedChunk, ...]
@@ -54,7 +54,7 @@ class CompactionToken(NamedTuple):
 
 
 class Compaction:
-    """One at a time in a cell. See the module."""
+    """The compactions of a cell, one at a time. See the module."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -63,19 +63,19 @@ class Compaction:
         """Tablets that were not looked at yet in this round."""
         self._looked_at: dict[TabletId, int] = {}
         self._cleaned: dict[int, None] = {}
-        """Chunks that are what cleaning left: doing it again would leave as much."""
+        """Chunks that a cleaning has made. To clean them again would remove nothing."""
         self._round_at_us = 0
         self._retry_at_us = 0
         self.compacted_count = 0
         self.failed_count = 0
 
     def tick(self) -> None:
-        """Begin the next compaction, if there is one and none is under way. Tablets have their
-        turn: one that is written all the time does not keep others from theirs."""
+        """Begin the next compaction, if there is one and none is under way. Tablets take turns, so
+        that a tablet with frequent writes does not keep others waiting."""
         if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
             return
         if self._cell.disk_shortage is not None:
-            return  # what is left is for flushes, which make the log shorter
+            return  # the free space is for flushes, which make the log shorter
         tablets, queue, now_us = self._cell.tablets, self._queue, self._cell.now.instant_us
         if not queue and now_us >= self._round_at_us:
             self._round_at_us = now_us + self._cell.limits.compaction_round_ms * 1000
@@ -89,7 +89,7 @@ class Compaction:
                 return
 
     def look_again(self) -> None:
-        """There may be a new chunk: the next round begins as soon as this one is over."""
+        """Begin the next round as soon as this one is over, since there may be a new chunk."""
         self._round_at_us = 0
 
     @property
@@ -114,9 +114,10 @@ class Compaction:
         return self._worth_cleaning(tablet, free)
 
     def _worth_cleaning(self, tablet: Tablet, free: Sequence[TabletChunk]) -> Sequence[TabletChunk]:
-        """What may be garbage by now: looked for once in a while only. All of it is so old that it
-        is garbage for good: one chunk with much of its own, or a few small ones that may be each
-        other's."""
+        """Return chunks that may have garbage by now, looked for only once in a while. All their
+        versions are below the retained timestamp, so garbage stays garbage. The result is several
+        small chunks, which may hide each other's versions, expired chunks, or one chunk with much
+        garbage."""
         now_us, number = self._cell.now.instant_us, tablet.assignment.tablet
         if now_us < self._looked_at.get(number, 0):
             return ()
@@ -150,7 +151,7 @@ class Compaction:
         cell.effects.append(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
 
     def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
-        """It has ended; None says that nothing was left to keep."""
+        """Handle the end of a compaction. A result of None means that no version was left."""
         cell = self._cell
         assert self._under_way is not None
         assert self._under_way[0] == token
@@ -179,7 +180,7 @@ class Compaction:
         self.compacted_count += 1
 
     def progress(self) -> dict[str, int | str]:
-        """What is under way, in numbers; empty if nothing is."""
+        """Return the numbers of the compaction under way, or an empty dict if there is none."""
         if self._under_way is None:
             return {}
         token = self._under_way[0]
@@ -192,7 +193,8 @@ class Compaction:
         }
 
     def _is_still_right(self, tablet: Tablet, token: CompactionToken) -> bool:
-        """Whether the tablet has still what was compacted, and nobody looks further back."""
+        """Return whether the tablet still has the compacted chunks, and no reader looks further
+        back."""
         attached = [it.attached for it in tablet.stores.chunks]
         are_right = are_still_right(self._cell, tablet, token.terms)
         return are_right and all(it in attached for it in token.chunks)
@@ -201,9 +203,9 @@ class Compaction:
 def expired_chunks(
     tablet: Tablet, old: Sequence[TabletChunk], terms: Terms
 ) -> Sequence[TabletChunk]:
-    """Chunks of which nothing is to stay, and one of which at least goes as a whole: so none is
-    written again for nothing. One goes as a whole if no other store has anything that is older than
-    its newest version; those that overlap in time go together."""
+    """Return chunks of which no version stays, if at least one of them goes as a whole. So no chunk
+    is written again in vain. A chunk goes as a whole if no other store has anything older than its
+    newest version. Chunks that overlap in time go together."""
     if terms.settings.min_data_versions > 0:
         return ()
     chosen = [it for it in old if newest_of(it.attached) < terms.expired][:CHUNKS_MAX]
@@ -212,7 +214,7 @@ def expired_chunks(
 
 
 def tier_of(attached: AttachedChunk) -> int:
-    """0 for the smallest chunks, one more for each `TIER_RATIO`."""
+    """Return the tier of a chunk: 0 for the smallest chunks, and one more for each `TIER_RATIO`."""
     tier, size_bytes = 0, attached.info.size_bytes
     while size_bytes >= TIER_BYTES_MIN:
         tier, size_bytes = tier + 1, size_bytes // TIER_RATIO
@@ -220,12 +222,12 @@ def tier_of(attached: AttachedChunk) -> int:
 
 
 def newest_of(attached: AttachedChunk) -> int:
-    """The newest timestamp in it."""
+    """Return the newest timestamp in a chunk."""
     return attached.info.max_timestamp or attached.stamp
 
 
 def _kept_from(terms: Terms) -> Timestamp:
-    """From when on every row is after the compaction what it was before."""
+    """Return the timestamp from which on every row is the same before and after the compaction."""
     nothing_expires = terms.settings.min_data_versions > 0 or terms.expired == NULL_TIMESTAMP
     return terms.retained if nothing_expires else MAX_TIMESTAMP
 
@@ -233,7 +235,7 @@ def _kept_from(terms: Terms) -> Timestamp:
 def apply_compaction(
     cell: Cell, record: ChunksCompacted, kept_from: Timestamp = MAX_TIMESTAMP
 ) -> None:
-    """What a compaction changes, live and in replay."""
+    """Apply the changes of a compaction, live and in replay."""
     tablet = cell.tablets[record.tablet]
     tablet.stores.hot_rows.forget_below(kept_from)
     for attached in record.removed:

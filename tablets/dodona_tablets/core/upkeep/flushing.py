@@ -1,14 +1,14 @@
-"""When rows in memory become chunks: rotation, flush, and the end of a store in memory.
+"""Turn rows in memory into chunks: rotate and flush stores, and free stores that have been flushed.
 
-Owns: which active store is rotated and when, the flushes under way, how long a flushed store backs
-its chunk, and the end of those that nobody needs, a slice at a time. Source: the YTsaurus document,
-"Stores"; names of limits are its table attributes.
+Owns: which active store is rotated and when, the flushes under way, and how long a flushed store
+backs its chunk. It also frees the stores that are not needed any more, a slice at a time. Source:
+the YTsaurus document, "Stores". Limits have the names of the table attributes there.
 
 Invariants:
 - A store that is being flushed is passive: it does not change. Its chunk is durable before the
-  record that attaches it is written, and that record before anybody reads the chunk.
-- A flushed store stays until no transaction could come that would have to meet what is in it:
-  conflicts are looked for in memory only. A table without atomicity has none.
+  record that attaches it is written. That record is written before any read uses the chunk.
+- A flushed store stays until no transaction could come that must be checked against its rows. The
+  reason: conflict checks look in memory only. A table without atomicity has no such transactions.
 """
 
 import sys
@@ -30,51 +30,54 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.types import NULL_TIMESTAMP, TabletId, Timestamp
 
 FLUSHES_MAX: Final = 2
-"""Under way at once, in one cell."""
+"""The most flushes under way in one cell."""
 UNFLUSHED_MAX: Final = 4
-"""Of one tablet: with more the active store has to wait, and refuses writes once it is full."""
+"""The number of unflushed stores of one tablet from which on the active store must wait. It then
+refuses writes once it is full."""
 WARM_BYTES: Final = 64 << 20
-"""Of a table without atomicity: a store that takes so much is rotated, since to flush rows that are
-still near the processor takes half as long, and their memory is given back at once. Stores of
-atomic tables stay for a transaction's life, and each more is one more to look for conflicts in."""
+"""The size at which a store of a table without atomicity is rotated. To flush rows that are still
+in the processor's caches takes half as long, and their memory is free immediately. Stores of atomic
+tables stay for the life of a transaction, and conflict checks look at each of them."""
 OVERFLOW_RATIO: Final = 0.7
-"""A store is rotated when it is so full, and refuses writes when it is full."""
+"""The fill ratio at which a store is rotated. A store that is full refuses writes."""
 PRESSURE_RATIO: Final = 0.8
-"""Of the memory that stores may take: the largest is rotated, whatever else it could still take."""
+"""The part of the memory for stores above which the largest store is rotated, even if it is not
+full."""
 LOG_PRESSURE_RATIO: Final = 0.5
-"""Of what the log may be filled to."""
+"""The part of the log's limit above which stores are rotated."""
 LOG_PRESSURE_PERIOD_MS: Final = 10_000
 LOCKS_LOOKED_AT: Final = 1_000
-"""Of one tablet at a tick."""
+"""The most locks of one tablet that a tick looks at."""
 SHRINK_ROWS: Final = 2_000
-"""Let go of at a time, about a millisecond."""
+"""The number of versions that one slice frees, in about a millisecond."""
 SHRINK_PERIOD_MS: Final = 4
-"""Between two such times: together half a million rows a second, which is more than come."""
+"""The time between two slices. Together they free half a million rows a second, which is more than
+come."""
 RETRY_AFTER_MS: Final = 5_000
-"""After a flush that failed: a full disk does not get empty at once."""
+"""The wait after a flush that failed: a full disk does not get free space immediately."""
 
 
 class FlushToken(NamedTuple):
-    """Which store is being flushed."""
+    """The store that is being flushed."""
 
     tablet: TabletId
     store: int
     terms: Terms | None
-    """On which old versions may go, if any may."""
+    """The terms on which old versions may go, or None if none may."""
 
 
 class Flushing:
-    """See the module. One instance a cell."""
+    """The flushes of a cell. See the module. One instance for each cell."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._under_way: dict[FlushToken, int] = {}
-        """By token, the number of the chunk that is made."""
+        """The number of the chunk that each flush makes, by token."""
         self._waiting: dict[TabletId, None] = {}
-        """Tablets with stores that wait for a flush, or had some at the last tick."""
+        """Tablets with stores that wait for a flush, or had such stores at the last tick."""
         self._retry_at_us = 0
         self._due_at_us = 0
-        """When tablets are to be looked at again though nothing has happened."""
+        """When tablets must be looked at again, even if nothing has happened."""
         self._log_relieved_at_us = 0
         self._dying: list[DynamicStore] = []
         self._shrink_at_us = 0
@@ -82,8 +85,9 @@ class Flushing:
         self.failed_count = 0
 
     def tick(self, *, is_still: bool = False) -> None:
-        """Rotate what is due, flush what waits, drop what nobody needs. If nothing has happened in
-        the cell since the last tick, only what is due by now."""
+        """Rotate stores that are due, flush stores that wait, and drop stores that are not needed.
+        With `is_still`, nothing has happened in the cell since the last tick. Then the tick does
+        nothing unless work is due by now."""
         cell = self._cell
         if is_still and cell.now.instant_us < self._due_at_us and not self._is_log_filling:
             return
@@ -109,7 +113,7 @@ class Flushing:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no flush is under way or wanted, and no store is being let go of."""
+        """Whether no flush is under way or wanted, and no store is being freed."""
         return not (self._under_way or self._waiting or self._dying)
 
     # Rotation
@@ -119,7 +123,7 @@ class Flushing:
         if not store.rows:
             return False
         if not tablet.is_mounted and not tablet.missing:
-            return True  # who wants its rows waits for a chunk
+            return True  # other tablets that take over its rows wait for a chunk
         now_us = self._cell.now.instant_us
         if store.born_us is None:
             store.born_us = now_us
@@ -134,8 +138,8 @@ class Flushing:
         )
 
     def _next_due_us(self, used: Sequence[Tablet]) -> int:
-        """When something will be due if nothing happens: at once where it waits for others to need
-        less."""
+        """Return when work will be due if nothing happens. This is now if stores, locks or
+        publications wait until no transaction needs them."""
         now_us = self._cell.now.instant_us
         if any(it.stores.passive or it.locks or it.published for it in used):
             return now_us
@@ -152,8 +156,9 @@ class Flushing:
         return cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
 
     def _relieve(self, used: Sequence[Tablet]) -> None:
-        """Rotate the largest store if memory gets scarce, one at a tick, once none waits; and all
-        of them from time to time while the log is: it has to keep what is in no chunk."""
+        """Rotate stores if memory or the log is short. If memory is short, this rotates the largest
+        store, one at a tick, while no store waits for a flush. If the log fills, it rotates all
+        stores from time to time: the log must keep all rows that are in no chunk."""
         cell, now_us = self._cell, self._cell.now.instant_us
         if any(tablet.stores.unflushed for tablet in used):
             return
@@ -169,13 +174,14 @@ class Flushing:
             self.rotate(max(filled, key=lambda it: it.active.size_bytes))
 
     def rotate(self, tablet: Tablet) -> None:
-        """The tablet's active store takes no more writes."""
+        """Rotate the tablet's active store: it takes no more writes."""
         tablet.stores.rotate()
         self._waiting[tablet.assignment.tablet] = None
         self._cell.append(StoreRotated(tablet.assignment.tablet))
 
     def settle(self, tablet: Tablet) -> bool:
-        """→ whether chunks have all rows of a tablet that nobody writes to; makes it so."""
+        """Flush all rows of a tablet that has no writers. Return whether chunks have all of
+        them."""
         if tablet.active.rows:
             self.rotate(tablet)
         if not tablet.stores.unflushed:
@@ -185,14 +191,14 @@ class Flushing:
         return False
 
     def drain(self) -> bool:
-        """→ whether chunks have all rows of the cell; makes it so."""
+        """Flush all rows of the cell. Return whether chunks have all of them."""
         waiting = [it for it in self._cell.tablets.values() if not self.settle(it)]
         return not waiting
 
     # Flushes
 
     def _start(self) -> None:
-        """Oldest first, tablet by tablet."""
+        """Start flushes, tablet by tablet, the oldest store first."""
         cell = self._cell
         if cell.now.instant_us < self._retry_at_us:
             return
@@ -218,12 +224,12 @@ class Flushing:
         cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
 
     def handle(self, token: FlushToken, result: Built | Failure | None) -> Tablet | None:
-        """A flush has ended. → the tablet, if chunks have all that was rotated of it. None for
-        a result says that nothing of the store was worth keeping."""
+        """Handle the end of a flush. Return the tablet if chunks have all its rotated rows. A
+        result of None means that no version of the store had to be kept."""
         cell = self._cell
         number = self._under_way.pop(token)
         tablet = cell.tablets.get(token.tablet)
-        if tablet is None:  # dropped meanwhile
+        if tablet is None:  # the tablet was dropped meanwhile
             cell.effects.append(RemoveChunks((number,)))
             return None
         if isinstance(result, Failure):
@@ -249,10 +255,11 @@ class Flushing:
         self._start()
         return None if tablet.stores.unflushed else tablet
 
-    # The end of stores
+    # The end of a store in memory
 
     def drop_all(self, tablet: Tablet) -> None:
-        """Of a tablet that is settled, and that nobody goes on with who could meet a conflict."""
+        """Drop all passive stores of a settled tablet. No transaction goes on that could conflict
+        with their rows."""
         for store in list(tablet.stores.passive):
             self._bury(tablet.stores.drop(store.number))
 
@@ -263,7 +270,8 @@ class Flushing:
                 self._bury(stores.drop(store.number))
 
     def _forget_locks(self, tablet: Tablet, needed: Timestamp) -> None:
-        """Times of read locks that no transaction could meet any more, the oldest first."""
+        """Forget times of read locks that no transaction could conflict with any more, oldest
+        first."""
         locks = tablet.locks
         for key in list(islice(locks, LOCKS_LOOKED_AT)):
             locks[key].forget(needed)
@@ -275,12 +283,13 @@ class Flushing:
             self._dying.append(store)
 
     def shrink_at_us(self) -> int | None:
-        """When `shrink` has to be called at the latest; None if it would find nothing to do. Asked
-        after every event."""
+        """Return when `shrink` must be called at the latest, or None if it would find nothing to
+        do. The caller asks after every event."""
         return None if self._next_dying() is None else self._shrink_at_us
 
     def shrink(self) -> bool:
-        """Let go of the next slice of stores that nobody needs, if it is time. → whether it was."""
+        """Free the next slice of stores that are not needed, if it is time. Return whether it
+        was."""
         store, now_us = self._next_dying(), self._cell.now.instant_us
         if store is None or now_us < self._shrink_at_us:
             return False
@@ -297,14 +306,14 @@ class Flushing:
 
 
 def is_in_use(tablet: Tablet) -> bool:
-    """Whether it has anything in memory that a tick has to look at. Of thousands of tablets most
-    have nothing."""
+    """Return whether a tablet has anything in memory that a tick must look at. Of thousands of
+    tablets, most have nothing."""
     stores = tablet.stores
     return bool(stores.active.rows or stores.passive or tablet.locks or tablet.published)
 
 
 def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
-    """How much of what one store may hold is in it; above 1 it takes no more writes."""
+    """Return the used part of a store's limits. From 1 on, the store takes no more writes."""
     settings = tablet.assignment.settings
     return max(
         store.version_count / max(settings.max_dynamic_store_row_count, 1),
@@ -313,7 +322,8 @@ def fill_ratio(store: DynamicStore, tablet: Tablet) -> float:
 
 
 def is_full(store: DynamicStore, tablet: Tablet) -> bool:
-    """Whether it takes no more writes: as `fill_ratio` has it, for every write to ask."""
+    """Return whether a store takes no more writes. This is `fill_ratio` in a faster form, since
+    every write asks."""
     settings = tablet.assignment.settings
     return store.version_count >= max(
         settings.max_dynamic_store_row_count, 1
@@ -321,7 +331,7 @@ def is_full(store: DynamicStore, tablet: Tablet) -> bool:
 
 
 def apply_flush(cell: Cell, record: StoreFlushed) -> None:
-    """What a flush changes, live and in replay."""
+    """Apply the changes of a flush, live and in replay."""
     tablet = cell.tablets[record.tablet]
     store = tablet.stores.store(record.store)
     store.is_flushed = True

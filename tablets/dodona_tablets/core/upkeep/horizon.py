@@ -1,14 +1,15 @@
-"""How far back somebody may still look: what retention and conflicts depend on.
+"""Compute how far back reads and transactions may look: retention and conflict checks depend on it.
 
-Owns: the oldest timestamp that is needed in a cell, and the terms on which a tablet's old versions
-may go.
+Owns: the oldest timestamp that a cell needs, and the terms on which a tablet's old versions may go.
 
 Invariants:
-- The retained timestamp of a tablet with atomicity stays below every transaction that is alive here
-  or could still come, so that their snapshots, their conflicts and their commits all lie above it.
-- Without atomicity there are none of these. There it stays below what a read that is under way may
-  have been given as its timestamp; new rows are stamped at it or above (see `Tablet.next_stamp`).
-- It passes no reader that is registered (see `readers`).
+- In a tablet with atomicity, the retained timestamp stays below every transaction that is alive
+  here or could still come. So the snapshots, conflicts and commits of these transactions lie above
+  it.
+- A tablet without atomicity has no such transactions. Its retained timestamp stays below the
+  timestamp that a read under way may have. New rows get a timestamp at it or above (see
+  `Tablet.next_stamp`).
+- The retained timestamp passes no reader that is registered (see `readers`).
 """
 
 from typing import Final
@@ -20,13 +21,14 @@ from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TIMESTAMP_COUNTER_BITS, Timestamp
 
 READ_S: Final = 5
-"""Between a reader's question for a timestamp and its last request at that timestamp, or its
-registration: so long a node lets a read wait, too."""
+"""The most seconds between a reader's request for a timestamp and its last request at that
+timestamp, or its registration. A node lets a read wait for so long, too."""
 
 
 def oldest_needed(cell: Cell) -> Timestamp:
-    """Below lies nothing that a transaction may read, meet or write, alive here or still to come,
-    even one with a clock that is behind."""
+    """Return a timestamp with nothing below it that a transaction may read, meet or write. This
+    holds for transactions that are alive here or still to come, even from a client whose clock is
+    behind."""
     limits = cell.limits
     life_s = max(limits.transaction_life_s_max, limits.client_clock_difference_s_max)
     needed = cell.latest - (life_s + limits.forget_slack_s << TIMESTAMP_COUNTER_BITS)
@@ -35,14 +37,15 @@ def oldest_needed(cell: Cell) -> Timestamp:
 
 
 def oldest_needed_of(cell: Cell, tablet: Tablet) -> Timestamp:
-    """The same for one tablet."""
+    """Return the same for one tablet."""
     if tablet.is_atomic:
         return oldest_needed(cell)
     return Timestamp(max(cell.latest - (READ_S << TIMESTAMP_COUNTER_BITS), NULL_TIMESTAMP))
 
 
 def terms_of(cell: Cell, tablet: Tablet, major: Timestamp = MAX_TIMESTAMP) -> Terms:
-    """What may go of a tablet now; what is not at hand begins at `major`."""
+    """Return what may go of a tablet now. Versions that the caller does not have begin at
+    `major`."""
     settings, needed = tablet.assignment.settings, oldest_needed_of(cell, tablet)
     young = cell.latest - _ticks(settings.min_data_ttl)
     expired = needed - _ticks(settings.max_data_ttl)
@@ -51,8 +54,8 @@ def terms_of(cell: Cell, tablet: Tablet, major: Timestamp = MAX_TIMESTAMP) -> Te
 
 
 def are_still_right(cell: Cell, tablet: Tablet, terms: Terms) -> bool:
-    """Whether what these terms let go some time ago may go still: who registered to read, or began,
-    since then has to find it."""
+    """Return whether these earlier terms still hold, so that the versions may go. Readers that
+    registered since then, and transactions that began, must still find their versions."""
     oldest = cell.readers.oldest(tablet.assignment.tablet)
     needed = oldest_needed_of(cell, tablet)
     if needed < terms.retained or (oldest is not None and oldest < terms.retained):

@@ -1,17 +1,18 @@
-"""Checkpoints, and how far the log may be cut.
+"""Write checkpoints, and compute how far the log may be cut.
 
-Owns: what of a cell goes into a checkpoint, when one is made, and when all that is before it in the
-log is not needed any more.
+Owns: what a checkpoint has of a cell, when one is made, and when everything before it in the log is
+not needed any more.
 
 Invariants:
-- A checkpoint says everything that replay of the log up to it would come to, but for the rows of
-  stores in memory and the outcomes of transactions. So the log may be cut there once chunks have
-  the rows of all stores that were in memory then, by records that are durable, and those outcomes
-  are forgotten.
-- Those conditions are as good for every earlier checkpoint: a cut that a crash leaves half done
-  makes the log begin with any of them.
-- Chunks that a start found and the log did not name are removed behind the first checkpoint of a
-  cell that serves, which names all that there are: it has joined, so the log is this cell's.
+- A checkpoint has the state that replay of the log up to it would reach. It leaves out the rows of
+  stores in memory and the outcomes of transactions. So the log may be cut there when two conditions
+  hold. Chunks have the rows of all stores that were in memory then, by durable records. And those
+  outcomes are forgotten.
+- If the conditions hold, they also hold for every earlier checkpoint. So after a crash in the
+  middle of a cut, the log may begin with any of these checkpoints.
+- A start may find chunks that the log does not name. They are removed after the first checkpoint of
+  a cell that serves. This checkpoint names all chunks. The cell has joined its cluster, so the log
+  is this cell's.
 """
 
 from collections.abc import Iterator
@@ -34,31 +35,31 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.types import TabletId, Timestamp
 
 WAITING_MAX: Final = 16
-"""Checkpoints whose conditions do not hold yet."""
+"""The most checkpoints whose conditions do not hold yet."""
 
 
 class _Waiting(NamedTuple):
-    """A checkpoint in the log, and what has to happen before the log may be cut there."""
+    """A checkpoint in the log, and the conditions under which the log may be cut there."""
 
     number: int
     stores: tuple[tuple[TabletId, int], ...]
     newest: Timestamp
-    """None of the transactions whose outcomes are before it began later."""
+    """No transaction with an outcome before the checkpoint began after this timestamp."""
 
 
 class Truncation:
-    """See the module. One instance a cell."""
+    """The checkpoints of a cell. See the module. One instance for each cell."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._waiting: list[_Waiting] = []
         self._made_at_us: int | None = None
         self._record_count = 0
-        """Of the cell, when the last checkpoint was made."""
+        """The number of the cell's records when the last checkpoint was made."""
 
     def tick(self) -> None:
-        """Make a checkpoint if it is time, and cut the log as far as it may be. Chunks of no use
-        don't wait: a start that found some makes one at once."""
+        """Make a checkpoint if it is time, and cut the log as far as it may be cut. If a start
+        found orphans, the first checkpoint is due immediately."""
         cell = self._cell
         period_us = cell.limits.checkpoint_period_ms * 1000
         if self._made_at_us is None:
@@ -73,8 +74,8 @@ class Truncation:
             cell.effects.append(TruncateLog(ready[-1].number))
 
     def finish(self) -> None:
-        """The last checkpoint of a cell that stops, with what is remembered: nothing before it is
-        needed if chunks have all rows."""
+        """Write the last checkpoint of a cell that stops, with the commits that it remembers.
+        Nothing before it is needed if chunks have all rows."""
         cell = self._cell
         cell.checkpoint += 1
         commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
@@ -97,7 +98,7 @@ class Truncation:
         self._record_count = cell.record_count
 
     def _remove_orphans(self) -> None:
-        """Behind a checkpoint."""
+        """Remove orphans, after a checkpoint."""
         cell = self._cell
         if cell.orphans:
             cell.effects.append(RemoveChunks(cell.orphans))
@@ -111,7 +112,7 @@ class Truncation:
 
 
 def _in_memory(cell: Cell) -> Iterator[tuple[TabletId, int]]:
-    """The stores with rows that no chunk has."""
+    """Yield the stores with rows that no chunk has."""
     for number, tablet in cell.tablets.items():
         for store in (tablet.active, *tablet.stores.unflushed):
             if store.rows:
@@ -119,7 +120,7 @@ def _in_memory(cell: Cell) -> Iterator[tuple[TabletId, int]]:
 
 
 def _is_in_memory(tablet: Tablet | None, number: int) -> bool:
-    """Whether the rows of a store are in no chunk yet."""
+    """Return whether the rows of a store are in no chunk yet."""
     if tablet is None:
         return False
     stores = tablet.stores
@@ -127,7 +128,7 @@ def _is_in_memory(tablet: Tablet | None, number: int) -> bool:
 
 
 def checkpoint_of(cell: Cell) -> Checkpoint:
-    """The cell as it is now."""
+    """Return the checkpoint of a cell as it is now."""
     alive = [cell.transactions[it] for it in sorted(cell.transactions)]
     return Checkpoint(
         cell.checkpoint,

@@ -59,8 +59,8 @@ async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
         (404, b"{}", "status 404"),
         (500, b"\xff", "status 500"),
         (503, b'{"detail": "it starts"}', "it starts"),
-        (200, b"{", "not a server's"),
-        (200, b'{"log_bytes": "x"}', "not a server's"),
+        (200, b"{", "can't be decoded"),
+        (200, b'{"log_bytes": "x"}', "can't be decoded"),
         (200, b" " * 200, "more than 100 bytes"),
     ],
 )

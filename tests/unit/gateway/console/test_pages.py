@@ -36,7 +36,7 @@ CELLS = (
     Server("cell", "b", "ready", cell=ONE),
 )
 REPORTED = ReportedCluster(0, (Server("master", "m", "ready"), *CELLS))
-UNHEARD = ReportedCluster(0, (Server("master", "m", "silent"),), "it took more than 2 s")
+UNHEARD = ReportedCluster(0, (Server("master", "m", "silent"),), "no answer within 2 s")
 DOUBT = Doubt(TransactionId(7), ZERO, (ZERO, ONE), Timestamp(9), 1_500)
 
 
@@ -138,13 +138,13 @@ async def test_a_figure_says_of_how_many_cells_it_is() -> None:
     shown = await text_of(
         cluster_pages.show_cluster, visit_of(Observer(3, cluster=REPORTED, doubts=doubts))
     )
-    assert shown.count("of 1 of 2 cells") == 6
+    assert shown.count("from 1 of 2 cells") == 6
     assert "1 <small>over 1 s" in shown
     doubts[ONE] = DoubtPage(1, (DOUBT,))
     shown = await text_of(
         cluster_pages.show_cluster, visit_of(Observer(3, cluster=REPORTED, doubts=doubts))
     )
-    assert shown.count("of 1 of 2 cells") == 5
+    assert shown.count("from 1 of 2 cells") == 5
     assert "1 <small>over 1 s" in shown, "prepared in two cells, and one transaction"
 
 
@@ -152,12 +152,12 @@ async def test_what_nobody_told_is_not_said_to_be_none() -> None:
     show = cluster_pages.show_transactions
     for reported, doubts in ((REPORTED, None), (UNHEARD, {})):
         shown = await text_of(show, visit_of(Observer(4, cluster=reported, doubts=doubts)))
-        assert "What is in doubt is not known" in shown
-        assert "what is open is not known" in shown
+        assert "transactions in doubt are not known" in shown
+        assert "open transactions are not known" in shown
     observer = Observer(4, cluster=REPORTED, doubts={ZERO: DoubtPage()}, transactions=())
     shown = await text_of(show, visit_of(observer))
     assert "cell 1</a>: " in shown
-    assert "does not say what is in doubt there" in shown
+    assert "does not report its transactions in doubt" in shown
     assert "None in the cells that answer." in shown
     assert "None is open" in shown
 
@@ -178,7 +178,7 @@ async def test_titles_are_for_administrators() -> None:
     reader = Principal("ann", "0" * 16, parse_grants(["read:/"]))
     shown = await text_of(cluster_pages.show_transactions, visit_of(observer, reader))
     assert "secret title" not in shown
-    assert "whoever may do everything" in shown
+    assert "administrators of everything" in shown
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_aliases_are_known_to_the_whole_query() -> None:
     assert sorted(query.aliases) == ["b", "c", "e", "g"]
     assert query.aliases["b"] == Literal(at=0, constant=Constant(Kind.INT64, 1))
     assert isinstance(selected("a as b"), Alias)
-    assert "two expressions are named b" in refusal("a as b, c as b from [//t]").message
+    assert "Two expressions are named b" in refusal("a as b, c as b from [//t]").message
     assert "tuple" in refusal("(a, b) as c from [//t]").message
 
 
@@ -228,7 +228,7 @@ def test_clauses_have_their_order(text: str) -> None:
 )
 def test_what_is_not_taken_is_named(text: str, what: str) -> None:
     error = refusal(text)
-    assert error.message.startswith(f"{what} is not supported")
+    assert error.message.startswith(f"Dodona does not support {what}.")
     assert error.attributes["unsupported"] == what
 
 

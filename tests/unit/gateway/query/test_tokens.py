@@ -95,14 +95,14 @@ def test_where_words_end(text: str, kinds: list[str]) -> None:
         ("a from 'x", 7, 1, 8, "no end"),
         ('a\n  "x', 4, 2, 3, "no end"),
         ("`a", 0, 1, 1, "no end"),
-        ("a, [b[c]", 3, 1, 4, "] is missing"),
+        ("a, [b[c]", 3, 1, 4, "Add the missing ]."),
         ("a ; b", 2, 1, 3, "';'"),
         ("a é", 2, 1, 3, "'é'"),
         ("1 + 18446744073709551616", 4, 1, 5, "too large"),
         ("9" * 10_000, 0, 1, 1, "too large"),
-        (r"'\ud800'", 0, 1, 1, "no character"),
-        (r"'\UFFFFFFFF'", 0, 1, 1, "no character"),
-        (r"`\xff`", 0, 1, 1, "Unicode"),
+        (r"'\ud800'", 0, 1, 1, "is not a Unicode character"),
+        (r"'\UFFFFFFFF'", 0, 1, 1, "is not a Unicode character"),
+        (r"`\xff`", 0, 1, 1, "not valid UTF-8"),
         ("{a}", 0, 1, 1, "{a} has no value"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_placeholder_stands_for_its_value(value: object, expected: list[Any]) 
     "value", [{}, [], [[[1]]], 2**64, -(2**63) - 1, math.nan, "\ud800", object(), [{}]]
 )
 def test_a_placeholder_has_a_value_that_literals_have(value: object) -> None:
-    with pytest.raises(InvalidRequest, match=r"\{it\} needs"):
+    with pytest.raises(InvalidRequest, match=r"\{it\} must be"):
         words("a = {it}", it=value)
 
 

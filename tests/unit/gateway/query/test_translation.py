@@ -96,7 +96,10 @@ def test_a_query_becomes_one_select() -> None:
 )  # fmt: skip
 def test_the_type_of_an_expression(select: str, type_: str | None) -> None:
     if type_ is None:  # YTsaurus converts literals, and never columns
-        assert "argument 1 of sqrt is double, not int64" in refusal(f"{select} from [//t]").message
+        assert (
+            "Argument 1 of sqrt must be double, not int64."
+            in refusal(f"{select} from [//t]").message
+        )
         return
     assert [it for _, it in columns(f"{select} from [//t]")] == [type_]
 
@@ -136,11 +139,11 @@ def test_the_names_of_results() -> None:
 
 
 def test_names_are_qualified_as_in_ytsaurus() -> None:
-    assert "there is x.k" in refusal("k from [//t] as x").message
+    assert "Use x.k." in refusal("k from [//t] as x").message
     assert refusal("nope from [//t]").attributes["column"] == "nope"
     assert refusal("t.k from [//t]").attributes["offset"] == 0
     assert "no column y.k" in refusal("y.k from [//t] as x").message
-    assert "name the tables" in refusal("k from [//t] join [//u] on s = x").message
+    assert "Name the tables" in refusal("k from [//t] join [//u] on s = x").message
     assert "no column K" in refusal("K from [//t]").message
     with pytest.raises(TableNotFound) as missing:
         translated("k from [//nope]")
@@ -149,7 +152,7 @@ def test_names_are_qualified_as_in_ytsaurus() -> None:
 
 def test_columns_that_differ_in_case_alone_are_not_mixed_up() -> None:
     assert columns("Name from [//u]") == [("Name", "int64")]
-    assert "do not tell them apart" in refusal("name from [//u]").message
+    assert "Queries do not tell them apart" in refusal("name from [//u]").message
 
 
 def test_what_stands_at_each_side_of_on() -> None:
@@ -162,8 +165,8 @@ def test_what_stands_at_each_side_of_on() -> None:
     )
     assert "no column s" in refusal("k from [//t] join [//u] using s").message
     assert "no column x" in refusal("k from [//t] join [//u] using x").message
-    assert "types do not match" in refusal("t.k from [//t] t join [//u] u on t.k = u.x").message
-    assert "tuples" in refusal("t.k from [//t] t join [//u] u on (t.k, t.s) = u.k").message
+    assert "The types do not match" in refusal("t.k from [//t] t join [//u] u on t.k = u.x").message
+    assert "Tuples" in refusal("t.k from [//t] t join [//u] u on (t.k, t.s) = u.k").message
     assert "needs a boolean" in refusal("k from [//t] join [//u] using k and 1").message
 
 
@@ -174,65 +177,65 @@ def test_what_stands_at_each_side_of_on() -> None:
     ("where", "message"),
     [
         ("k", "WHERE needs a boolean, not int64"),
-        ("k + u = 1", "types do not match: + takes"),
-        ("k = u", "types do not match: int64 = uint64"),
+        ("k + u = 1", "The operator + takes operands of one type"),
+        ("k = u", "The types do not match: int64 = uint64."),
         ("k = 1u", "int64 = uint64 or double"),
         ("u = 1.5", "uint64 = double"),
         ("s = 1", "string = int64"),
         ("k = 'x'", "int64 = string"),
-        ("d % 2 = 1", "% takes int64 or uint64"),
-        ("d | 1 = 1", "| takes int64 or uint64"),
-        ("s + 'x' = 'y'", "+ takes int64 or uint64 or double"),
-        ("k || 'x' = 'y'", "|| takes string"),
+        ("d % 2 = 1", "% takes operands of one type (int64 or uint64)"),
+        ("d | 1 = 1", "| takes operands of one type (int64 or uint64)"),
+        ("s + 'x' = 'y'", "+ takes operands of one type (int64 or uint64 or double)"),
+        ("k || 'x' = 'y'", "|| takes operands of one type (string)"),
         ("-s = 1", "- takes"),
         ("not k", "NOT needs a boolean"),
         ("b and k", "AND needs a boolean"),
         ("b or s", "OR needs a boolean"),
         ("j = 1", "type any"),
         ("j < j", "type any"),
-        ("j in (1)", "any can't be looked for"),
-        ("k in (1, 'x')", "string is no int64"),
-        ("k in (1.5)", "1.5 is no int64"),
-        ("k in (18446744073709551615u)", "is no int64"),
-        ("u in (-1.0)", "is no uint64"),
-        ("d = 4611686018427387905", "not exact as a double"),
-        ("(k, s) in ((1, 'x'), (2))", "expected a tuple of 2, found one value"),
-        ("k in ((1, 2))", "expected one value, found a tuple of 2"),
-        ("k between (1, 2) and (3, 4)", "tuples of 1 and of 2"),
-        ("(k, s) between ((1, 'a', 2) and 3)", "expected a tuple of 2, found a tuple of 3"),
-        ("(k, s) = (1, 'x', 2)", "tuples of 2 and of 3"),
-        ("(k, s)", "expected one value, not a tuple"),
-        ("(k, s) + 1 = 2", "expected one value, not a tuple"),
-        ("s like 5", "argument 2 of LIKE is string"),
-        ("s like t", "has to be a literal"),
-        ("s like 'a' escape t", "has to be a literal"),
-        ("s like 'a' escape 'xy'", "one character"),
-        ("s like 'a\\\\'", "nothing follows the escape"),
-        ("s like '\\xff'", "a pattern has to be a text"),
+        ("j in (1)", "IN and BETWEEN do not take values of type any"),
+        ("k in (1, 'x')", "The types do not match: string and int64"),
+        ("k in (1.5)", "The type int64 can't hold 1.5 exactly"),
+        ("k in (18446744073709551615u)", "is too large for int64"),
+        ("u in (-1.0)", "The type uint64 can't hold -1.0 exactly"),
+        ("d = 4611686018427387905", "The type double can't hold 4611686018427387905 exactly"),
+        ("(k, s) in ((1, 'x'), (2))", "Expected a tuple of 2, found one value"),
+        ("k in ((1, 2))", "Expected one value, found a tuple of 2"),
+        ("k between (1, 2) and (3, 4)", "Tuples of 1 and of 2"),
+        ("(k, s) between ((1, 'a', 2) and 3)", "Expected a tuple of 2, found a tuple of 3"),
+        ("(k, s) = (1, 'x', 2)", "Tuples of 2 and of 3"),
+        ("(k, s)", "A tuple can't be used here"),
+        ("(k, s) + 1 = 2", "A tuple can't be used here"),
+        ("s like 5", "Argument 2 of LIKE must be string"),
+        ("s like t", "must be a literal"),
+        ("s like 'a' escape t", "must be a literal"),
+        ("s like 'a' escape 'xy'", "must be one character"),
+        ("s like 'a\\\\'", "ends with its escape"),
+        ("s like '\\xff'", "the pattern must be a text"),
         ("s rlike 'a' escape 'b'", "ESCAPE is for LIKE"),
-        ("if(k, true, false)", "argument 1 of if is boolean"),
-        ("if(b, 1, 'x') = 1", "of one type"),
+        ("if(k, true, false)", "Argument 1 of if must be boolean"),
+        ("if(b, 1, 'x') = 1", "must have one type"),
         ("if(b, 1) = 1", "if takes 3 arguments, not 2"),
         ("length() = 1", "length takes 1 argument, not 0"),
         ("coalesce() = 1", "coalesce takes 1 or more arguments, not 0"),
         ("is_null(k, s)", "is_null takes 1 argument, not 2"),
-        ("length(k) = 1", "argument 1 of length is string, not int64"),
+        ("length(k) = 1", "Argument 1 of length must be string, not int64"),
         ("case when k then 1 end = 1", "WHEN needs a boolean"),
-        ("case k when 's' then 1 end = 1", "types do not match"),
-        ("case when b then 1 else 's' end = 1", "results have to be of one type"),
+        ("case k when 's' then 1 end = 1", "The types do not match"),
+        ("case when b then 1 else 's' end = 1", "results must have one type"),
         ("transform(k, (1, 2), (3)) = 1", "two lists of one size"),
-        ("transform(k, (1), ((3, 4))) = 1", "not a tuple"),
-        ("transform(k, (1, 2), (3, 's')) = 1", "results have to be of one type"),
-        ("get_int64(j, s) = 1", "has to be a literal"),
-        ("get_int64(j, 'a') = 1", "begins with /"),
+        ("transform(k, (1), ((3, 4))) = 1", "A tuple can't be used here"),
+        ("transform(k, (1, 2), (3, 's')) = 1", "results must have one type"),
+        ("get_int64(j, s) = 1", "must be a literal"),
+        ("get_int64(j, 'a') = 1", "must begin with /"),
         ("get_int64(j, '/a/@b') = 1", "without @"),
-        ("1 / 0 = 1", "division by zero"),
-        ("1u % 0 = 1", "division by zero"),
+        ("1 / 0 = 1", "divides by zero"),
+        ("1u % 0 = 1", "divides by zero"),
         ("-9223372036854775808 / -1 = 1", "can't be divided by -1"),
         ("1 << 64 = 1", "shift by 64"),
         ("sum(k) > 1", "sum needs GROUP BY"),
         ("nope(k) = 1", "no function nope"),
-        ("count(k) = 1", "rows are counted by sum(1)"),
+        ("count(k) = 1", "Use sum(1) to count rows"),
     ],
 )
 def test_what_does_not_fit_is_said(where: str, message: str) -> None:
@@ -244,15 +247,15 @@ def test_what_does_not_fit_is_said(where: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ("s from [//t] group by k", "s is no key of GROUP BY"),
-        ("sum(sum(k)) from [//t] group by k", "stands in another"),
+        ("s from [//t] group by k", "The column s is not in GROUP BY"),
+        ("sum(sum(k)) from [//t] group by k", "is inside another aggregate"),
         ("k from [//t] group by sum(k)", "needs GROUP BY"),
-        ("k from [//t] group by j", "expected int64"),
-        ("k from [//t] group by k having s = ''", "no key of GROUP BY"),
+        ("k from [//t] group by j", "must be int64"),
+        ("k from [//t] group by k having s = ''", "The column s is not in GROUP BY"),
         ("k from [//t] group by k having sum(u)", "HAVING needs a boolean"),
-        ("k from [//t] group by k order by u limit 1", "no key of GROUP BY"),
-        ("k from [//t] order by j limit 1", "expected int64"),
-        ("sum(s) from [//t] group by k", "argument 1 of sum"),
+        ("k from [//t] group by k order by u limit 1", "The column u is not in GROUP BY"),
+        ("k from [//t] order by j limit 1", "must be int64"),
+        ("sum(s) from [//t] group by k", "Argument 1 of sum"),
         ("k from [//t] where x > 1 group by sum(k) as x", "needs GROUP BY"),
     ],
 )
@@ -263,7 +266,7 @@ def test_groups_have_rules(rest: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["farm_hash", "FARM_HASH", "format_timestamp", "hll_8", "to_any"])
 def test_functions_that_are_missing_are_named(name: str) -> None:
     error = refusal(f"{name}(k) from [//t]")
-    assert error.message == f"the function {name.lower()} is not supported"
+    assert error.message == f"Dodona does not support the function {name.lower()}."
 
 
 def test_no_function_is_both_there_and_missing() -> None:

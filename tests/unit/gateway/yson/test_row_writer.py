@@ -97,12 +97,12 @@ def test_many_rows_come_in_parts() -> None:
         (1, b"1", "uint64 can't hold bytes"),
         (2, "1", "double can't hold str"),
         (2, True, "double can't hold bool"),
-        (2, 1 << 2000, "doesn't fit in double"),
+        (2, 1 << 2000, "does not fit in double"),
         (3, 1, "boolean can't hold int"),
         (4, 1, "string can't hold int"),
-        (4, "\ud800", "not Unicode"),
+        (4, "\ud800", "not valid Unicode"),
         (5, [], "utf8 can't hold list"),
-        (6, object(), "no form for object"),
+        (6, object(), "can't hold a value of type object"),
     ],
 )
 def test_a_value_of_another_type_is_refused(

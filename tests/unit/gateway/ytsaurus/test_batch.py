@@ -27,5 +27,5 @@ def test_a_batch_has_a_concurrency(given: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_concurrency_is_not_the_default(count: int) -> None:
-    with pytest.raises(InvalidRequest, match="concurrency is 1 or more"):
+    with pytest.raises(InvalidRequest, match="'concurrency' must be 1 or more"):
         batch(concurrency=count)

@@ -76,7 +76,7 @@ def test_what_is_torn_is_refused(encoding: str, pack: Callable[[bytes], bytes]) 
 @pytest.mark.parametrize("step", [1, 1 << 20])
 def test_garbage_is_refused(encoding: str, pack: Callable[[bytes], bytes], step: int) -> None:
     for content in (b"garbage!", pack(b"rows") + b"garbage!", b"\x00" * 10):
-        with pytest.raises(InvalidRequest, match=r"the body is n|too early"):
+        with pytest.raises(InvalidRequest, match=r"The body is n|is cut"):
             unpacked(encoding, content, step)
 
 
@@ -122,5 +122,5 @@ def test_values_are_counted_at_all_levels(rows: list[Any], count: int) -> None:
 
 @pytest.mark.parametrize("row", [5, None, "x", [1], Attributed({"k": 1}, {"a": 1})])
 def test_a_row_is_a_map(row: Any) -> None:
-    with pytest.raises(InvalidRequest, match="a row is a map without attributes"):
+    with pytest.raises(InvalidRequest, match="A row must be a map without attributes"):
         count_values([{"k": 1}, row])

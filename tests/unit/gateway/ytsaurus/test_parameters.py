@@ -200,14 +200,14 @@ def test_a_path_that_chooses_a_part_is_refused() -> None:
         Attributed("//a", {"ranges": []}),
         "<columns=[x]>//a",
     ):
-        with pytest.raises(InvalidRequest, match="not chosen by a path"):
+        with pytest.raises(InvalidRequest, match="A path can't select rows or columns"):
             Parameters({"path": value}).path()
     assert Parameters({"path": Attributed("//a", {"append": True})}).path() == YtPath("//a")
 
 
 def test_a_table_is_no_attribute() -> None:
     assert Parameters({"path": "//a"}).table() == "//a"
-    with pytest.raises(InvalidRequest, match="an attribute's path"):
+    with pytest.raises(InvalidRequest, match="that of an attribute"):
         Parameters({"path": "//a/@x"}).table()
 
 

@@ -74,8 +74,8 @@ def test_every_type_is_spelt_both_ways() -> None:
         (5, "list of columns"),
         (None, "list of columns"),
         ({"name": "k"}, "list of columns"),
-        ([5], "is a map"),
-        ([None], "is a map"),
+        ([5], "must be a map"),
+        ([None], "must be a map"),
         ([{"name": "k"}], "type"),
         ([{"name": "k", "type": "int8"}], "int8"),
         ([{"name": "k", "type": 5}], "5"),
@@ -156,7 +156,7 @@ def test_values_that_are_not_kept(value: Any) -> None:
     "value", [5, None, "x", {"a": []}, [5], [[], 5], [None], [[], {"a": 1}], [[], "ab"]]
 )
 def test_pivot_keys_are_lists_in_a_list(value: Any) -> None:
-    with pytest.raises(InvalidRequest, match="a list of lists"):
+    with pytest.raises(InvalidRequest, match="a list of keys, each a list of values"):
         pivot_keys_of(value)
 
 

@@ -227,7 +227,7 @@ def test_a_chunk_under_another_s_number_is_found(files: ChunkFiles) -> None:
     written(files)
     for suffix in ("arrow", "index"):
         (files.path / f"1.{suffix}").rename(files.path / f"2.{suffix}")
-    with pytest.raises(DataCorrupted, match="that of chunk 1"):
+    with pytest.raises(DataCorrupted, match="belongs to chunk 1"):
         verify_chunk(files.path, 2)
 
 

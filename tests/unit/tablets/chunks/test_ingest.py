@@ -278,11 +278,11 @@ def test_updates_of_wide_tables_have_wide_masks() -> None:
 @pytest.mark.parametrize(
     ("kind", "names", "text"),
     [
-        ("update", ["id", "part"], "at least one column"),
+        ("update", ["id", "part"], "sets key columns only"),
         ("update", ["id", "part", "some", "text"], "the table has"),
         ("update", ["part", "id", "text"], "the table has"),
         ("update", ["id", "text", "some"], "the table has"),
-        ("update", ["id"], "at least one column"),
+        ("update", ["id"], "sets key columns only"),
         ("delete", ["id", "part", "text"], "the table has"),
         ("delete", ["id"], "the table has"),
         ("write", ["id", "part", "text"], "the table has"),

@@ -1,4 +1,4 @@
-// What the console does besides htmx. Without it all pages work: they only stand still.
+// Adds what htmx lacks. Without this script all pages work, but they do not update themselves.
 "use strict";
 
 (() => {
@@ -7,8 +7,8 @@
   const result = document.getElementById("result");
   const isResult = (event) => result !== null && event.detail.ctx?.target === result;
 
-  // Nobody looks at a page in the background: it need not be asked for. The result of an earlier
-  // query is marked until that of the new one is there.
+  // A page in the background asks for no updates. The result of an earlier query is marked until
+  // the new result arrives.
   document.addEventListener("htmx:before:request", (event) => {
     if (document.hidden && event.detail.ctx.sourceEvent?.type === "every") event.preventDefault();
     if (isResult(event)) result.classList.add("still");
@@ -17,14 +17,14 @@
     if (isResult(event)) result.classList.remove("still");
   });
 
-  // A page that stands still says so, until it moves again.
+  // A page whose updates fail says so, until an update succeeds.
   const setStale = (text) => {
     if (!live()) return;
     if (stale.textContent !== text) stale.textContent = text;
     stale.hidden = text === "";
     live().classList.toggle("still", text !== "");
   };
-  const OF_THEN = "What stands here is not of now; it is asked for again every other second.";
+  const OF_THEN = "The page shows old data, and asks for new data every two seconds.";
 
   const say = (text, kind, role) => {
     const said = document.createElement("p");
@@ -36,7 +36,7 @@
 
   document.addEventListener("htmx:error", (event) => {
     if (isResult(event)) {
-      say("The gateway does not answer: nothing is known of this query. It may be run again.", "notice bad", "alert");
+      say("The gateway does not answer, so the result of this query is not known. You may run it again.", "notice bad", "alert");
     } else {
       setStale(`The gateway does not answer. ${OF_THEN}`);
     }
@@ -49,7 +49,7 @@
     if (event.detail.ctx.response?.status < 400) setStale("");
   });
 
-  // The gateway gives up what nobody waits for.
+  // The gateway cancels a query whose caller has left.
   document.addEventListener("click", (event) => {
     const form = event.target.closest?.("[data-cancels]")?.form;
     if (!form) return;
@@ -57,7 +57,7 @@
     say("The query was cancelled.", "empty");
   });
 
-  // Whoever fills in a time or a timestamp has chosen it.
+  // To fill in a time or a timestamp also chooses it.
   document.addEventListener("input", (event) => {
     const choice = event.target.dataset?.chooses;
     if (!choice || !event.target.value) return;

@@ -1,14 +1,15 @@
-"""Chunks: immutable sorted files of versions, in which most rows of a tablet are.
+"""Keep most rows of a tablet in chunks: immutable sorted files of versions.
 
 A chunk is an Arrow IPC file of blocks (`layout`, `writing`) and an index of them (`index`,
-`bloom`). It is opened from any two buffers (`chunk`, `block`), checked (`checking`), and read as
-one tablet sees it (`view`, `mapping`); rows in memory become chunk layout and come back in `rows`.
-A bulk batch becomes one as it is (`streams`, `ingest`).
+`bloom`). It is opened from any two buffers (`chunk`, `block`) and checked (`checking`). A tablet
+reads it through a view (`view`, `mapping`). `rows` converts rows in memory to chunk layout and
+back. A bulk batch becomes a chunk without a store in memory (`streams`, `ingest`).
 
-Several chunks and stores in memory are merged a window of keys at a time (`merging`, on `vectors`):
-to be read at a timestamp (`visibility`, `scanning`), or to become one chunk without what nobody may
-read any more (`compacting`, `retiring`). So are the staged chunks of a bulk load with what they
-meet, before they are seen (`zones`, `sealing`).
+Chunks and stores in memory are merged a window of keys at a time (`merging`, on `vectors`). The
+purpose is to read them at a timestamp (`visibility`, `scanning`), or to make one chunk of them.
+That chunk leaves out the versions that no read may see any more (`compacting`, `retiring`). The
+staged chunks of a bulk load are merged with the rows that they meet, before readers see them
+(`zones`, `sealing`).
 
-Knows no files: whoever has them hands over sinks and buffers.
+Knows no files: callers pass sinks and buffers.
 """

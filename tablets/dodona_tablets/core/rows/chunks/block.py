@@ -1,7 +1,7 @@
-"""One block of a chunk in memory: a verified record batch, and the search for a key in it.
+"""Hold one block of a chunk in memory: a verified record batch, and the search for a key in it.
 
 Owns: the order of rows within a block: by key, then from the newest version to the oldest. A search
-copies no more than a few keys. Knows only the bytes of keys, not what they mean.
+copies only a few keys. This module knows the bytes of keys, and not their meaning.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,11 +16,11 @@ from dodona_tablets.core.rows.chunks.values import data_of, offsets_of
 from dodona_wire.types import Key
 
 ANCHOR_STEP: Final = 32
-"""So many rows lie between two keys that are kept as objects, once somebody searches."""
+"""The number of rows between two keys that are kept as objects after the first search."""
 
 
 class Block:
-    """Rows of one record batch in chunk layout, whole as it was written."""
+    """The rows of one record batch in chunk layout, complete as it was written."""
 
     def __init__(self, batch: pa.RecordBatch, key_count: int) -> None:
         self.batch = batch
@@ -45,10 +45,10 @@ class Block:
         return memoryview(np.concatenate(([0], others + 1)).data)
 
     def find(self, key: Key) -> int:
-        """The first row of a key, -1 if it is not here."""
+        """Return the first row of a key, or -1 if the key is not here."""
         offsets, data = self._offsets, self._data
         place = bisect_left(self._anchors, key)
-        low = max(0, place - 1) * ANCHOR_STEP  # of a smaller key, or the first
+        low = max(0, place - 1) * ANCHOR_STEP  # the row of a smaller key, or the first row
         high = min(place * ANCHOR_STEP, self.row_count - 1)
         while low < high:
             middle = (low + high) >> 1
@@ -59,11 +59,11 @@ class Block:
         return low if data[offsets[low] : offsets[low + 1]].tobytes() == key else -1
 
     def is_alone(self, row: int) -> bool:
-        """Whether the row is surely the only one of its key, here and in the next block."""
+        """Return whether the row is surely the only one of its key, here and in the next block."""
         return self._is_unique and row + 1 < self.row_count
 
     def end_of(self, row: int) -> int:
-        """Behind the last row of the key that this row has."""
+        """Return the row behind the last row that has the same key as this one."""
         if self._is_unique:
             return row + 1
         starts = self._starts
@@ -71,13 +71,14 @@ class Block:
         return starts[place] if place < len(starts) else self.row_count
 
     def row_at_or_above(self, bound: Key, suffix: bytes) -> int:
-        """The first row of which the key, with this suffix, is not below a bound."""
+        """Return the first row whose key, with this suffix, is not below a bound."""
         rows = range(self.row_count)
         return bisect_left(rows, bound, key=lambda row: Key(self.key_at(row) + suffix))
 
 
 def first_row_at(timestamps: Any, row: int, end: int, timestamp: int) -> int:
-    """The newest of these rows of one key that is not above a timestamp; the end if none is."""
+    """Return the newest of these rows of one key that is not above a timestamp, or `end` if none
+    is."""
     if row < end and timestamps[row] <= timestamp:
         return row
     return bisect_left(range(end), -timestamp, row, key=lambda at: -timestamps[at])

@@ -1,13 +1,14 @@
-"""Whether a key can be in a block: a Bloom filter, built with numpy, asked in a microsecond.
+"""Check whether a key can be in a block: a Bloom filter, built with numpy, asked in a microsecond.
 
-Owns: the hash of keys, the same for many at once and for one alone, and the filter's bits. A key
-sets five bits of one 64-bit word: with 12 bits a key, one absent key in a hundred is not noticed.
-Filters are stored: no constant here may ever change without a new version of the index.
+Owns: the hash of keys, which is the same for one key and for many together, and the filter's bits.
+A key sets five bits of one 64-bit word. With 12 bits for each key, the filter lets one absent key
+in a hundred pass. Filters are stored: no constant here may ever change without a new version of the
+index.
 
-The hash is the key as a number, little end first, modulo a prime. Of many keys at once, sums over
-words of eight bytes, each times its power of 2⁶⁴, give the same. Multiples of a number stay
-multiples of one, so the remainder is squared modulo a larger prime, which puts no two of them
-together.
+The hash is the key as a number, little-endian, modulo a prime. For many keys together, sums over
+words of eight bytes, each times its power of 2⁶⁴, give the same result. If keys are multiples of
+one number, their remainders are, too. So the remainder is squared modulo a larger prime, which
+keeps different remainders apart.
 """
 
 from collections.abc import Iterator
@@ -23,14 +24,14 @@ _PRIME_BITS: Final = 30
 _PRIME_GAP: Final = 35
 _PRIME: Final = (1 << _PRIME_BITS) - _PRIME_GAP
 _SQUARES_PRIME: Final = (1 << 31) - 1
-"""Above twice the other: squares of two different remainders differ."""
+"""More than twice the other prime, so that squares of two different remainders differ."""
 _WORD_BYTES: Final = 8
 _WORD_FACTOR: Final = (1 << 64) % _PRIME
 _MASK_COUNT: Final = 1 << 12
 
 
 def _mixed(numbers: Bits) -> Bits:
-    """Numbers in disorder: the finishing steps of splitmix64."""
+    """Scramble numbers, with the finishing steps of splitmix64."""
     numbers = numbers * np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -44,17 +45,20 @@ _PLAIN_MASKS: Final[list[int]] = _MASKS.tolist()
 
 
 LONG_KEY_BYTES: Final = 1024
-"""A key that is longer is hashed by itself."""
+"""A longer key is hashed alone."""
 
 
 def hash_key(key: bytes) -> int:
-    """A number below 2³¹."""
+    """Return the hash of one key: a number below 2³¹."""
     remainder = int.from_bytes(key, "little") % _PRIME
     return remainder * remainder % _SQUARES_PRIME
 
 
 def hash_keys(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bits:
-    """The hash of each key of an Arrow binary array: key i is data[offsets[i]:offsets[i + 1]]."""
+    """Return the hash of each key of an Arrow binary array.
+
+    Key i is `data[offsets[i]:offsets[i + 1]]`.
+    """
     lengths = offsets[1:] - offsets[:-1]
     longest = int(lengths.max(initial=0))
     if longest > LONG_KEY_BYTES:
@@ -79,8 +83,8 @@ def hash_keys(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Bi
 def _hashes_beside_long(
     offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8], lengths: Any
 ) -> Bits:
-    """Long keys one by one: together they are taken a word at a time, and each word would be a
-    step for the few keys that are so long. All others together."""
+    """Return hashes of keys of which some are long. Long keys are hashed one by one. Together, keys
+    are taken a word at a time, and each word of the few long keys would be one more step."""
     hashes = np.zeros(len(lengths), np.uint64)
     is_long = lengths > LONG_KEY_BYTES
     for row in is_long.nonzero()[0].tolist():
@@ -94,11 +98,11 @@ def _hashes_beside_long(
 
 
 Words = Iterator[tuple[Any, Bits]]
-"""The first eight bytes of keys as numbers, then the next, and so on; and which keys have some."""
+"""Which keys have more bytes, and their next eight bytes as numbers: from the first bytes on."""
 
 
 def _words_of_even(data: npt.NDArray[np.uint8], count: int, length: int) -> Words:
-    """Of keys that are equally long."""
+    """Yield the words of keys that have the same length."""
     for at in range(0, length, _WORD_BYTES):
         words = np.ndarray(count, "<u8", data, at, (length,))
         yield slice(None), words & _WORD_MASKS[min(length - at, _WORD_BYTES)]
@@ -116,7 +120,8 @@ def _words_of_any(data: npt.NDArray[np.uint8], starts: Any, lengths: Any) -> Wor
 
 
 def _folded(numbers: Bits) -> Bits:
-    """Smaller numbers that are the same modulo the prime: below 2⁴⁰, of such ones below 2³¹."""
+    """Return smaller numbers that are the same modulo the prime. They are below 2⁴⁰, or below 2³¹
+    if the numbers were below 2⁴⁰."""
     above = numbers >> np.uint64(_PRIME_BITS)
     numbers = numbers & np.uint64((1 << _PRIME_BITS) - 1)
     above *= np.uint64(_PRIME_GAP)
@@ -125,7 +130,7 @@ def _folded(numbers: Bits) -> Bits:
 
 
 def bloom_of(hashes: Bits) -> bytes:
-    """The filter of keys with these hashes, one each."""
+    """Return the filter of the keys with these hashes, one hash for each key."""
     words = np.zeros(max(1, -(-len(hashes) * KEY_BITS // 64)), "<u8")
     places = (hashes * np.uint64(len(words))) >> np.uint64(31)
     np.bitwise_or.at(words, places.astype(np.intp), _MASKS[_mask_places(hashes)])
@@ -137,12 +142,12 @@ def _mask_places(hashes: Bits) -> npt.NDArray[np.intp]:
 
 
 def words_of(bloom: Any) -> "memoryview[int]":
-    """A stored filter as the numbers that `may_have` looks at."""
+    """Return a stored filter as the numbers that `may_have` reads."""
     return memoryview(bloom).cast("Q")
 
 
 def may_have(words: "memoryview[int]", key: bytes) -> bool:
-    """False if the key is not among those that the filter was made of."""
+    """Return False if the key is not among those of which the filter was made."""
     remainder = int.from_bytes(key, "little") % _PRIME
     hashed = remainder * remainder % _SQUARES_PRIME
     mask = _PLAIN_MASKS[hashed & (_MASK_COUNT - 1)]

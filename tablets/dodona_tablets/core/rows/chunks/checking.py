@@ -1,7 +1,8 @@
-"""Whether a chunk is whole: every byte of it, and everything that is said about it.
+"""Check whether a chunk is complete: all its bytes, and all that its index says of them.
 
-Owns: the complete check, for operators: reading rows checks only what it touches. A chunk that
-passes gives right answers, as far as it was written right: the values themselves nobody knows.
+Owns: the complete check, for operators. A read checks only the parts that it uses. If a chunk that
+was written without a mistake passes the check, its answers are right. No check can tell whether the
+values themselves are right.
 """
 
 import zlib
@@ -14,7 +15,7 @@ from dodona_tablets.core.rows.chunks.statistics import NO_ROW, LastRow, Measures
 
 
 def check_chunk(chunk: Chunk) -> None:
-    """Read all of a chunk. Raises DataCorrupted, naming the place, if anything is wrong with it."""
+    """Read all of a chunk. Raises DataCorrupted, which names the place, if any part is wrong."""
     index, data = chunk.index, chunk.data
     end = index.blocks[0].offset
     if zlib.crc32(data[:end]) != index.head_crc32:

@@ -1,8 +1,8 @@
-"""An open chunk: its index, and its blocks as somebody comes to need them.
+"""Hold an open chunk: its index, and each block from the first time that it is needed.
 
-Owns: that no byte of a block is believed before its checksum was compared, once in the life of a
-process. What a tablet sees of the chunk is `view`'s. Several threads may read one chunk: a block
-that two of them open at once is opened twice, and that does no harm.
+Owns: the rule that no byte of a block is used before its checksum was compared, once in the life of
+a process. `view` says what a tablet sees of the chunk. Several threads may read one chunk. If two
+of them open a block at the same time, it is opened twice, which does no harm.
 """
 
 import zlib
@@ -20,11 +20,11 @@ from dodona_wire.rows.schema import TableSchema
 
 
 class Chunk:
-    """A chunk over two buffers, bytes or mapped files, that must stay as they are."""
+    """A chunk over two buffers, which are bytes or mapped files. The buffers must not change."""
 
     def __init__(self, info: ChunkInfo, data: Any, raw_index: Any, path: str = "") -> None:
-        """`path` says in errors where the chunk is. Raises DataCorrupted if these are not the
-        chunk's file and index, whole."""
+        """Open a chunk. `path` says in errors where the chunk is. Raises DataCorrupted if the
+        buffers are not the chunk's complete file and index."""
         self.path = path or f"chunk {info.number}"
         self.info = info
         self.index, checksum = decode_index(raw_index, self.path)
@@ -35,7 +35,7 @@ class Chunk:
             raise self.damage(text)
         self.data = memoryview(data)
         self.schema = TableSchema(self.index.columns)
-        """Of the table when the chunk was written."""
+        """The schema of the table when the chunk was written."""
         self.lowers = [it.lower for it in self.index.blocks]
         self.uppers = [it.upper for it in self.index.blocks]
         self.blooms = [words_of(it.bloom) for it in self.index.blocks]
@@ -49,7 +49,7 @@ class Chunk:
         return self.index.layout == "special"
 
     def block(self, place: int) -> Block:
-        """A block, verified. Raises DataCorrupted with the place of the damage."""
+        """Return a verified block. Raises DataCorrupted with the place of the damage."""
         block = self._blocks[place]
         if block is None:
             block = self._blocks[place] = self._open(place)
@@ -69,6 +69,6 @@ class Chunk:
         return Block(pa.ipc.read_record_batch(message, self._arrow_schema), info.key_count)
 
     def damage(self, text: str, **place: int) -> DataCorrupted:
-        """The error that says what is wrong, and where."""
+        """Return the error that names the damage and its place."""
         text = f"{text}: the chunk is damaged"
         return DataCorrupted(text, path=self.path, chunk=self.info.number, **place)

@@ -1,10 +1,10 @@
-"""Compaction: several stores of versions become one, without what nobody may read any more.
+"""Compact several stores of versions into one, without the versions that no read may see any more.
 
-Owns: the order of the versions of all stores, the terms of retention applied to each row, and the
-layout of what comes out. It is a stream: of each store no more is held than a batch, or the
-versions of one key if they are more. How long a row's history is believed to be whole is said in
-`retention.Terms.major`: whoever compacts some of a tablet's stores gives the oldest timestamp of
-all the others, those in memory included.
+Owns: the order of the versions of all stores, the use of the terms of retention on each row, and
+the layout of the result. Compaction is a stream. Of each store, it holds one batch, or the versions
+of one key if they are more. `retention.Terms.major` says up to where the history of a row counts as
+complete. A caller that compacts only some stores of a tablet passes the oldest timestamp of all
+other stores there. Stores in memory count, too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from dodona_wire.rows.schema import TableSchema
 def compacted(
     schema: TableSchema, sources: Sequence[Source], terms: Terms | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The versions of all sources, in order, in one layout of chunks and in batches of any size.
+    """Yield the versions of all sources, in order, in one layout of chunks. Batches have any size.
 
-    Each source has batches of one layout, with timestamps, by this schema. With terms what they
-    let go is left out; without, all versions stay. Raises DataCorrupted, with the key, if two
-    sources have a version of one timestamp.
+    Each source has batches of one layout, with timestamps, by this schema. Versions that the terms
+    do not keep are left out. Without terms, all versions stay. Raises DataCorrupted, with the key,
+    if two sources have a version with the same timestamp.
     """
     iterators = [iter(source) for source in sources]
     heads = [next(iterator, None) for iterator in iterators]

@@ -1,8 +1,8 @@
-"""The index of a chunk: its columns, and where each block is and what is in it.
+"""Store the index of a chunk: its columns, and the place and the content of each block.
 
-Owns: the bytes of the index file: a version, a checksum, and MessagePack. It is read whole when a
-chunk is opened; that it belongs to a chunk the chunk's description says, by the checksum. Damage is
-DataCorrupted, never a wrong answer.
+Owns: the bytes of the index file: a version, a checksum, and MessagePack. The whole index is read
+when a chunk is opened. The chunk's description has the checksum of the index, and so says which
+index belongs to it. Damage is DataCorrupted, never a wrong answer.
 """
 
 import struct
@@ -18,7 +18,7 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import Key, Timestamp
 
 VERSIONS: Final = (1, 2)
-"""Of the format, that can be read."""
+"""The versions of the format that can be read."""
 _HEADER: Final = struct.Struct(">BI")
 
 
@@ -26,40 +26,40 @@ class BlockInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record batch of the file."""
 
     offset: int
-    """Of its first byte in the file."""
+    """The place of its first byte in the file."""
     size_bytes: int
     crc32: int
     row_count: int
-    """Versions in it."""
+    """The number of versions in it."""
     key_count: int
-    """Different keys in it."""
+    """The number of different keys in it."""
     lower: Key
     upper: Key
-    """Its first and its last key."""
+    """`lower` is its first key, and `upper` its last key."""
     min_timestamp: Timestamp
     max_timestamp: Timestamp
     bloom: memoryview
-    """Of its keys: see `bloom`."""
+    """The filter of its keys: see `bloom`."""
 
 
 class ChunkIndex(msgspec.Struct, frozen=True, array_like=True):
-    """All of a chunk but its rows. A block begins where the one before it ends."""
+    """Everything of a chunk except its rows. A block begins where the one before it ends."""
 
     number: int
     columns: tuple[Column, ...]
-    """Of the table when the chunk was written."""
+    """The columns of the table when the chunk was written."""
     layout: Layout
     size_bytes: int
-    """Of the Arrow file."""
+    """The size of the Arrow file."""
     head_crc32: int
-    """Of the file before its first block."""
+    """The checksum of the file before its first block."""
     tail_crc32: int
-    """Of the file after its last block."""
+    """The checksum of the file after its last block."""
     garbage_count: int
     blocks: tuple[BlockInfo, ...]
 
     def describe(self, index_crc32: int) -> ChunkInfo:
-        """The chunk's description, given the checksum of this index."""
+        """Return the chunk's description, given the checksum of this index."""
         blocks = self.blocks
         return ChunkInfo(
             self.number,
@@ -79,15 +79,15 @@ _decoder: Final = msgspec.msgpack.Decoder(ChunkIndex)
 
 
 def encode_index(index: ChunkIndex) -> tuple[bytes, int]:
-    """The index file, and the checksum that identifies it."""
+    """Return the bytes of the index file, and the checksum that identifies it."""
     body = _encoder.encode(index)
     checksum = zlib.crc32(body)
     return _HEADER.pack(format_version(index.layout), checksum) + body, checksum
 
 
 def decode_index(raw: Any, path: str) -> tuple[ChunkIndex, int]:
-    """An index and its checksum, from a buffer that it keeps. Raises DataCorrupted, which names
-    `path`."""
+    """Return an index and its checksum, from a buffer that the index keeps. Raises DataCorrupted,
+    which names `path`."""
     if len(raw) <= _HEADER.size:
         raise DataCorrupted("the index of a chunk is too short", path=path)
     version, checksum = _HEADER.unpack_from(raw)

@@ -1,7 +1,7 @@
-"""What a cell knows of a chunk without opening it.
+"""Describe a chunk for a cell that has not opened it.
 
-Owns: the description that the log keeps of each chunk, and of the part of one that a tablet has.
-Statistics here are for choosing chunks to read and to compact; nothing here has rows.
+Owns: the description that the log keeps of each chunk, and of a tablet's part of a chunk. The
+statistics here help to choose chunks to read and to compact. This module has no rows.
 """
 
 import msgspec
@@ -10,26 +10,29 @@ from dodona_wire.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
 
 
 class ChunkInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One chunk, as it was when it was written: it never changes."""
+    """One chunk, as it was when it was written. It never changes."""
 
     number: int
-    """Names its two files within the cell."""
+    """The number that names its two files within the cell."""
     row_count: int
-    """Versions in it."""
+    """The number of versions in it."""
     size_bytes: int
-    """Of the Arrow file."""
+    """The size of the Arrow file."""
     lower: Key
-    """The first key in it, as the file has it: shorter than today's if key columns came later."""
+    """The first key in it, as the file has it. It is shorter than today's keys if key columns came
+    later."""
     upper: Key
     """The last key in it, which belongs to it."""
     min_timestamp: Timestamp
-    """Of its versions; NULL_TIMESTAMP if all have the stamp that they get when it is attached."""
+    """The lowest timestamp of its versions. NULL_TIMESTAMP if all get one timestamp when it is
+    attached."""
     max_timestamp: Timestamp
-    """As `min_timestamp`."""
+    """The highest timestamp of its versions, or NULL_TIMESTAMP as above."""
     garbage_count: int
-    """Versions that are deletions or not the newest of their key: what compaction may save."""
+    """The number of versions that are deletions, or not the newest of their key. Compaction may
+    remove these."""
     index_crc32: int
-    """Of the index: which index belongs to it."""
+    """The checksum of the index. It says which index belongs to the chunk."""
 
     @property
     def has_timestamps(self) -> bool:
@@ -42,7 +45,7 @@ class AttachedChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     info: ChunkInfo
     stamp: Timestamp = NULL_TIMESTAMP
-    """Of all its versions, if they have none of their own."""
+    """The timestamp of all its versions, if they have none of their own."""
     lower: Key = KEY_MIN
     upper: Key = KEY_MAX
-    """The tablet has what is in lower <= key < upper."""
+    """The tablet has the rows of `lower ≤ key < upper`."""

@@ -1,9 +1,9 @@
-"""Bulk batches: a stream of Arrow data becomes one sorted batch that can be a chunk.
+"""Turn a bulk batch, which is a stream of Arrow data, into one sorted batch that can be a chunk.
 
-Owns: all checks of what a client sent, since it is written as it came and never again looked at row
-by row: columns, nulls, lengths, the values of `any`, and the range of the tablet. Of rows with one
-key the last one stays, or none may be. No Python object is made for a row, except for values of
-`any`.
+Owns: all checks of a client's batch: columns, nulls, lengths, the values of `any`, and the range of
+the tablet. The batch is written as it came, and no later step checks it row by row. Of rows with
+the same key, the last one stays, or the key is an error. No Python object is made for a row, except
+for values of `any`.
 """
 
 from typing import Any, Final
@@ -37,14 +37,16 @@ def prepare_batch(
     *,
     is_exact: bool = False,
 ) -> pa.RecordBatch:
-    """The rows of an IPC stream in a layout of chunks without timestamps: in key order, one of each
-    key. What came in order is not copied. No rows are a batch without rows.
+    """Return the rows of an IPC stream in a chunk layout without timestamps, in key order, with one
+    row for each key. Rows that came in order are not copied. Without rows, the result is a batch
+    without rows.
 
-    A "write" has all columns, an "update" those of the key and one or more of the others, in the
-    table's order, a "delete" those of the key. If it is exact, no key may come twice.
+    A "write" has all columns. An "update" has the key columns and one or more of the others, in the
+    table's order. A "delete" has the key columns. If the batch is exact, no key may come twice.
 
-    Raises InvalidRequest if it is no stream, or if a key does not lie in lower ≤ key < upper;
-    SchemaViolation if it does not fit the schema; LimitExceeded if it is too large; DuplicateKey.
+    Raises InvalidRequest if it is not a stream, or if a key is outside `lower ≤ key < upper`.
+    Raises SchemaViolation if it does not fit the schema, LimitExceeded if it is too large, and
+    DuplicateKey if an exact batch has a key twice.
     """
     mask = _mask_of(schema, stream, kind)
     expected = arrow_schema(schema, mask)
@@ -67,14 +69,14 @@ def prepare_batch(
 
 
 def _mask_of(schema: TableSchema, stream: Any, kind: BatchKind) -> int:
-    """The value columns that a stream of this kind sets."""
+    """Return the mask of the value columns that a stream of this kind sets."""
     if kind == "write":
         return schema.full_mask
     if kind == "delete":
         return DELETE_MASK
     mask = schema.column_mask(names_of(stream)[len(schema.key_columns) :])
     if not mask:
-        raise SchemaViolation("an update sets at least one column that is not a key")
+        raise SchemaViolation("the update sets key columns only. Set at least one value column")
     changes = schema.columns_of(mask & schema.aggregate_mask)
     if changes:
         names = [column.name for column in changes]
@@ -90,7 +92,7 @@ def _first_repeated(keys: pa.Array) -> Key:
 def _laid_out(
     schema: TableSchema, keys: pa.Array, batch: pa.RecordBatch, mask: int
 ) -> pa.RecordBatch:
-    """Rows that set these columns, as a chunk has them."""
+    """Return rows that set these columns, in a layout of chunks."""
     if mask == schema.full_mask:
         layout = chunk_schema(schema, "batch")
         return pa.RecordBatch.from_arrays([keys, *batch.columns], schema=layout)
@@ -112,7 +114,7 @@ def _whole(data: pa.ChunkedArray) -> pa.Array:
 
 
 def _checked(column: Column, array: pa.Array) -> pa.Array:
-    """A column's values, as it keeps them."""
+    """Return a column's values in the form that the column stores. Raises SchemaViolation."""
     check_lengths(column, array)
     if column.type == "any":
         array = _checked_any(column, array)
@@ -125,7 +127,8 @@ def _checked(column: Column, array: pa.Array) -> pa.Array:
 
 
 def _checked_any(column: Column, array: pa.Array) -> pa.Array:
-    """Null for the MessagePack of null too: it is one value, and has one form."""
+    """Check values of type `any`. The MessagePack of null becomes null, so that null has one form
+    only."""
     check = CHECKS["any"]
     is_null = np.zeros(len(array), np.bool_)
     row = 0

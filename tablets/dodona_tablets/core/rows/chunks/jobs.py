@@ -1,8 +1,8 @@
-"""Long work on chunks, as records: what goes in, and the batches that come out.
+"""Describe long work on chunks as records: the input of a job, and the batches that it makes.
 
-Owns: the four kinds of work that end with a chunk. A job has only what does not change while it
-runs, so that another thread may run it; it knows nothing of files, of time, or of the cell that
-wants its chunk. Whoever runs it writes the batches to a file as they come (`writing`).
+Owns: the four kinds of work that end with a chunk. A job has only data that does not change while
+it runs, so that another thread may run it. It knows nothing of files, of time, or of the cell that
+needs the chunk. The code that runs a job writes the batches to a file as they come (`writing`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,18 +28,19 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import KEY_MAX, KEY_MIN, BatchKind, Key, LoadMode, Timestamp
 
 FLUSH_SLICE_ROWS: Final = 512
-"""Of rows in memory so many become columns at a time: a millisecond, at most, of Python."""
+"""The number of rows in memory that become columns in one step: a millisecond of Python at most."""
 
 ORDERED_BYTES_MAX: Final = 128 << 20
-"""Of a store: up to there a flush makes copies of all its rows at once."""
+"""The size up to which a flush makes copies of all rows of a store together."""
 
 Batches = Iterable[pa.RecordBatch]
 Make = Callable[[Batches], Batches]
-"""Has batches made, as they are taken, by whoever shall."""
+"""A function that makes batches as they are taken. It may use another thread."""
 
 
 class FlushJob(msgspec.Struct, frozen=True):
-    """All of a passive store; with terms, but for what these let go of it."""
+    """A job that makes a chunk of all versions of a passive store. With terms, it leaves out the
+    versions that these do not keep."""
 
     number: int
     schema: TableSchema
@@ -48,7 +49,7 @@ class FlushJob(msgspec.Struct, frozen=True):
 
 
 class CompactionJob(msgspec.Struct, frozen=True):
-    """What the terms leave of these chunks."""
+    """A job that makes a chunk of what the terms leave of these chunks."""
 
     number: int
     schema: TableSchema
@@ -57,8 +58,9 @@ class CompactionJob(msgspec.Struct, frozen=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True):
-    """An Arrow stream of rows of lower ≤ key < upper, in any order. Its columns are all of the
-    table, the key's and those that are set, or the key's: as its kind says (see `ingest`)."""
+    """A job that makes a chunk of an Arrow stream with rows of `lower ≤ key < upper`, in any order.
+    The kind says which columns the stream has (see `ingest`). A "write" has all columns, an
+    "update" the key columns and those that are set, and a "delete" only the key columns."""
 
     number: int
     schema: TableSchema
@@ -67,38 +69,38 @@ class BatchJob(msgspec.Struct, frozen=True):
     upper: Key
     kind: BatchKind = "write"
     is_exact: bool = False
-    """Whether a key that comes twice is an error, or the last of its rows stays."""
+    """Whether a key that comes twice is an error. Otherwise the last of its rows stays."""
 
 
 class SealJob(msgspec.Struct, frozen=True):
-    """Whether the staged chunks of a load are fit to be seen: an error, or what has to be deleted
-    when they are, as a chunk without timestamps (see `sealing`)."""
+    """A job that checks whether the staged chunks of a load may be published. Its result is an
+    error, or the deletions that go with them, as a chunk without timestamps (see `sealing`)."""
 
     number: int
     schema: TableSchema
     staged: tuple[ChunkView, ...]
-    """Attached with the stamp `MAX_TIMESTAMP`."""
+    """The staged chunks, attached with `MAX_TIMESTAMP`."""
     existing: tuple[DynamicStore | ChunkView, ...]
-    """All that the tablet has. Stores among them are passive."""
+    """All stores and chunks of the tablet. The stores are passive."""
     mode: LoadMode
     since: Timestamp
-    """What is newer is a conflict: nothing for `MAX_TIMESTAMP`."""
+    """Newer versions are conflicts. With `MAX_TIMESTAMP`, no version is."""
     erased: tuple[tuple[Key, Key], ...]
-    """Ranges, in order and apart, of which only staged rows stay: lower ≤ key < upper."""
+    """Ranges `lower ≤ key < upper`, in order and apart, in which only staged rows stay."""
 
 
 Job = FlushJob | CompactionJob | BatchJob | SealJob
 
 
 class Built(NamedTuple):
-    """A chunk that is durable, and open."""
+    """A chunk that is durable and open."""
 
     info: ChunkInfo
     chunk: Chunk
 
 
 def build(job: Job) -> Built | Failure | None:
-    """Run a job in memory: its chunk, None if nothing is left to be one, or why there is none."""
+    """Run a job in memory. Return its chunk, None if no row is left for one, or the failure."""
     file = BytesIO()
     try:
         written = write_chunk(job.number, job.schema, batches_of(job), file)
@@ -111,11 +113,12 @@ def build(job: Job) -> Built | Failure | None:
 
 
 def batches_of(job: Job, make: Make = iter) -> Iterator[pa.RecordBatch]:
-    """In the layout and order of a chunk; none where nothing is left. Raises what `ingest` raises
-    about a batch, what `sealing` raises about a load, and DataCorrupted about a chunk.
+    """Yield the batches of a job's chunk, in its layout and order, or none if nothing is left.
+    Raises the errors of `ingest` about a batch, those of `sealing` about a load, and DataCorrupted
+    about a chunk.
 
-    `make` has batches made of rows in memory, which is Python's work and not Arrow's: a shell may
-    have another thread do it than the one that takes them.
+    `make` makes batches of rows in memory, which is work of Python and not of Arrow. A shell may
+    use another thread for it than the one that takes the batches.
     """
     if isinstance(job, BatchJob):
         batch = prepare_batch(
@@ -131,8 +134,9 @@ def batches_of(job: Job, make: Make = iter) -> Iterator[pa.RecordBatch]:
 
 
 def _flushed(job: FlushJob, make: Make) -> Iterator[pa.RecordBatch]:
-    """Rows lie in memory as they came, and to read them in another order takes twice as long: so
-    columns are put in order, which is Arrow's work, unless their copies would be too large."""
+    """Yield the batches of a flush. Rows lie in memory as they came, and to read them in another
+    order takes twice as long. So Arrow sorts the columns, unless their copies would be too
+    large."""
     schema, store = job.schema, job.store
     is_large = store.size_bytes > ORDERED_BYTES_MAX
     rows = store.walk(KEY_MIN, KEY_MAX) if is_large else store.rows.items()

@@ -1,17 +1,20 @@
-"""The columns of a chunk: which there are, in which order, of which Arrow types.
+"""Define the columns of a chunk: their names, their order and their Arrow types.
 
-Owns: the names of system columns, the four layouts, and the Arrow schema of each for a table.
-A chunk has the encoded key, the key columns, all value columns (null where a version does not set
-them), and what the layout adds:
+Owns: the names of system columns, the four layouts, and the Arrow schema of each for a table. A
+chunk has the encoded key, the key columns, and all value columns (null where a version does not set
+them). Each layout adds:
 
-- `batch`: nothing. Every row is a write of all columns, at a timestamp known when it is attached.
-- `masked`: the mask of the value columns that the row sets (none: deletion), at a timestamp known
-  when it is attached. Format 2; all else is format 1, as readers that know no other expect.
-- `plain`: the timestamp and the mask of the value columns that the version sets (none: deletion).
-- `special`: as plain, then the mask of values that are changes of aggregates, and the mask of lock
-  groups that were taken by shared_write.
+- `batch`: nothing. Every row is a write of all columns. Its timestamp is known when the chunk is
+  attached.
+- `masked`: the mask of the value columns that the row sets. An empty mask is a deletion. The
+  timestamp is known when the chunk is attached. This layout is format 2. All others are format 1,
+  since older readers expect it.
+- `plain`: the timestamp, and the mask of the value columns that the version sets. An empty mask is
+  a deletion.
+- `special`: the columns of `plain`, the mask of values that are changes of aggregates, and the mask
+  of lock groups that `shared_write` took.
 
-Masks count value columns in the order of this chunk: numbers, or bytes in tables that are wide.
+Masks count value columns in the order of this chunk. They are numbers, or bytes in wide tables.
 """
 
 from typing import Final, Literal
@@ -27,10 +30,11 @@ MASK: Final = "$mask"
 DELTA: Final = "$delta"
 SHARED: Final = "$shared"
 FORMAT_NAME: Final = "dodona.chunk"
-"""In the metadata of the Arrow schema, with the version of the format (see `format_version`)."""
+"""The key of the format version in the metadata of the Arrow schema (see `format_version`)."""
 BLOCK_ROWS_MAX: Final = 1 << 16
 BLOCK_BYTES_MAX: Final = 8 << 20
-"""Of a block with more than one row: its first reader checks all of it, in some milliseconds."""
+"""The most bytes of a block with more than one row. Its first reader checks the whole block, in
+some milliseconds."""
 
 Layout = Literal["batch", "masked", "plain", "special"]
 
@@ -44,13 +48,13 @@ _MARKS: Final[dict[Layout, tuple[str, ...]]] = {
 
 
 def format_version(layout: Layout) -> int:
-    """Of the files of a chunk in this layout. Whoever knows only an older one has to refuse them:
-    to him they would look damaged."""
+    """Return the format version of a chunk's files in this layout. Software that knows only an
+    older version must refuse these files, since they would look damaged to it."""
     return 2 if layout == "masked" else 1
 
 
 def chunk_schema(schema: TableSchema, layout: Layout) -> pa.Schema:
-    """The Arrow schema of a table's chunks in this layout."""
+    """Return the Arrow schema of a table's chunks in this layout."""
     masks = pa.binary() if schema.is_wide else pa.uint64()
     fields = [pa.field(KEY, pa.binary(), nullable=False)]
     fields += [pa.field(column.name, arrow_type(column)) for column in schema.columns]
@@ -61,7 +65,7 @@ def chunk_schema(schema: TableSchema, layout: Layout) -> pa.Schema:
 
 
 def layout_of(names: list[str]) -> Layout:
-    """The layout of a batch with columns of these names, in order."""
+    """Return the layout of a batch with columns of these names, in order."""
     if names[-1] == SHARED:
         return "special"
     if names[-1] == MASK:

@@ -1,9 +1,9 @@
-"""A chunk's columns as those that its table has today: the migration of whole blocks.
+"""Translate a chunk's columns to those that its table has today, in whole blocks.
 
-Owns: which column of a file is which of the table's, and what becomes of keys, values and masks.
-The rules are those of `migration`, which does the same for single versions in memory: new columns
-are null, key columns come at the end, value columns may be in another order, text may have become
-bytes. Nothing here looks at rows one by one.
+Owns: which column of a file is which column of the table, and what becomes of keys, values and
+masks. The rules are those of `migration`, which does the same for single versions in memory. New
+columns are null, and key columns are added at the end. Value columns may be in another order, and
+text may have become bytes. This module never looks at single rows.
 """
 
 import pyarrow as pa
@@ -16,32 +16,32 @@ from dodona_wire.rows.schema import TableSchema
 
 
 class Mapping:
-    """From the columns of `old`, a chunk's, to those of `new`, its tablet's."""
+    """A translation from the columns of `old`, a chunk's, to those of `new`, its tablet's."""
 
     def __init__(self, old: TableSchema, new: TableSchema, *, has_specials: bool) -> None:
         self._old, self._new = old, new
         self.is_needed = old.columns != new.columns
         self.suffix = bytes([NULL_TAG]) * (len(new.key_names) - len(old.key_names))
-        """What keys of the file lack."""
+        """The bytes that keys of the file lack."""
         self.schema = chunk_schema(new, "special" if has_specials else "plain")
-        """Of all batches."""
+        """The schema of all batches."""
         self.file_schema = chunk_schema(old, "plain")
         places = {column.name: bit for bit, column in enumerate(new.value_columns)}
         moved = [places[name] for name in old.value_names]
         self._keeps_masks = new.is_wide == old.is_wide and moved == [*range(len(moved))]
         self.plans = Plans(moved)
-        """What becomes of masks."""
+        """The translation of masks."""
         types = {column.name: column.type for column in new.columns}
         self.value_types = [types[name] for name in old.value_names]
-        """The type of today of each value column of the file."""
+        """Today's type of each value column of the file."""
 
     def full_masks(self, count: int) -> pa.Array:
-        """The masks of so many writes of all columns of the file."""
+        """Return the masks of `count` writes of all columns of the file."""
         mask = self._old.pack_mask(self._old.full_mask)
         return pa.repeat(pa.scalar(mask, self.file_schema.field(MASK).type), count)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the file's columns, with all marks, as one of today's."""
+        """Translate a batch with the file's columns and all marks to one with today's columns."""
         if not self.is_needed:
             return batch
         known = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -58,7 +58,7 @@ class Mapping:
             return self._longer(array)
         if field.name in (MASK, DELTA):
             return self._masks(field, array)
-        if field.name == SHARED:  # groups may be others now
+        if field.name == SHARED:  # lock groups may differ now
             return pa.repeat(pa.scalar(0, field.type), len(array))
         return array if array.type == field.type else array.cast(field.type)
 

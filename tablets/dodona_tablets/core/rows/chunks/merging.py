@@ -1,12 +1,15 @@
-"""Several sorted sources of versions as one, window by window.
+"""Merge several sorted sources of versions into one, a window of keys at a time.
 
-Owns: cutting sources (a store in memory, chunks) into windows of keys, and the order of versions
-in a window. A source is an iterator of batches in chunk layout with timestamps, in order (keys
-rise, timestamps fall within a key), and is taken batch by batch, one ahead of what is worked on.
+Owns: the cut of the sources (stores in memory, chunks) into windows of keys, and the order of
+versions in a window. A source is an iterator of batches in chunk layout with timestamps. Keys rise
+in it, and timestamps fall within a key. Batches are taken one by one. The cursor holds one batch
+ahead of the batch that it works on.
 
-Invariants: no key lies in two windows, so that what a window says of a row is all there is to say;
-and a window has at most one batch of each source, or, if that is longer, one key. Where only one
-source has keys its batches are passed on in slices, which copy nothing.
+Invariants:
+- No key lies in two windows. So a window has all versions of its rows.
+- A window has at most one batch of each source, or one key if that is longer.
+
+If only one source has keys, its batches are passed on in slices, which copy nothing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,9 +46,10 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key
 
 ALONE_ROWS_MIN: Final = 1024
-"""So many rows of one source before the first key of any other are worth a window of their own."""
+"""The rows that one source needs below the first key of all others to get a window of its own."""
 CUT_ROWS_MIN: Final = 1024
-"""Of each of many sources: smaller windows take longer for a row."""
+"""The least rows of each source in a window of many sources. A smaller window takes longer for a
+row."""
 
 Source = Iterable[pa.RecordBatch]
 
@@ -54,12 +58,13 @@ Source = Iterable[pa.RecordBatch]
 
 
 class Window(NamedTuple):
-    """What all sources have of some keys."""
+    """The versions that all sources have of some keys."""
 
     pieces: list[pa.RecordBatch]
-    """Of each source that has any, in the order of the sources."""
+    """One piece of each source that has any of the keys, in the order of the sources."""
     upper: Key | None
-    """No key of a later window is below, all of this one are. None: there is no later window."""
+    """All keys of this window are below it, and no key of a later window is. None means that there
+    is no later window."""
 
 
 def windows(
@@ -67,9 +72,10 @@ def windows(
     row_count_first: int = BLOCK_ROWS_MAX,
     row_count_total: int | None = None,
 ) -> Iterator[Window]:
-    """All versions of the sources, in windows that rise. The first has about so many rows of each
-    source at most, each later one may have twice as many as the one before. Of all sources together
-    a window has about so many as the total, if that is given."""
+    """Yield all versions of the sources, in windows with rising keys. The first window has about
+    `row_count_first` rows of each source at most. Each later window may have twice as many as the
+    one before. If `row_count_total` is given, a window has at most about that many rows of all
+    sources together."""
     cursors = [cursor for cursor in map(_Cursor, sources) if cursor.rows is not None]
     count = row_count_first
     while cursors:
@@ -85,14 +91,15 @@ def windows(
 
 
 def _exceeds(cursors: list["_Cursor"], count: int, upper: Key | None, row_count_total: int) -> bool:
-    """Whether a window of so many rows of each source, as far as there are any, has too many."""
+    """Return whether a window with `count` rows of each source, or all rows that it has, is too
+    large."""
     if count * len(cursors) <= row_count_total:
         return False
     return sum([cursor.count_below(upper) for cursor in cursors]) > row_count_total
 
 
 def _upper(cursors: list["_Cursor"], count: int) -> Key | None:
-    """Where the next window ends: every cursor has at hand what it has below."""
+    """Return where the next window ends. Each cursor has all its rows below that key at hand."""
     first, *others = sorted(cursors, key=lambda cursor: cursor.first)
     if others and first.first < others[0].first:
         end = others[0].first
@@ -120,7 +127,8 @@ class _Cursor:
             self.first = _key_at(rows, 0)
 
     def bound(self, count: int) -> Key | None:
-        """A key below which are about so many rows, all at hand; None if all rows are."""
+        """Return a key with about `count` rows below it, all of them at hand. Return None if all
+        rows of the source are at hand, and are not more."""
         assert self.rows is not None
         if self._following is not None and _key_at(self._following, 0) == self.first:
             self._gather()
@@ -132,7 +140,7 @@ class _Cursor:
         return None if self._following is None else _key_at(self._following, 0)
 
     def _gather(self) -> None:
-        """All rows here are of one key, which goes on: take all that have some of it."""
+        """Take all batches that have some of the first key, since all rows here have that key."""
         held = [self.rows]
         while self._following is not None and _key_at(self._following, 0) == self.first:
             held.append(self._following)
@@ -140,7 +148,7 @@ class _Cursor:
         self._hold(pa.concat_batches(held))
 
     def count_below(self, upper: Key | None) -> int:
-        """Of the rows at hand."""
+        """Return how many of the rows at hand are below a key."""
         if upper is None:
             return len(self.keys)
         if self._counted is None or self._counted[0] != upper:
@@ -148,7 +156,7 @@ class _Cursor:
         return self._counted[1]
 
     def take(self, upper: Key | None) -> pa.RecordBatch:
-        """The rows below this key, which are at hand, and go on behind them."""
+        """Return the rows below this key, which are at hand, and move on behind them."""
         assert self.rows is not None
         taken = self.rows
         if upper is not None:
@@ -171,10 +179,10 @@ def _key_at(batch: pa.RecordBatch, row: int) -> Key:
 
 
 class Versions:
-    """Versions of whole rows: groups of a key, in each the newest first.
+    """Versions of whole rows: one group for each key, with the newest version first.
 
-    They lie in `batch` in any order: `order` has their rows, or is None if it is that of the batch.
-    All arrays here are in order.
+    The versions lie in `batch` in any order. `order` has their rows. It is None if the batch is in
+    order. All arrays of this class are in order.
     """
 
     def __init__(
@@ -188,7 +196,7 @@ class Versions:
         self.batch = batch
         self.order = order
         self.starts = first_of_kind(batch.column(KEY)) if starts is None else starts
-        """Which are the newest of their key."""
+        """Which versions are the newest of their key."""
 
     def __len__(self) -> int:
         count: int = self.batch.num_rows
@@ -209,7 +217,7 @@ class Versions:
 
     @cached_property
     def deltas(self) -> Words | None:
-        """None if no version has a change of an aggregate."""
+        """The masks of changes of aggregates, or None if no version has a change."""
         if DELTA not in self.batch.schema.names:
             return None
         words = self._words(DELTA)
@@ -225,15 +233,15 @@ class Versions:
 
     @property
     def has_specials(self) -> bool:
-        """Whether some version may have specialities."""
+        """Whether some version may have changes of aggregates or shared locks."""
         return DELTA in self.batch.schema.names
 
     def in_order(self) -> pa.RecordBatch:
-        """All versions: the batch itself if it is in order."""
+        """Return all versions in order: the batch itself if it is in order."""
         return self.batch if self.order is None else self.batch.take(pa.array(self.order))
 
     def rows_at(self, places: Places) -> Places:
-        """The rows of the batch in which these versions lie."""
+        """Return the rows of the batch in which these versions lie."""
         return places if self.order is None else self.order[places]
 
     def key_at(self, place: int) -> Key:
@@ -241,13 +249,14 @@ class Versions:
 
 
 def timestamps_of(batch: pa.RecordBatch) -> NDArray[np.uint64]:
-    """Of each row, in the batch's memory."""
+    """Return the timestamp of each row, in the batch's memory."""
     found: NDArray[np.uint64] = batch.column(TIMESTAMP).to_numpy(zero_copy_only=True)
     return found
 
 
 def merged(schema: TableSchema, pieces: Sequence[pa.RecordBatch]) -> Versions:
-    """The versions of a window. Its pieces have columns of the same names, but for specialities."""
+    """Merge the pieces of a window. All have columns of the same names, except those of the layout
+    `special`."""
     if len(pieces) == 1:
         return Versions(schema, pieces[0])
     newest_first = sorted(pieces, key=lambda it: int(timestamps_of(it).max()), reverse=True)
@@ -261,7 +270,7 @@ def merged(schema: TableSchema, pieces: Sequence[pa.RecordBatch]) -> Versions:
 
 
 def _in_order(versions: Versions, late: Places) -> Versions:
-    """Sort the versions of those keys of which some come after older ones."""
+    """Sort the versions of the keys in which a newer version comes after an older one."""
     groups, order = versions.groups, versions.order
     assert order is not None
     is_mixed = np.zeros(len(groups), np.bool_)
@@ -273,8 +282,8 @@ def _in_order(versions: Versions, late: Places) -> Versions:
 
 
 def check_distinct(versions: Versions) -> None:
-    """That no key has two versions of one timestamp. Raises DataCorrupted: two stores have one
-    version, and to count it twice would be wrong."""
+    """Check that no key has two versions with one timestamp. Raises DataCorrupted: two stores have
+    one version, and to count it twice would be wrong."""
     stamps = versions.timestamps
     same = ~versions.starts[1:] & (stamps[1:] == stamps[:-1])
     if same.any():
@@ -291,7 +300,8 @@ def check_distinct(versions: Versions) -> None:
 
 
 def _alike(schema: TableSchema, pieces: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The pieces with the same columns: with those of specialities if any has them."""
+    """Return the pieces with the same columns: those of the layout `special` if any piece has
+    it."""
     special = next((piece for piece in pieces if DELTA in piece.schema.names), None)
     return (
         list(pieces)
@@ -303,7 +313,8 @@ def _alike(schema: TableSchema, pieces: Sequence[pa.RecordBatch]) -> list[pa.Rec
 def with_specials(
     schema: TableSchema, batch: pa.RecordBatch, names: Sequence[str]
 ) -> pa.RecordBatch:
-    """A batch with these columns of the special layout, in which it may have no specialities."""
+    """Return a batch with these columns of the layout `special`. Masks that the batch lacks are
+    empty."""
     if DELTA in batch.schema.names:
         return batch
     count = batch.num_rows

@@ -1,6 +1,6 @@
-"""Versions out of batches in chunk layout, one row at a time.
+"""Read versions from batches in chunk layout, one row at a time.
 
-Owns: how a row of a batch becomes a version as it is in memory. Whoever reads many rows of a few
+Owns: how a row of a batch becomes a version as it is in memory. Code that reads many rows of a few
 columns reads the Arrow arrays instead.
 """
 
@@ -22,17 +22,18 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import NULL_TIMESTAMP, Key, Timestamp
 
 Plan = tuple[int, tuple[int, ...]]
-"""A mask of a table's value columns, and the value columns of a batch that give their values."""
+"""A mask of a table's value columns, and the value columns of a batch that have their values."""
 
 PLANS_MAX: Final = 4096
-"""So many masks are remembered with what they come to."""
+"""The most masks whose plans are kept."""
 
 
 class Plans(dict[int, Plan]):
-    """What becomes of each mask of a batch: of any there is, made when it is first asked for."""
+    """The plan for each mask of a batch. It is made when it is first requested, and works for any
+    mask."""
 
     def __init__(self, places: Sequence[int]) -> None:
-        """`places` are those of the batch's value columns among the table's of today."""
+        """Take the places of the batch's value columns among the table's columns of today."""
         super().__init__()
         self._places = places
 
@@ -45,7 +46,7 @@ class Plans(dict[int, Plan]):
 
 
 class VersionReader:
-    """What reads the versions in one batch."""
+    """A reader of the versions in one batch."""
 
     __slots__ = ("_deltas", "_get", "_masks", "_plans", "_shared", "timestamps")
 
@@ -58,9 +59,9 @@ class VersionReader:
         stamp: Timestamp = NULL_TIMESTAMP,
         is_migrated: bool = False,
     ) -> None:
-        """`value_types` are those that the batch's value columns are read as; `stamp` is the
-        timestamp of rows that have none. Shared locks of a batch that is migrated are forgotten:
-        lock groups may be others now."""
+        """Prepare the getters. `value_types` are the types as which the value columns are read.
+        `stamp` is the timestamp of rows that have none. A migrated batch loses its shared locks,
+        since lock groups may differ now."""
         names = batch.schema.names
         marks = [name for name in names[1:] if name in MARKS]
         first = len(names) - len(marks) - len(value_types)
@@ -71,7 +72,7 @@ class VersionReader:
         self._plans = plans
         full_mask = (1 << len(value_types)) - 1
         self.timestamps: Any = Constant(stamp)
-        """Of each row."""
+        """The timestamp of each row."""
         self._masks: Getter = Constant(full_mask).__getitem__
         self._deltas: Getter | None = None
         self._shared: Getter = Constant(0).__getitem__
@@ -85,7 +86,7 @@ class VersionReader:
             self._shared = mask_getter(batch.column(SHARED))
 
     def version(self, row: int) -> Version:
-        """The version of a row, without the older ones."""
+        """Return the version of a row, without the older ones."""
         get = self._get
         mask, columns = self._plans[self._masks(row)]
         values = tuple([get[column](row) for column in columns])
@@ -97,7 +98,8 @@ class VersionReader:
 
 
 def versions_of(schema: TableSchema, batch: pa.RecordBatch) -> Iterator[tuple[Key, Version]]:
-    """Each row of a batch that has timestamps: its key, and its version without the older ones."""
+    """Yield each row of a batch that has timestamps: its key, and its version without the older
+    ones."""
     types = [column.type for column in schema.value_columns]
     reader = VersionReader(batch, types, Plans(range(len(types))))
     key_at = getter_of(batch.column(KEY), "string")

@@ -1,9 +1,10 @@
-"""Retention of many rows at once.
+"""Apply retention to many rows at a time.
 
-Owns: doing to a window of versions what `retention.retire_all` does to one row, and with the same
-result: the rules are said there, and tests compare the two. They go column by column, and look at
-nothing but which versions set it: columns that the same versions set are decided together. Rows
-with changes of aggregates below the retained timestamp are handed to `retire_all` one by one.
+Owns: what `retention.retire_all` does to one row, done to a window of versions, with the same
+result. `retention` states the rules, and tests compare the two. The work goes column by column, and
+looks only at which versions set the column. Columns that the same versions set are decided
+together. `retire_all` gets the rows with changes of aggregates below the retained timestamp, one by
+one.
 """
 
 from collections.abc import Iterator
@@ -35,8 +36,8 @@ from dodona_wire.types import MAX_TIMESTAMP
 
 
 def retired(versions: Versions, terms: Terms) -> pa.RecordBatch:
-    """What the terms leave of these versions, in order: they are all that is at hand of their rows.
-    If all of it stays, and is in order, nothing is copied."""
+    """Return what the terms leave of these versions, in order. The versions are all that the caller
+    has of their rows. If all of them stay, and are in order, nothing is copied."""
     window = _Window(versions, terms)
     if window.stays_whole:
         return versions.in_order()
@@ -50,7 +51,7 @@ def retired(versions: Versions, terms: Terms) -> pa.RecordBatch:
 
 
 class _Window:
-    """Versions under the terms. Flags are in the order of versions."""
+    """The versions under the terms. Flags are in the order of versions."""
 
     def __init__(self, versions: Versions, terms: Terms) -> None:
         stamps = versions.timestamps
@@ -63,7 +64,7 @@ class _Window:
 
     @cached_property
     def stays_whole(self) -> bool:
-        """Whether it can be told at a glance that nothing changes."""
+        """Whether a quick check shows that nothing changes."""
         versions, is_old = self._versions, self._is_old
         if not is_old.any():
             return True
@@ -77,7 +78,7 @@ class _Window:
         return self._terms.settings.min_data_versions > 0 or bool(may_stay.all())
 
     def rows_by_hand(self) -> Flags:
-        """All versions of the rows with old changes of aggregates."""
+        """Return all versions of the rows with old changes of aggregates."""
         versions = self._versions
         if versions.deltas is None:
             return np.zeros(len(versions), np.bool_)
@@ -87,7 +88,7 @@ class _Window:
         return found
 
     def left(self, chosen: Flags) -> tuple[pa.RecordBatch, Places]:
-        """What stays of the chosen versions, and which group each belongs to."""
+        """Return what stays of the chosen versions, and the group of each."""
         versions, schema = self._versions, self._versions.schema
         masks, dropped = self._without_dropped_values()
         places = np.flatnonzero(self._stays(has_any_bit(masks)) & chosen)
@@ -98,14 +99,15 @@ class _Window:
         columns = {name: versions.batch.column(name).take(at) for name, at in indices.items()}
         if dropped:
             columns[MASK] = masks_of(schema, masks[:, places])
-        if SHARED in columns:  # the locks of long ago are forgotten
+        if SHARED in columns:  # old shared locks are forgotten
             shared = columns[SHARED].to_numpy()
             columns[SHARED] = pa.array(np.where(self._is_old[places], np.uint64(0), shared))
         left = pa.RecordBatch.from_arrays(list(columns.values()), schema=versions.batch.schema)
         return left, versions.groups.numbers[places]
 
     def _without_dropped_values(self) -> tuple[Any, dict[int, Flags]]:
-        """Masks without the values that go, and by column the versions that lose theirs."""
+        """Return the masks without the values that go, and, by column, the versions that lose the
+        value."""
         versions = self._versions
         masks = versions.masks.copy()
         dropped: dict[int, Flags] = {}
@@ -118,7 +120,7 @@ class _Window:
         return masks, dropped
 
     def _goes(self, has: Flags, is_aggregate: bool) -> Flags:
-        """Which of the versions that set a column lose its value."""
+        """Return which of the versions that set a column lose its value."""
         name = has.tobytes(), is_aggregate
         known = self._decided.get(name)
         if known is None:
@@ -126,7 +128,8 @@ class _Window:
         return known
 
     def _is_kept(self, has: Flags, is_aggregate: bool) -> Flags:
-        """As `retention` says, for versions without changes of aggregates."""
+        """Return which values stay, by the rules of `retention`, for versions without changes of
+        aggregates."""
         settings, groups = self._terms.settings, self._versions.groups
         least, most = settings.min_data_versions, settings.max_data_versions
         counts = has | self._versions.deletions
@@ -141,7 +144,8 @@ class _Window:
 
     @cached_property
     def _has_younger(self) -> Flags:
-        """Whose rows have, or may have elsewhere, versions that are not old."""
+        """Which versions belong to rows that have, or may have elsewhere, versions that are not
+        old."""
         groups = self._versions.groups
         is_alone = groups.counts(~self._is_old) == 0
         found: Flags = ~is_alone[groups.numbers] | (self._terms.major < MAX_TIMESTAMP)
@@ -149,15 +153,16 @@ class _Window:
 
     @cached_property
     def _is_counted(self) -> Flags:
-        """The younger versions that count: the oldest of them."""
+        """The younger versions that count: the oldest ones, COUNTED_VERSIONS_MAX of a row at
+        most."""
         groups, is_young = self._versions.groups, ~self._is_old
         left = groups.counts(is_young)[groups.numbers] - groups.counts_before(is_young)
         found: Flags = is_young & (left <= COUNTED_VERSIONS_MAX)
         return found
 
     def _stays(self, has_values: Flags) -> Flags:
-        """Which versions stay, given which have values left. A deletion is there for what is
-        older, or may be elsewhere."""
+        """Return which versions stay, given which have values left. A deletion stays only for older
+        versions, here or perhaps elsewhere."""
         versions, groups, is_old = self._versions, self._versions.groups, self._is_old
         deletions = versions.deletions & is_old
         left = has_values & is_old
@@ -173,7 +178,8 @@ class _Window:
 def _retired_one_by_one(
     versions: Versions, terms: Terms, chosen: Flags
 ) -> tuple[pa.RecordBatch, Places]:
-    """What is left of the rows of these versions, and which group each version belongs to."""
+    """Return the remaining versions of the rows of these versions, and the group of each
+    version."""
     columns = versions.schema.value_columns
     firsts: list[int] = []
     left: list[Version] = []
@@ -186,8 +192,8 @@ def _retired_one_by_one(
 
 
 def _rows_of(versions: Versions, places: Places) -> Iterator[tuple[int, list[Version]]]:
-    """Rows, each with the place of its newest version, and its versions from the oldest one on.
-    Values of `any` stay the bytes that they are."""
+    """Yield rows, each with the place of its newest version, and its versions from the oldest one
+    on. Values of `any` stay bytes."""
     schema, starts = versions.schema, versions.starts[places].tolist()
     batch = versions.batch.take(pa.array(versions.rows_at(places)))
     marks = [batch.column(name).to_pylist() for name in (TIMESTAMP, MASK, DELTA, SHARED)]
@@ -205,7 +211,8 @@ def _rows_of(versions: Versions, places: Places) -> Iterator[tuple[int, list[Ver
 
 
 def _batch_of(versions: Versions, left: list[Version], places: Places) -> pa.RecordBatch:
-    """Versions as a batch, each with the key of the one in that place."""
+    """Return versions as a batch. Each gets its key from the version in the same place of
+    `places`."""
     schema, rows = versions.schema, pa.array(versions.rows_at(places))
     types = {field.name: field.type for field in versions.batch.schema}
     columns = [versions.batch.column(name).take(rows) for name in (KEY, *schema.key_names)]

@@ -1,7 +1,7 @@
-"""Rows in memory as batches in chunk layout, and back.
+"""Convert rows in memory to batches in chunk layout, and back.
 
-Owns: the step from Python objects to Arrow columns: one slice of rows at a time, so that a thread
-that makes a chunk of a store lets others run in between. Everything behind it is columns.
+Owns: the step from Python objects to Arrow columns, one slice of rows at a time. So a thread that
+makes a chunk of a store lets other threads run in between. All later steps work on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from dodona_wire.types import Key
 
 SLICE_ROWS: Final = 4096
 SPREADS_MAX: Final = 4096
-"""So many masks are remembered with what spreads their values over all columns."""
+"""The most masks for which the function that spreads their values over all columns is kept."""
 Values = tuple[Any, ...]
 
 
@@ -32,11 +32,11 @@ def batches_of_rows(
     has_specials: bool = False,
     slice_rows: int = SLICE_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows, each with its newest version, as slices of chunk layout: all versions of each, the
-    newest first. A chunk wants them in key order (see `in_key_order`).
+    """Yield rows, each given with its newest version, as slices in chunk layout. A slice has all
+    versions of each row, newest first. A chunk needs rows in key order (see `in_key_order`).
 
-    Without `has_specials` no version may have any: a file has one layout, and what its first slice
-    has, all have.
+    Without `has_specials`, no version may have changes of aggregates or shared locks. A file has
+    one layout, and all slices have the columns of the first one.
     """
     keys: list[Key] = []
     versions: list[Version] = []
@@ -55,8 +55,8 @@ def batches_of_rows(
 
 
 def in_key_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of batches of one layout by their keys; those of one key stay as they are. All that
-    they have is held at once, and then once more."""
+    """Yield the rows of batches of one layout in key order. Rows of one key keep their order. All
+    rows are in memory at one time, and then a second time as copies."""
     held = list(batches)
     if held:
         whole = pa.concat_batches(held)
@@ -69,8 +69,8 @@ def in_key_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def rows_of_batches(
     schema: TableSchema, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[Key, Version]]:
-    """The rows of batches that have timestamps, each with its newest version and, behind it, the
-    older ones."""
+    """Yield the rows of batches that have timestamps: each key with its newest version, at the head
+    of the older ones."""
     versions = (it for batch in batches for it in versions_of(schema, batch))
     for key, group in groupby(versions, key=itemgetter(0)):
         chain: Any = None
@@ -80,7 +80,7 @@ def rows_of_batches(
 
 
 class _Columns:
-    """Versions of one table as batches in one layout."""
+    """A converter of one table's versions to batches in one layout."""
 
     def __init__(self, schema: TableSchema, *, has_specials: bool) -> None:
         self._schema = schema
@@ -89,7 +89,7 @@ class _Columns:
         self._spread: dict[int, Callable[[Values], Values]] = {}
 
     def batch(self, keys: Sequence[Key], versions: Sequence[Version]) -> pa.RecordBatch:
-        """Versions and the key of each."""
+        """Return a batch of these versions. `keys` has the key of each."""
         schema, full = self._schema, self._schema.full_mask
         assert self._has_specials or all(len(it) == 4 for it in versions), "a version has marks"
         rows = [it[2] if it[1] == full else self._all_columns(it[1], it[2]) for it in versions]
@@ -105,7 +105,7 @@ class _Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
     def _all_columns(self, mask: int, values: Values) -> Values:
-        """The values of all columns: null where the mask has none."""
+        """Return the values of all columns: null where the mask has none."""
         spread = self._spread.get(mask)
         if spread is None:
             spread = _spreading(mask, len(self._schema.value_columns))
@@ -120,7 +120,7 @@ class _Columns:
 
 
 def _spreading(mask: int, count: int) -> Callable[[Values], Values]:
-    """From the values of a mask to those of so many columns."""
+    """Return a function from the values of a mask to those of `count` columns."""
     places = {bit: place for place, bit in enumerate(bits_of(mask))}
     wanted = [places.get(bit, len(places)) for bit in range(count)]
     if count == 1:

@@ -1,7 +1,7 @@
-"""A page of a scan: what a reader sees of several sources, up to a number of rows.
+"""Make a page of a scan: the rows that a reader sees in several sources, up to a number of rows.
 
-Owns: how much is looked at for one page, and where the next begins. Which versions are seen is
-`visibility`'s, and locks are those of whoever has the rows in memory: `snapshot`.
+Owns: how much a page looks at, and where the next page begins. `visibility` decides which versions
+are seen. `snapshot` checks locks, since it has the rows in memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,23 +18,24 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import Key
 
 FIRST_ROWS_MIN: Final = 256
-"""A first window smaller than this would not be looked at faster."""
+"""The least rows of the first window. A smaller one would not be faster."""
 LOOKED_AT_MAX: Final = 1_000_000
-"""After so many versions a page ends, also without a row: most may be deletions, or too new."""
+"""The most versions that a page looks at. It may end without a row: most versions may be deletions,
+or too new."""
 
 _decode: Final = msgspec.msgpack.Decoder().decode
 
 
 class Page(NamedTuple):
-    """Rows in key order."""
+    """One page: rows in key order."""
 
     keys: pa.ChunkedArray
-    """Encoded, of each row."""
+    """The encoded key of each row."""
     table: pa.Table
-    """The key columns and the wanted columns, of type `arrow_schema(schema, wanted)`. Chunks of it
-    are slices of the sources where that was possible."""
+    """The key columns and the wanted columns, of type `arrow_schema(schema, wanted)`. Its chunks
+    are slices of the sources where that is possible."""
     resume: Key | None
-    """Where the next page begins; None if there is none."""
+    """Where the next page begins. None if there is no next page."""
 
 
 def page_of(
@@ -43,9 +44,10 @@ def page_of(
     row_count_max: int,
     looked_at_max: int = LOOKED_AT_MAX,
 ) -> Page:
-    """The first rows, `row_count_max` at most, of sources that are cut to the range asked for.
+    """Return the first rows of the sources, `row_count_max` at most. The sources are cut to the
+    requested range.
 
-    Fewer rows do not mean that there are no more: after about `looked_at_max` versions the page
+    Fewer rows do not mean that there are no more. After about `looked_at_max` versions the page
     ends, perhaps without a row, and says where to resume.
     """
     batches: list[pa.RecordBatch] = []
@@ -67,8 +69,8 @@ def page_of(
 
 
 def _narrowed(snapshot: Visibility, source: Source) -> Iterator[pa.RecordBatch]:
-    """The columns that matter. A row that is written all the time has batches of its own, to be
-    held all at once: they are cut down to what is seen before that."""
+    """Yield the batches with the columns that matter. A row with frequent writes fills whole
+    batches, which are held together later. So their hidden versions are removed first."""
     for batch in source:
         keys, batch = batch.column(KEY), snapshot.columns_of(batch)
         is_one_row = len(keys) > 1 and keys[0] == keys[-1]
@@ -87,7 +89,7 @@ def _page(snapshot: Visibility, batches: list[pa.RecordBatch], resume: Key | Non
 def rows_of_page(
     snapshot: Visibility, page: Page
 ) -> tuple[tuple[Key, ...], tuple[tuple[Any, ...], ...]]:
-    """The same rows as Python objects: keys, and the values of the wanted columns."""
+    """Return the same rows as Python objects: keys, and the values of the wanted columns."""
     columns = snapshot.schema.columns_of(snapshot.wanted)
     if not columns:
         return tuple(page.keys.to_pylist()), ((),) * len(page.keys)

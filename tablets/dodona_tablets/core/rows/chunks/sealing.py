@@ -1,18 +1,20 @@
-"""Whether a load's staged chunks are fit to be seen, and what has to be deleted when they are.
+"""Check whether the staged chunks of a load may be published, and find the rows to delete then.
 
 Owns: the rules of bulk loads, decided for a window of keys at a time (`merging`):
 
 - No key is in two staged chunks.
-- No row that the load changes was changed after its `since`, and no row of an erased range was
-  written or deleted: conflicts, named as Delta Lake names them (its document "Concurrency
-  control"). The deletion of a row that was not there changes nothing in a range that is erased.
-- No row that is inserted is there, and every row that is updated.
-- Rows of erased ranges that are not staged are deleted: they come out, as deletions in the layout
-  `masked` of chunks, which is attached together with what was staged.
+- No row that the load changes was changed after its `since`. No row of an erased range was written
+  or deleted after it. If one was, that is a conflict, with the name that Delta Lake uses (its
+  document "Concurrency control"). In an erased range, the deletion of a row that was not there is
+  no change.
+- A row that is inserted is not there, and a row that is updated is there.
+- Rows of erased ranges that are not staged are deleted. These deletions are the result, in the
+  chunk layout `masked`. They are attached together with the staged chunks.
 
-Staged chunks are attached with `MAX_TIMESTAMP`: so theirs are the newest versions of all, and are
-known by it. What is decided about a row takes its newest version besides, and whether it was there;
-nobody looks at values. Versions as of `since` must not be gone: that is for the caller to know.
+Staged chunks are attached with `MAX_TIMESTAMP`. So their versions are the newest of all, and this
+timestamp identifies them. A decision about a row needs two more things: the newest of its other
+versions, and whether the row was there at `since`. It needs no values. The caller must make sure
+that no version as of `since` is gone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +49,7 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 
 WINDOW_ROWS: Final = 1 << 18
-"""About so many are looked at together, also where hundreds of chunks overlap."""
+"""About the most rows of one window, even if hundreds of chunks overlap."""
 
 
 def sealed(
@@ -58,11 +60,12 @@ def sealed(
     since: Timestamp,
     erased: Sequence[Range],
 ) -> Iterator[pa.RecordBatch]:
-    """The deletions that go with the staged chunks, in key order; some batches have no rows, so
-    that others may run in between. `erased` are ranges lower ≤ key < upper, in order and apart.
+    """Yield the deletions that go with the staged chunks, in key order. Some batches have no rows,
+    so that other work may run in between. `erased` are ranges `lower ≤ key < upper`, in order and
+    apart.
 
     Raises DuplicateKey, RowNotFound, ConcurrentAppend, ConcurrentDeleteRead or
-    ConcurrentDeleteDelete with a key in the way, and DataCorrupted about a chunk.
+    ConcurrentDeleteDelete, with a key that is in the way. Raises DataCorrupted about a chunk.
     """
     assert all(view.min_timestamp == MAX_TIMESTAMP for view in staged), "staged chunks have times"
     rules = _Rules(schema, mode, since)
@@ -74,11 +77,11 @@ def sealed(
             yield rules.deletions(merged(schema, pieces), zone)
 
 
-# ---- what is looked at
+# ---- sources
 
 
 def _narrow_schema(schema: TableSchema) -> pa.Schema:
-    """Of versions of which nobody wants a value."""
+    """Return the schema of versions without their values."""
     plain = chunk_schema(schema, "plain")
     return pa.schema([plain.field(name) for name in (KEY, TIMESTAMP, MASK)])
 
@@ -86,7 +89,7 @@ def _narrow_schema(schema: TableSchema) -> pa.Schema:
 def _sources(
     schema: TableSchema, layers: Sequence[Layer], zone: Zone, above: Timestamp
 ) -> list[Source]:
-    """The layers that have something in a zone, but for those without a version above a
+    """Return the layers that have rows in a zone, except those without a version above a
     timestamp."""
     layers = [it for it in layers if it.max_timestamp > above]
     views = [it for it in layers if isinstance(it, ChunkView)]
@@ -106,8 +109,8 @@ def _of_views(narrow: pa.Schema, views: Sequence[ChunkView], zone: Zone) -> Sour
 
 
 def _of_store(narrow: pa.Schema, store: DynamicStore, zone: Zone, above: Timestamp) -> Source:
-    """Of the rows with a version above a timestamp. Masks are those of any write, or of a
-    deletion."""
+    """Yield the versions of the rows that have one above a timestamp. The masks only tell writes
+    from deletions."""
     no_mask, some_mask = (0, 1) if narrow.field(MASK).type == pa.uint64() else (b"", b"\x01")
     found: list[tuple[Key, Timestamp, Any]] = []
     for key, newest in store.walk(zone.lower, zone.upper):
@@ -130,7 +133,7 @@ def _batch_of(narrow: pa.Schema, found: list[tuple[Key, Timestamp, Any]]) -> pa.
 
 
 class _Rules:
-    """See the module."""
+    """The rules for one load: see the module."""
 
     def __init__(self, schema: TableSchema, mode: LoadMode, since: Timestamp) -> None:
         self._schema = schema
@@ -140,7 +143,8 @@ class _Rules:
         self._nothing = pa.RecordBatch.from_pylist([], schema=self._layout)
 
     def deletions(self, versions: Versions, zone: Zone) -> pa.RecordBatch:
-        """Of the rows in a window, of which nothing stands in the way. Raises what does."""
+        """Return the deletions of rows in a window. Raises an error if a row is in the way of the
+        load."""
         rows = _Rows(versions)
         if rows.is_repeated.any():
             key = self._named(versions, int(rows.is_repeated.argmax()))
@@ -177,8 +181,8 @@ class _Rules:
     def _conflict(
         self, rows: "_Rows", row: int, *, is_read: bool
     ) -> tuple[type[TransactionConflict], str]:
-        """What it is called that this row was changed: that it is replaced, and was there, is that
-        it was read."""
+        """Return the error and the verb for a row that was changed. A row that was there and is
+        replaced counts as read."""
         if rows.is_there[row]:
             return ConcurrentAppend, "written"
         is_staged = rows.is_staged[row]
@@ -206,7 +210,7 @@ class _Rules:
         return self._schema.named_key(versions.key_at(place))
 
     def _batch(self, keys: pa.Array) -> pa.RecordBatch:
-        """Deletions of the rows with these keys."""
+        """Return deletions of the rows with these keys."""
         count = len(keys)
         columns = [keys, *decode_keys(self._schema, keys)]
         columns += [pa.nulls(count, it.type) for it in self._layout][len(columns) : -1]
@@ -215,28 +219,28 @@ class _Rules:
 
 
 class _Rows:
-    """The rows of a window. Arrays have an element for each, unless it is said that they have one
-    for each version."""
+    """The rows of a window. An array has one element for each row, unless its description says that
+    it has one for each version."""
 
     def __init__(self, versions: Versions) -> None:
         groups, stamps = versions.groups, versions.timestamps
         self.versions = versions
         self.firsts: Places = groups.firsts
-        """Their newest versions."""
+        """The newest version of each row."""
         is_of_load = stamps == MAX_TIMESTAMP
         self.is_repeated: Flags = is_of_load & ~versions.starts
-        """Of each version: whether the load has a second one."""
+        """For each version, whether it is another version that the load has of the same row."""
         self.is_staged: Flags = is_of_load[self.firsts]
         newest = self.firsts + self.is_staged
         self.is_known: Flags = newest < np.append(self.firsts[1:], len(stamps))
-        """Whether there are other versions than the load's."""
+        """Whether there are versions besides those of the load."""
         newest = np.minimum(newest, len(stamps) - 1)
         self.newest_timestamps = stamps[newest]
-        """Of those others."""
+        """The timestamp of the newest of these other versions."""
         self.is_there: Flags = self.is_known & ~versions.deletions[newest]
 
     def was_there(self, at: Timestamp) -> Flags:
-        """Whether a reader at this timestamp sees them."""
+        """Return which rows a reader at this timestamp sees."""
         groups = self.versions.groups
         is_old = self.versions.timestamps <= at
         is_seen = is_old & (groups.counts_before(is_old) == 0) & ~self.versions.deletions
@@ -244,7 +248,7 @@ class _Rows:
         return found
 
     def was_written_after(self, at: Timestamp) -> Flags:
-        """Whether anybody has written them, the load too."""
+        """Return which rows were written after this timestamp. A write of the load counts, too."""
         is_young = self.versions.timestamps > at
         found: Flags = self.versions.groups.counts(is_young & ~self.versions.deletions) > 0
         return found

@@ -1,7 +1,8 @@
-"""What is in a block: its order, its keys and times, computed column by column.
+"""Measure the content of a block: its order, its keys and its timestamps, column by column.
 
-Owns: the definition of order in a chunk, and of garbage. Written and checked chunks are measured by
-the same code, so that a check finds what writing would not have written.
+Owns: the definition of order in a chunk, and of garbage. The same code measures chunks that are
+written and chunks that are checked. So a check finds everything that writing would not have
+written.
 """
 
 from typing import Final, NamedTuple
@@ -19,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class LastRow(NamedTuple):
-    """Where the block before ends."""
+    """The last row of the block before."""
 
     key: Key
     timestamp: Timestamp
@@ -29,21 +30,21 @@ NO_ROW: Final = LastRow(Key(b""), NULL_TIMESTAMP)
 
 
 class Measures(NamedTuple):
-    """Of one block, behind its predecessor."""
+    """The measures of one block, which follows another block."""
 
     misplaced_row: int | None
-    """The first row that is not behind the one before it."""
+    """The first row that does not come after the row before it. None if all rows are in order."""
     key_count: int
-    """Different keys in the block."""
+    """The number of different keys in the block."""
     lower: Key
     upper: Key
     min_timestamp: Timestamp
     max_timestamp: Timestamp
     bloom: bytes
     mask_max: int
-    """The largest of the masks, if these are numbers."""
+    """The largest mask, if masks are numbers. Otherwise 0."""
     garbage_count: int
-    """Versions that are deletions or not the newest of their key in the chunk."""
+    """The number of versions that are deletions, or not the newest of their key in the chunk."""
     last: LastRow
 
 

@@ -1,9 +1,9 @@
-"""Arrow IPC streams from strangers, read without trusting what they say of their own size.
+"""Read Arrow IPC streams of clients, without trust in the sizes that a stream claims to have.
 
-Owns: the bound on what a stream may come to in memory. A compressed buffer of a few bytes may
-claim to be as long as memory is. What each claims is read from the stream's own description, a
-FlatBuffers table (Arrow's `Message.fbs`) that pyarrow has verified, before anything is expanded.
-Whether the columns fit a table is `ingest`'s.
+Owns: the bound on the size of a stream in memory. A compressed buffer of a few bytes may claim to
+be as long as all memory. So the claim of each buffer is read before the buffer is expanded. The
+claims are in the stream's own description, a FlatBuffers table (`Message.fbs` of Arrow) that
+pyarrow has verified. `ingest` checks whether the columns fit a table.
 """
 
 import struct
@@ -16,26 +16,26 @@ import pyarrow as pa
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 
 STREAM_BYTES_MAX: Final = 256 << 20
-"""What all buffers of a stream may come to."""
+"""The most bytes of all buffers of a stream, after they are expanded."""
 STREAM_ROWS_MAX: Final = 4 << 20
 
 _HEADER: Final = 2
-"""Place of the record batch in a message's table."""
+"""The place of the record batch in a message's table."""
 _BUFFERS: Final = 2
-"""Place of the buffers in a record batch's table."""
+"""The place of the buffers in a record batch's table."""
 _COMPRESSION: Final = 3
 
 
 def names_of(stream: Any) -> list[str]:
-    """The names of a stream's columns. Raises InvalidRequest if it is no stream."""
+    """Return the names of a stream's columns. Raises InvalidRequest if it is not a stream."""
     with _refused():
         return list(_schema_of(next(_messages(stream))).names)
 
 
 def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
-    """The record batches of a stream that has just these columns, in this order.
+    """Return the record batches of a stream that has exactly these columns, in this order.
 
-    Raises InvalidRequest if it is no stream, SchemaViolation if its columns are others,
+    Raises InvalidRequest if it is not a stream, SchemaViolation if its columns differ, and
     LimitExceeded if it has too many rows or bytes.
     """
     batches = []
@@ -46,11 +46,11 @@ def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
         for message in messages:
             bytes_left -= _expanded_bytes(message)
             if bytes_left < 0:
-                raise LimitExceeded(f"a batch has at most {STREAM_BYTES_MAX} bytes of data")
+                raise LimitExceeded(f"the batch has more than {STREAM_BYTES_MAX} bytes. Split it")
             batch = pa.ipc.read_record_batch(message, expected)
             rows_left -= batch.num_rows
             if rows_left < 0:
-                raise LimitExceeded(f"a batch has at most {STREAM_ROWS_MAX} rows")
+                raise LimitExceeded(f"the batch has more than {STREAM_ROWS_MAX} rows. Split it")
             batch.validate(full=True)
             batches.append(batch)
     return batches
@@ -58,7 +58,7 @@ def batches_of(stream: Any, expected: pa.Schema) -> list[pa.RecordBatch]:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """What is no stream is the caller's mistake."""
+    """Raise InvalidRequest for data that is not a stream: it is the caller's mistake."""
     try:
         yield
     except StopIteration:
@@ -73,13 +73,14 @@ def _schema_of(message: pa.ipc.Message) -> pa.Schema:
 
 
 def _check_columns(found: pa.Schema, expected: pa.Schema) -> None:
-    is_native = found.equals(pa.schema(list(found)))  # else its numbers are big end first
+    is_native = found.equals(pa.schema(list(found)))  # otherwise its numbers are big-endian
     if found.names != expected.names or found.types != expected.types or not is_native:
         raise SchemaViolation(f"the batch has {found}, the table has {expected}")
 
 
 def _check_type(message: pa.ipc.Message, expected: str) -> None:
-    """pyarrow would read any message as that which it is asked for, and crash."""
+    """Raise InvalidRequest if a message has another type. pyarrow would read it as the expected
+    type, and crash."""
     if message.type != expected:
         raise InvalidRequest(f"not an Arrow IPC stream: a {message.type}, not a {expected}")
 
@@ -89,7 +90,7 @@ def _messages(stream: Any) -> Iterator[pa.ipc.Message]:
 
 
 def _expanded_bytes(message: pa.ipc.Message) -> int:
-    """What the buffers of a record batch come to once they are not compressed."""
+    """Return the bytes of a record batch's buffers after they are expanded."""
     _check_type(message, "record batch")
     body = message.body
     metadata = memoryview(message.metadata)
@@ -107,13 +108,13 @@ def _expanded_bytes(message: pa.ipc.Message) -> int:
 
 
 def _follow(data: memoryview, at: int) -> int:
-    """The place that the offset here points to."""
+    """Return the place to which the offset here points."""
     (offset,) = struct.unpack_from("<I", data, at)
     return at + int(offset)
 
 
 def _field(data: memoryview, table: int, place: int) -> int:
-    """Where a table has this field; 0 if it leaves it out."""
+    """Return where a table has this field, or 0 if the table leaves it out."""
     (back,) = struct.unpack_from("<i", data, table)
     (size_bytes,) = struct.unpack_from("<H", data, table - back)
     entry = 4 + 2 * place

@@ -1,8 +1,9 @@
-"""Single values of Arrow arrays as Python objects, read straight from the buffers.
+"""Read single values of Arrow arrays as Python objects, straight from the buffers.
 
-Owns: a getter for each column type: a function from a row to its value, null included. Making one
-takes some microseconds and holds on to the array's memory; calling it takes a tenth of one, where
-an Arrow scalar takes several. Getters trust the array: its bytes were verified before.
+Owns: a getter for each column type. A getter is a function from a row to its value, which may be
+null. To make a getter takes some microseconds, and it keeps the array's memory. To call it takes a
+tenth of a microsecond, while an Arrow scalar takes several. Getters trust the array: its bytes were
+verified before.
 """
 
 from collections.abc import Callable
@@ -18,8 +19,8 @@ _decode: Final = msgspec.msgpack.Decoder().decode
 
 
 def getter_of(array: pa.Array, column_type: str) -> Getter:
-    """What reads the values of an array of a column of this type. A column that was text may be
-    read as `string`."""
+    """Return a getter for an array of a column of this type. A column that was text may be read as
+    `string`."""
     if array.null_count == len(array):
         return _nothing
     get: Getter
@@ -35,25 +36,26 @@ def getter_of(array: pa.Array, column_type: str) -> Getter:
 
 
 def numbers_of(array: pa.Array, number_format: Any) -> memoryview:
-    """The numbers of an array, of a format of `struct` with 8 bytes; nulls are any number."""
+    """Return the numbers of an array. The format is one of `struct` with 8 bytes. Nulls have any
+    number."""
     numbers: memoryview = memoryview(array.buffers()[1]).cast("B").cast(number_format)
     return numbers[array.offset : array.offset + len(array)]
 
 
 def offsets_of(array: pa.Array) -> "memoryview[int]":
-    """Where each value of a binary array begins in its data, and where the last one ends."""
+    """Return where each value of a binary array begins in its data, and where the last one ends."""
     offsets = memoryview(array.buffers()[1]).cast("B").cast("i")
     return offsets[array.offset : array.offset + len(array) + 1]
 
 
 def data_of(array: pa.Array) -> memoryview:
-    """The values of a binary array, one after the other."""
+    """Return the values of a binary array, one after the other."""
     data = array.buffers()[2]
     return memoryview(b"" if data is None else data).cast("B")
 
 
 def mask_getter(array: pa.Array) -> Getter:
-    """What reads column masks: numbers, or bytes where tables are wide."""
+    """Return a getter of column masks. Masks are numbers, or bytes in wide tables."""
     if array.type == pa.uint64():
         return numbers_of(array, "Q").__getitem__
     get = _bytes_getter(array, "string")
@@ -86,7 +88,7 @@ def _bytes_getter(array: pa.Array, column_type: str) -> Getter:
 
 
 class Constant:
-    """Numbers that are all the same."""
+    """A sequence in which all numbers are the same."""
 
     def __init__(self, number: int) -> None:
         self._number = number

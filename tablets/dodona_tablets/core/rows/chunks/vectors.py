@@ -1,9 +1,10 @@
-"""Columns of versions as numpy arrays: masks, keys in a form that sorts fast, and groups of rows.
+"""Handle columns of versions as numpy arrays: masks, keys in a form that sorts fast, and row
+groups.
 
-Owns: what can be told of many versions at once, without a Python object for each. Column masks are
-`Words`: one row of numbers for each 64 value columns, so that tables of any width are treated
-alike. Keys that are compared here are whole keys of one table, of which none is a prefix of
-another: that is why they may be filled up with zeros.
+Owns: operations on many versions at a time, without a Python object for each. Column masks are
+`Words`, with one row of numbers for each 64 value columns. So tables of any width are treated
+alike. Keys that are compared here are whole keys of one table, and none of these is a prefix of
+another. So they may be padded with zeros.
 """
 
 from collections.abc import Sequence
@@ -26,14 +27,15 @@ Places = NDArray[np.intp]
 WORD_BITS: Final = 64
 _WORD_MAX: Final = (1 << WORD_BITS) - 1
 PADDED_BYTES_MAX: Final = 64 << 20
-"""Of keys filled up to one length. Longer ones are sorted as they are, which takes longer."""
+"""The most bytes of keys that are padded to one length. Longer keys are sorted as they are, which
+takes longer."""
 
 
 # ---- masks
 
 
 def words_of(schema: TableSchema, masks: pa.Array) -> Words:
-    """A column of masks, as chunks have it."""
+    """Return a column of masks, in the form that chunks have, as words."""
     if not schema.is_wide:
         numbers: Words = masks.to_numpy(zero_copy_only=True).reshape(1, -1)
         return numbers
@@ -42,7 +44,7 @@ def words_of(schema: TableSchema, masks: pa.Array) -> Words:
 
 
 def masks_of(schema: TableSchema, words: Words) -> pa.Array:
-    """Masks as a column of chunks."""
+    """Return words as a column of masks in a chunk."""
     if not schema.is_wide:
         return pa.array(words[0])
     matrix = np.ascontiguousarray(words.T).astype("<u8", copy=False).view(np.uint8)
@@ -52,7 +54,7 @@ def masks_of(schema: TableSchema, words: Words) -> pa.Array:
 
 
 def no_masks(schema: TableSchema, count: int) -> pa.Array:
-    """A column of empty masks."""
+    """Return a column of empty masks."""
     return masks_of(schema, np.zeros((_word_count(schema), count), np.uint64))
 
 
@@ -61,18 +63,18 @@ def _word_count(schema: TableSchema) -> int:
 
 
 def words_of_mask(mask: int, count: int) -> list[np.uint64]:
-    """One mask, word by word."""
+    """Return one mask, word by word."""
     return [np.uint64(mask >> WORD_BITS * place & _WORD_MAX) for place in range(count)]
 
 
 def has_bit(words: Words, bit: int) -> Flags:
-    """Which masks have this bit."""
+    """Return which masks have this bit."""
     found: Flags = (words[bit // WORD_BITS] >> np.uint64(bit % WORD_BITS) & np.uint64(1)) != 0
     return found
 
 
 def has_all(words: Words, mask: int) -> Flags:
-    """Which masks have all bits of this one."""
+    """Return which masks have all bits of this one."""
     found = np.ones(words.shape[1], np.bool_)
     for row, word in zip(words, words_of_mask(mask, len(words)), strict=True):
         if word:
@@ -81,7 +83,7 @@ def has_all(words: Words, mask: int) -> Flags:
 
 
 def has_any(words: Words, mask: int) -> Flags:
-    """Which masks have a bit of this one."""
+    """Return which masks have a bit of this one."""
     found = np.zeros(words.shape[1], np.bool_)
     for row, word in zip(words, words_of_mask(mask, len(words)), strict=True):
         if word:
@@ -90,13 +92,13 @@ def has_any(words: Words, mask: int) -> Flags:
 
 
 def has_any_bit(words: Words) -> Flags:
-    """Which masks are not empty."""
+    """Return which masks are not empty."""
     found: Flags = np.logical_or.reduce(words, axis=0)
     return found
 
 
 def clear_bit(words: Words, bit: int, where: Flags) -> None:
-    """Take a bit from these masks, in place."""
+    """Remove a bit from these masks, in place."""
     words[bit // WORD_BITS][where] &= np.uint64(_WORD_MAX ^ 1 << bit % WORD_BITS)
 
 
@@ -104,7 +106,8 @@ def clear_bit(words: Words, bit: int, where: Flags) -> None:
 
 
 def padded(array: pa.Array, width: int) -> NDArray[np.uint8]:
-    """Binary values as rows of a matrix, filled up with zeros. None is longer than `width`."""
+    """Return binary values as rows of a matrix, padded with zeros. No value is longer than
+    `width`."""
     count = len(array)
     _, offsets_buffer, data_buffer = array.buffers()
     if not count or data_buffer is None:
@@ -119,7 +122,7 @@ def padded(array: pa.Array, width: int) -> NDArray[np.uint8]:
 
 
 def binary_of(data: NDArray[np.uint8], lengths: NDArray[Any]) -> pa.Array:
-    """Binary values that lie one behind the other in `data`."""
+    """Return an array of the binary values that lie one behind the other in `data`."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
@@ -130,14 +133,15 @@ def binary_of(data: NDArray[np.uint8], lengths: NDArray[Any]) -> pa.Array:
 
 
 def sorted_places(runs: Sequence[pa.Array]) -> tuple[Places, Flags]:
-    """The order of the keys of several sorted runs, as places in all of them one after the other:
-    equal keys stay as they are. And which keys, in that order, are the first of their kind."""
+    """Return the order of the keys of several sorted runs, as places in all runs one after the
+    other. Equal keys keep their order. Return also which keys, in that order, are the first of
+    their kind."""
     keys = pa.concat_arrays(runs)
     numbers = _comparable(keys, common_length(runs))
     if numbers is None:
         order = pc.sort_indices(keys).to_numpy().astype(np.intp)
         return order, first_of_kind(keys.take(pa.array(order)))
-    order = np.argsort(numbers, kind="stable")  # finds the runs, and merges them
+    order = np.argsort(numbers, kind="stable")  # a stable sort finds the runs, and merges them
     ordered = numbers[order]
     return order, np.concatenate(
         [np.ones(min(len(order), 1), np.bool_), ordered[1:] != ordered[:-1]]
@@ -145,7 +149,7 @@ def sorted_places(runs: Sequence[pa.Array]) -> tuple[Places, Flags]:
 
 
 def common_length(runs: Sequence[pa.Array]) -> int:
-    """How many bytes all keys of sorted runs have in common at their beginning."""
+    """Return how many bytes all keys of sorted runs have in common at their beginning."""
     lowest = min(run[0].as_py() for run in runs)
     highest = max(run[-1].as_py() for run in runs)
     count = 0
@@ -157,7 +161,8 @@ def common_length(runs: Sequence[pa.Array]) -> int:
 
 
 def _comparable(keys: pa.Array, common: int) -> NDArray[Any] | None:
-    """Keys, but for their common beginning, as numbers or texts that compare alike, if it pays."""
+    """Return keys without their common beginning, as numbers or texts that have the same order.
+    Return None if they are too long to be padded."""
     width = pc.max(pc.binary_length(keys)).as_py()
     if width * len(keys) > PADDED_BYTES_MAX:
         return None
@@ -171,7 +176,7 @@ def _comparable(keys: pa.Array, common: int) -> NDArray[Any] | None:
 
 
 def first_of_kind(keys: pa.Array) -> Flags:
-    """Which of these sorted keys differ from the one before."""
+    """Return which of these sorted keys differ from the one before."""
     starts = np.ones(len(keys), np.bool_)
     if len(keys) > 1:
         starts[1:] = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1)).to_numpy(
@@ -181,7 +186,7 @@ def first_of_kind(keys: pa.Array) -> Flags:
 
 
 def place_of(keys: pa.Array, key: Key) -> int:
-    """How many of these sorted keys lie below this one, which may be a bound."""
+    """Return how many of these sorted keys are below this key, which may be a bound."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2
@@ -196,24 +201,24 @@ def place_of(keys: pa.Array, key: Key) -> int:
 
 
 class Groups:
-    """Versions in order, of which some are the first of their key."""
+    """The groups of versions in order: a group has all versions of one key."""
 
     __slots__ = ("firsts", "numbers")
 
     def __init__(self, starts: Flags) -> None:
         self.firsts: Places = np.flatnonzero(starts)
         self.numbers: Places = np.cumsum(starts) - 1
-        """Which group each version belongs to."""
+        """The group of each version."""
 
     def __len__(self) -> int:
         return len(self.firsts)
 
     def counts_before(self, flags: Flags) -> Places:
-        """For each version how many flagged ones its group has before it."""
+        """Return for each version how many flagged versions come before it in its group."""
         before: Places = np.cumsum(flags) - flags
         found: Places = before - before[self.firsts][self.numbers]
         return found
 
     def counts(self, flags: Flags) -> Places:
-        """For each group how many flagged versions it has."""
+        """Return for each group how many flagged versions it has."""
         return np.bincount(self.numbers[flags], minlength=len(self))

@@ -1,8 +1,8 @@
-"""A chunk as one tablet sees it: its part of it, by the table's columns of today.
+"""Show a chunk as one tablet sees it: the tablet's part, in the columns that the table has today.
 
 Owns: the lookup of a row's versions, and the walk over blocks in key order. Rows without timestamps
-have the stamp that their chunk was attached with. A view holds no rows itself; what it keeps for
-each block that was looked into are a few functions over the block's buffers.
+have the timestamp with which their chunk was attached. A view holds no rows itself. For each block
+that was read, it keeps a few functions over the block's buffers.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,8 @@ from dodona_wire.types import DELETE_MASK, NULL_TIMESTAMP, Key, Timestamp
 
 
 class Extent(NamedTuple):
-    """Of a part of a tablet's rows: they lie in lower <= key < upper, and none is newer."""
+    """A range `lower ≤ key < upper` with a part of a tablet's rows, none newer than
+    `max_timestamp`."""
 
     lower: Key
     upper: Key
@@ -33,7 +34,8 @@ class Extent(NamedTuple):
 
 
 class ChunkView:
-    """One attached chunk of a tablet. Reading raises DataCorrupted where the chunk is damaged."""
+    """A view of one attached chunk of a tablet. Reading raises DataCorrupted where the chunk is
+    damaged."""
 
     def __init__(self, chunk: Chunk, attached: AttachedChunk, schema: TableSchema) -> None:
         assert attached.info == chunk.info, "another chunk was opened than was attached"
@@ -56,7 +58,7 @@ class ChunkView:
 
     @property
     def has_specials(self) -> bool:
-        """Whether `batches` have the columns of specialities."""
+        """Whether `batches` have the columns of the layout `special`."""
         return self.chunk.has_specials
 
     # One row
@@ -69,11 +71,13 @@ class ChunkView:
         since: Timestamp = NULL_TIMESTAMP,
         count_max: int = ALL_VERSIONS,
     ) -> list[Version]:
-        """The versions of a row at or below a timestamp, newest first; none if it is not here.
+        """Return the versions of a row at or below a timestamp, newest first; none if the row is
+        not here.
 
-        Given the mask of the value columns that a read wants, those versions may be left out that
-        it can't see: what is older than a deletion, or than plain values of all these columns.
-        Those at or below `since` are left out, and so are all but the newest `count_max`.
+        `wanted` is the mask of the value columns that a read needs. With it, versions may be left
+        out that the read cannot see. Those are older than a deletion, or older than plain values of
+        all these columns. Versions at or below `since` are left out, and so are all but the newest
+        `count_max`.
         """
         if not self.lower <= key < self.upper or timestamp < self.min_timestamp:
             return []
@@ -116,7 +120,8 @@ class ChunkView:
         since: Timestamp,
         count_max: int,
     ) -> list[Version]:
-        """Of the key that begins at this row, and may go on in the next blocks."""
+        """Return versions of the key that begins at this row, and that may go on in the next
+        blocks."""
         found: list[Version] = []
         while True:
             block, reader = self._opened[place] or self._open(place)
@@ -136,13 +141,13 @@ class ChunkView:
             place, row = place + 1, 0
 
     def _goes_on(self, place: int) -> bool:
-        """Whether the last key of a block is the first one of the next."""
+        """Return whether the last key of a block is the first one of the next."""
         return place + 1 < len(self._firsts) and self._firsts[place + 1] == self._lasts[place]
 
     # Ranges
 
     def extents(self) -> Iterator[Extent]:
-        """Where the rows are that the tablet has of the chunk, block by block, from the index."""
+        """Yield where the tablet's rows of this chunk are, block by block, from the index."""
         for place, info in enumerate(self.chunk.index.blocks):
             lower = max(self._firsts[place], self.lower)
             upper = min(successor(self._lasts[place]), self.upper)
@@ -152,9 +157,9 @@ class ChunkView:
     def batches(
         self, lower: Key, upper: Key, since: Timestamp = NULL_TIMESTAMP
     ) -> Iterator[pa.RecordBatch]:
-        """The versions of lower <= key < upper that the tablet has, in order, block by block, in
-        the layout of chunks with timestamps. Blocks are slices of the file where nothing about the
-        table's columns changed; those with nothing above `since` are passed over."""
+        """Yield the versions of `lower ≤ key < upper` that the tablet has, in order, block by
+        block, in the layout of chunks with timestamps. Where the table's columns have not changed,
+        blocks are slices of the file. Blocks with nothing above `since` are skipped."""
         for place in self._newer_places(lower, upper, since):
             block = self.chunk.block(place)
             start, end = self._rows_within(block, place, lower, upper)
@@ -162,8 +167,8 @@ class ChunkView:
                 yield self._mapping.apply(self._marked(block.batch.slice(start, end - start)))
 
     def reach(self, lower: Key, upper: Key, since: Timestamp, row_count: int) -> Key:
-        """A bound above `lower` below which about so many versions are in blocks that have some
-        above `since`: what a reader looks through before it lets others have their turn."""
+        """Return a bound above `lower`. Below it are about `row_count` versions in blocks that have
+        some above `since`. A reader looks through that many before other work gets its turn."""
         for place in self._newer_places(lower, upper, since):
             if row_count <= 0 and self._firsts[place] > lower:
                 return self._firsts[place]
@@ -171,16 +176,18 @@ class ChunkView:
         return upper
 
     def count(self, lower: Key, upper: Key) -> int:
-        """How many keys of lower ≤ key < upper are here: about, since blocks are counted whole."""
+        """Return how many keys of `lower ≤ key < upper` are here. This is an estimate, since blocks
+        are counted whole."""
         blocks = self.chunk.index.blocks
         return sum([blocks[place].key_count for place in self._places(lower, upper)])
 
     def sample(
         self, lower: Key, upper: Key, step: int, blocks_max: int
     ) -> Iterator[tuple[Key, int]]:
-        """Some keys of lower ≤ key < upper, each with how many it stands for: itself and those
-        behind it. They are the first keys of blocks; where a block has more than four steps, and
-        not more than `blocks_max` were opened for it, also keys within it."""
+        """Yield some keys of `lower ≤ key < upper`, each with a number of keys. The number counts
+        the key itself and the keys behind it, up to the next sample. Samples are the first keys of
+        blocks. A block with more than four steps gives keys within it, too. At most `blocks_max`
+        blocks are opened for that."""
         for place in self._places(lower, upper):
             count = self.chunk.index.blocks[place].key_count
             if count <= 4 * step or blocks_max <= 0:
@@ -196,20 +203,21 @@ class ChunkView:
                 yield key, -int(-min(stride, end - row) // rows_per_key)
 
     def _places(self, lower: Key, upper: Key) -> range:
-        """The blocks that have keys of lower ≤ key < upper, and of the tablet's own range."""
+        """Return the blocks that have keys of `lower ≤ key < upper`, and of the tablet's own
+        range."""
         lower, upper = max(lower, self.lower), min(upper, self.upper)
         first = bisect_left(self._lasts, lower)
         return range(first, max(first, bisect_left(self._firsts, upper)))
 
     def _newer_places(self, lower: Key, upper: Key, since: Timestamp) -> Iterator[int]:
-        """Those of them that may have versions above a timestamp."""
+        """Yield those of these blocks that may have versions above a timestamp."""
         blocks = self.chunk.index.blocks
         for place in self._places(lower, upper):
             if (blocks[place].max_timestamp or self.max_timestamp) > since:
                 yield place
 
     def _rows_within(self, block: Block, place: int, lower: Key, upper: Key) -> tuple[int, int]:
-        """Which of a block's rows have keys of lower ≤ key < upper."""
+        """Return the bounds of a block's rows that have keys of `lower ≤ key < upper`."""
         lower, upper = max(lower, self.lower), min(upper, self.upper)
         start, end = 0, block.row_count
         if self._firsts[place] < lower:
@@ -219,7 +227,7 @@ class ChunkView:
         return start, end
 
     def _marked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """With a timestamp and a mask for each row."""
+        """Return a batch with a timestamp and a mask for each row."""
         if self._has_timestamps:
             return batch
         columns, count = batch.columns, batch.num_rows
@@ -243,7 +251,7 @@ class ChunkView:
 
 
 def _not_settled(version: Version) -> int:
-    """The columns in which a reader that sees this version also sees older ones."""
+    """Return the columns in which a reader that sees this version also sees older ones."""
     mask = version[1]
     if mask == DELETE_MASK:
         return 0

@@ -1,11 +1,12 @@
-"""What a reader at a timestamp sees of versions, row by row but not one by one.
+"""Compute what a reader at a timestamp sees of versions, for many rows at a time.
 
-Owns: which version gives the value of each column. The meaning is that of `row`: per column the
-newest value that is newer than the newest deletion, changes of aggregates folded into what they
-change; a row is there if any version is newer than the newest deletion.
+Owns: which version gives the value of each column. The rules are those of `version`. A column has
+its newest value that is newer than the newest deletion. Changes of aggregates are folded into the
+value that they change. A row is there if any version is newer than the newest deletion.
 
 Most rows need one version only: the newest is a deletion, or sets all wanted columns. For the
-others each column is looked for in one go. Only changes of aggregates are folded row by row.
+others, each column is looked up in one step for all rows. Only changes of aggregates are folded row
+by row.
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ _NOWHERE: Final = -1
 
 
 class Visibility:
-    """What a reader asks for: some columns of the rows as of a timestamp, as if nothing older than
-    another had ever been."""
+    """What a reader asks for: some columns of the rows as of a timestamp, as if versions older than
+    a second timestamp did not exist."""
 
     def __init__(
         self,
@@ -36,13 +37,14 @@ class Visibility:
         newest: Timestamp = ASYNC_LAST_COMMITTED,
         oldest: Timestamp = NULL_TIMESTAMP,
     ) -> None:
-        """`wanted` is a mask of value columns. Both timestamps are seen."""
+        """Take the request. `wanted` is a mask of value columns. Versions at `oldest` and at
+        `newest` are seen, too."""
         self.schema = schema
         self.wanted = wanted
         self.newest = newest
         self.oldest = oldest
         self.arrow_schema: pa.Schema = arrow_schema(schema, wanted)
-        """Of what is seen: the key columns, and the wanted columns."""
+        """The schema of the rows that are seen: the key columns and the wanted columns."""
         self._folds = bool(schema.aggregate_mask & wanted)
         names = self.arrow_schema.names
         self._names = [KEY, *names, TIMESTAMP, MASK]
@@ -50,19 +52,20 @@ class Visibility:
         self._output = [KEY, *names]
 
     def columns_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of a batch in chunk layout that matter."""
+        """Return the columns of a batch in chunk layout that the reader needs."""
         has_deltas = self._folds and DELTA in batch.schema.names
         return batch.select(self._all_names if has_deltas else self._names)
 
     def rows_of(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """What the reader sees of a window's pieces, given with the columns that matter: encoded
-        keys as the first column, then those of `arrow_schema`. None if that is nothing. Where all
-        that is there is seen nothing is copied."""
+        """Return what the reader sees of the pieces of a window, or None if that is nothing. The
+        pieces have the columns of `columns_of`. The result has the encoded keys as the first
+        column, then the columns of `arrow_schema`. If the reader sees everything, nothing is
+        copied."""
         in_sight = [it for piece in pieces if (it := self._in_sight(piece)).num_rows]
         return self._rows(merged(self.schema, in_sight)) if in_sight else None
 
     def _in_sight(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        """Without what is too new or too old."""
+        """Return the versions that are neither too new nor too old."""
         stamps = timestamps_of(piece)
         is_seen = stamps <= self.newest
         if self.oldest:
@@ -70,7 +73,8 @@ class Visibility:
         return piece if is_seen.all() else piece.filter(pa.array(is_seen))
 
     def without_hidden(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One key's versions, with the columns that matter, without those that newer ones hide."""
+        """Return one key's versions without those that newer ones hide. They have the columns of
+        `columns_of`."""
         batch = self._in_sight(batch)
         if not batch.num_rows:
             return batch
@@ -78,7 +82,7 @@ class Visibility:
         return batch.slice(0, int(settles.argmax()) + 1) if settles.any() else batch
 
     def _settles(self, versions: Versions) -> Flags:
-        """Which versions leave no question about their row: what is older is not seen."""
+        """Return which versions settle their row: no older version is seen."""
         settles = versions.deletions | has_all(versions.masks, self.wanted)
         if self._folds and versions.deltas is not None:
             settles &= ~has_any(versions.deltas, self.wanted)
@@ -96,7 +100,7 @@ class Visibility:
         return batch.take(pa.array(versions.rows_at(places))) if len(places) else None
 
     def _pieced_together(self, versions: Versions, is_settled: Flags) -> pa.RecordBatch:
-        """Rows of which some have their values from several versions."""
+        """Return rows of which some have their values from several versions."""
         groups = versions.groups
         is_there = ~is_settled | ~versions.deletions[groups.firsts]
         rows = versions.rows_at(groups.firsts[is_there])
@@ -112,10 +116,11 @@ class Visibility:
 
 
 class _OpenRows:
-    """The versions of those rows that have their values from several, as far as they are seen."""
+    """The visible versions of the rows that have their values from several versions."""
 
     def __init__(self, versions: Versions, is_open: Flags) -> None:
-        """`is_open` says for each group whether it is one of these rows."""
+        """Take the versions of these rows. `is_open` says for each group whether it is one of
+        them."""
         self._versions = versions
         self._places: Places = np.flatnonzero(is_open[versions.groups.numbers])
         self._groups = Groups(versions.starts[self._places])
@@ -123,7 +128,8 @@ class _OpenRows:
         self._is_seen = ~deletions & (self._groups.counts_before(deletions) == 0)
 
     def newest(self, column: Column, bit: int) -> tuple[pa.Array, Places]:
-        """For each row where the value of a column is: values, and the place among them."""
+        """Return where each row has its value of a column: an array of values, and each row's place
+        in it."""
         versions, groups = self._versions, self._groups
         places = np.flatnonzero(has_bit(versions.masks[:, self._places], bit) & self._is_seen)
         numbers = groups.numbers[places]
@@ -145,7 +151,7 @@ class _OpenRows:
     def _folded(
         self, column: Column, places: Places, is_folded: Flags, is_change: Flags
     ) -> pa.Array:
-        """The values that these changes come to, for each row that has some."""
+        """Fold these changes, for each row that has some, and return the values."""
         chosen = is_folded[self._groups.numbers[places]]
         places, is_change = places[chosen], is_change[chosen]
         numbers = self._groups.numbers[places]
@@ -161,7 +167,7 @@ class _OpenRows:
 
 
 def _leads(numbers: Places) -> Flags:
-    """Which of these rising numbers differ from the one before."""
+    """Return which of these rising numbers differ from the one before."""
     leads = np.ones(len(numbers), np.bool_)
     leads[1:] = numbers[1:] != numbers[:-1]
     return leads

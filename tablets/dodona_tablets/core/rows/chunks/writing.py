@@ -1,8 +1,8 @@
-"""Sorted batches become a chunk: a file of blocks, and the index of them.
+"""Write sorted batches as a chunk: a file of blocks, and the index of these blocks.
 
-Owns: where blocks begin and end, and that rows which are out of order are never written: whoever
-reads a chunk finds rows by their order. Works on one block at a time, whatever the size of the
-chunk, and on whole columns. All versions of a key are in one block, unless they do not fit in it.
+Owns: where blocks begin and end. It also refuses to write rows that are out of order, since readers
+of a chunk find rows by their order. It works on one block at a time, even for large chunks, and on
+whole columns. All versions of a key are in one block, unless they do not fit in it.
 """
 
 import zlib
@@ -25,7 +25,7 @@ from dodona_tablets.core.rows.chunks.statistics import NO_ROW, measure
 from dodona_wire.rows.schema import TableSchema
 
 _MAGIC: Final = b"ARROW1\0\0"
-"""What a file begins with, before the schema."""
+"""The bytes at the beginning of a file, before the schema."""
 
 
 def write_chunk(
@@ -33,8 +33,9 @@ def write_chunk(
 ) -> tuple[ChunkInfo, bytes] | None:
     """Write the Arrow file of a chunk, and return its description and its index.
 
-    Batches have one layout and any sizes; empty ones are allowed. Keys rise, and timestamps fall
-    strictly within a key: AssertionError if not. None, and nothing written, if there are no rows.
+    Batches have one layout and any size. Empty batches are allowed. Keys must rise, and timestamps
+    must fall strictly within a key: AssertionError if not. Without rows, nothing is written, and
+    the result is None.
     """
     writer = None
     for block in blocks_of(_laid_out(schema, batches)):
@@ -45,7 +46,7 @@ def write_chunk(
 
 
 def _laid_out(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches with the very schema of their layout, that of the first."""
+    """Yield the batches with the exact schema of their layout. The first batch sets the layout."""
     expected = None
     for batch in batches:
         if expected is None:
@@ -56,7 +57,7 @@ def _laid_out(schema: TableSchema, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 class _Sink:
-    """Counts and sums up what goes through to a file."""
+    """A file that counts the bytes that pass through it, and computes their checksum."""
 
     closed = False
 
@@ -66,7 +67,8 @@ class _Sink:
         self._checksum = 0
         self.size_bytes = 0
         self.head_crc32 = 0
-        """Of what comes before the first block: Arrow writes it together with that block."""
+        """The checksum of all bytes before the first block. Arrow writes them together with that
+        block."""
 
     def write(self, data: Any) -> int:
         self._file.write(data)
@@ -81,13 +83,13 @@ class _Sink:
         self._file.flush()
 
     def take_checksum(self) -> int:
-        """Of what was written since the last time."""
+        """Return the checksum of the bytes that were written since the last call."""
         taken, self._checksum = self._checksum, 0
         return taken
 
 
 class _Writer:
-    """One file on its way."""
+    """A chunk's file while it is written."""
 
     def __init__(
         self, number: int, schema: TableSchema, arrow_schema: pa.Schema, sink: BinaryIO
@@ -147,7 +149,7 @@ class _Writer:
 
 
 def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, gathered and cut into blocks. Rows are copied only to be gathered."""
+    """Yield the same rows, gathered and cut into blocks. Rows are copied only to be gathered."""
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for piece in _pieces(batches):
@@ -172,7 +174,7 @@ def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, none of the batches larger than a block, none empty."""
+    """Yield the same rows in batches that are not larger than a block and not empty."""
     for rest in batches:
         while rest.num_rows:
             count = _fitting_rows(rest)
@@ -181,7 +183,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _fitting_rows(batch: pa.RecordBatch) -> int:
-    """How many of the first rows make a block that is not too large: one, at least."""
+    """Return how many of the first rows fit into a block: at least one."""
     count: int = min(batch.num_rows, BLOCK_ROWS_MAX)
     if batch.slice(0, count).nbytes <= BLOCK_BYTES_MAX:
         return count
@@ -195,8 +197,8 @@ def _is_half_full(block: pa.RecordBatch) -> bool:
 
 
 def _block_end(batch: pa.RecordBatch) -> int:
-    """Where the first block of a batch ends that does not fit in one: before the first key that
-    does not fit, unless that is the only one."""
+    """Return where the first block of a batch ends, if the batch does not fit in one block. It ends
+    before the first key that does not fit, unless that is the only key."""
     count = _fitting_rows(batch)
     key = _key(batch, count)
     if _key(batch, count - 1) != key:

@@ -1,8 +1,8 @@
-"""Where the rows of a load meet others, or one another: told from indexes, without reading a row.
+"""Find where the rows of a load meet other rows, or one another, without reading a row.
 
-Owns: which ranges of keys a seal has to look at, and in which chunks. The rules that are applied
-there are `sealing`'s. What lies apart from everything else is never read: most of a load that
-brings new rows.
+Owns: which ranges of keys a seal has to look at, and in which chunks. The answer comes from
+indexes. `sealing` has the rules for these ranges. Rows that lie apart from all others are never
+read: most rows of a load that brings new keys.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from dodona_wire.rows.keys import successor
 from dodona_wire.types import Key, LoadMode, Timestamp
 
 Layer = DynamicStore | ChunkView
-"""Of what a tablet has."""
+"""A store or a chunk of a tablet."""
 Range = tuple[Key, Key]
 
 _STAGED: Final = 0
@@ -26,7 +26,7 @@ _ERASED: Final = 3
 
 
 class Zone(NamedTuple):
-    """lower ≤ key < upper, in an erased range or outside of all."""
+    """A range `lower ≤ key < upper`, within an erased range or outside of all erased ranges."""
 
     lower: Key
     upper: Key
@@ -40,7 +40,7 @@ def zones_of(
     since: Timestamp,
     erased: Iterable[Range],
 ) -> list[Zone]:
-    """In key order, and as few as can be without reading more."""
+    """Return the zones, in key order. They are as few as possible without more reading."""
     parts = [(it.lower, it.upper, _STAGED) for view in staged for it in view.extents()]
     for layer in existing:
         for it in extents_of(layer):
@@ -52,7 +52,7 @@ def zones_of(
 
 
 def extents_of(layer: Layer) -> Iterator[Extent]:
-    """Where its rows are."""
+    """Yield where the rows of a layer are."""
     if isinstance(layer, ChunkView):
         yield from layer.extents()
     elif layer.bounds is not None:
@@ -61,7 +61,8 @@ def extents_of(layer: Layer) -> Iterator[Extent]:
 
 
 def _joined(parts: list[tuple[Key, Key, int]], mode: LoadMode) -> list[Zone]:
-    """What matters where these parts begin and end. Zones with nothing in between are one."""
+    """Return the zones that matter between the ends of these parts. Zones with nothing in between
+    are joined."""
     events = [(lower, kind, 1) for lower, upper, kind in parts if lower < upper]
     events += [(upper, kind, -1) for lower, upper, kind in parts if lower < upper]
     counts = [0, 0, 0, 0]
@@ -91,8 +92,9 @@ def _matters(counts: Sequence[int], mode: LoadMode) -> bool:
 
 
 def lanes_of(views: Iterable[ChunkView], zone: Zone) -> list[list[ChunkView]]:
-    """Those that have keys in a zone, in as few lanes as can be of such that lie one behind the
-    other: what is merged are as many as overlap, not as many as there are."""
+    """Return the views that have keys in a zone, in as few lanes as possible. The views of a lane
+    lie one behind the other. So a merge has as many sources as views overlap, not as many as there
+    are views."""
     found = [it for it in views if it.lower < zone.upper and zone.lower < it.upper]
     lanes: list[list[ChunkView]] = []
     ends: list[tuple[Key, int]] = []
