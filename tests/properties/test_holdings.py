@@ -40,7 +40,9 @@ class HoldingsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.holdings: Holdings[list[str]] = Holdings(GATEWAY, LIMITS)
+        self.holdings: Holdings[list[str]] = Holdings(
+            GATEWAY, LIMITS, lambda held: held.append("given up")
+        )
         self.known: list[Known] = []
         self.now_us = 0
         self.ranks = 0
@@ -74,6 +76,10 @@ class HoldingsMachine(RuleBasedStateMachine):
             size_bytes=0,
         )
 
+    def is_over(self, place: int) -> bool:
+        it = self.known[place]
+        return it.ended_us is None and it.expires_us <= self.now_us and not it.use_count
+
     def place(self, back: int) -> int | None:
         return len(self.known) - 1 - back if back < len(self.known) else None
 
@@ -100,6 +106,8 @@ class HoldingsMachine(RuleBasedStateMachine):
         place = self.place(back)
         if place is None:
             return
+        if self.is_over(place):
+            self.finish(place, None, TransactionNotFound.kind)
         its = self.known[place]
         is_there = its.owner == owner and (its.ended_us is None or its in self.remembered())
         try:
@@ -158,14 +166,14 @@ class HoldingsMachine(RuleBasedStateMachine):
             self.finish(place, timestamp, None if is_committed else DodonaError.kind)
 
     @rule(ms=st.integers(0, 400))
-    def expire(self, ms: int) -> None:
+    def pass_time(self, ms: int) -> None:
+        """Leases end meanwhile, and nothing has noticed it yet."""
         self.now_us += ms * 1000
-        count = self.holdings.expire(self.now_us, lambda held: held.append("given up"))
-        late = [
-            place
-            for place, it in enumerate(self.known)
-            if it.ended_us is None and it.expires_us <= self.now_us and not it.use_count
-        ]
+
+    @rule()
+    def expire(self) -> None:
+        count = self.holdings.expire(self.now_us)
+        late = [place for place in range(len(self.known)) if self.is_over(place)]
         assert count == len(late)
         for place in late:
             assert self.known[place].holding.held == ["given up"]

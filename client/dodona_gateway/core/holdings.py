@@ -11,7 +11,7 @@ Time is an argument. This module does not know what a held transaction contains.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, Literal, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -75,11 +75,15 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Holdings(Generic[Held]):
-    """All transactions of one gateway. `gateway` is its number."""
+    """All transactions of one gateway. `gateway` is its number. `give_up` is called with each
+    transaction whose lease is over."""
 
-    def __init__(self, gateway: int, limits: HoldingLimits) -> None:
+    def __init__(
+        self, gateway: int, limits: HoldingLimits, give_up: Callable[[Held], None]
+    ) -> None:
         self._gateway = gateway
         self._limits = limits
+        self._give_up = give_up
         self._open: dict[str, Holding[Held]] = {}
         self._owned: dict[str, int] = {}
         self._ended: OrderedDict[str, End] = OrderedDict()
@@ -130,6 +134,9 @@ class Holdings(Generic[Held]):
     def find(self, text: str, owner: str, now_us: int) -> Holding[Held] | End:
         """Return the transaction, with its lease renewed, or how it ended. Raises InvalidRequest,
         WrongGateway, or TransactionNotFound, also for another owner's transaction."""
+        held = self._open.get(text)
+        if held is not None and _is_over(held, now_us):  # `expire` has not come to it yet
+            self._expire(held, now_us)
         found: Holding[Held] | End | None = self._open.get(text) or self._ended.get(text)
         if found is None:
             its_id = parse_held_id(text)
@@ -191,17 +198,19 @@ class Holdings(Generic[Held]):
         self._ended[text] = End(holding.owner, now_us, timestamp, error)
         self._forget(now_us)
 
-    def expire(self, now_us: int, give_up: Callable[[Held], None]) -> int:
-        """End the transactions whose lease is over, with `give_up` for each, and return their
-        number."""
-        late = [it for it in self._open.values() if it.expires_us <= now_us and not it.use_count]
+    def expire(self, now_us: int) -> int:
+        """End the transactions whose lease is over, and return their number."""
+        late = [it for it in self._open.values() if _is_over(it, now_us)]
         for holding in late:
-            give_up(holding.held)
-            text = f"The transaction's lease of {holding.lease_ms} ms expired. Begin a new one."
-            error = TransactionNotFound(text, transaction=str(holding.id))
-            self.end(holding, now_us, error=error, outcome="expired")
+            self._expire(holding, now_us)
         self._forget(now_us)
         return len(late)
+
+    def _expire(self, holding: Holding[Held], now_us: int) -> None:
+        self._give_up(holding.held)
+        text = f"The transaction's lease of {holding.lease_ms} ms expired. Begin a new one."
+        error = TransactionNotFound(text, transaction=str(holding.id))
+        self.end(holding, now_us, error=error, outcome="expired")
 
     def __iter__(self) -> Iterator[Holding[Held]]:
         return iter(self._open.values())
@@ -213,6 +222,11 @@ class Holdings(Generic[Held]):
             if len(self._ended) <= self._limits.ended_count_max and first.ended_us > oldest_us:
                 return
             self._ended.popitem(last=False)
+
+
+def _is_over(holding: Holding[Any], now_us: int) -> bool:
+    """Return whether the lease is over, and no call uses the transaction."""
+    return holding.expires_us <= now_us and not holding.use_count
 
 
 def check_lease(lease_ms: int) -> int:

@@ -62,7 +62,7 @@ class Transactions:
     def __init__(self, client: AsyncClient, gateway: int, limits: HoldingLimits) -> None:
         self._client = client
         self._gateway = gateway
-        self._holdings: Holdings[Held] = Holdings(gateway, limits)
+        self._holdings: Holdings[Held] = Holdings(gateway, limits, _give_up)
         self.is_closed = False
         """Whether no transaction may begin any more."""
 
@@ -102,7 +102,7 @@ class Transactions:
         """End transactions whose lease has expired, until cancelled."""
         while True:
             await asyncio.sleep(EXPIRY_SECONDS if self.open_count else IDLE_SECONDS)
-            self._holdings.expire(_now_us(), lambda held: buffer_of(held.transaction).abort())
+            self._holdings.expire(_now_us())
 
     async def begin(
         self,
@@ -313,6 +313,11 @@ def _again(error: DodonaError) -> DodonaError:
 def buffer_of(transaction: AsyncTransaction) -> TransactionBuffer:
     """Return the transaction's buffer and read timestamp, of which its public names say little."""
     return transaction._buffer
+
+
+def _give_up(held: Held) -> None:
+    """Abort a transaction whose lease is over."""
+    buffer_of(held.transaction).abort()
 
 
 def _now_us() -> int:

@@ -309,7 +309,8 @@ class CellLog:
         try:
             self._last = begun = self._begun(full.next_index)
         except (OSError, lmdb.Error, Overloaded) as error:
-            is_limit = isinstance(error, Overloaded) or is_out_of_descriptors(error)
+            # DiskFull is an Overloaded, too, and no lack of descriptors
+            is_limit = type(error) is Overloaded or is_out_of_descriptors(error)
             if not is_limit or full.size_bytes >= GROWN_BYTES_MAX:
                 raise
             self._remove_begun(full.next_index)

@@ -115,6 +115,25 @@ def test_a_server_that_answered_since_is_not_blamed() -> None:
     assert caught.value.attributes == MASTER_LATE.attributes
 
 
+@pytest.mark.parametrize(
+    ("left_ms", "is_named"), [(4, False), (100, True)], ids=["hardly any time", "enough time"]
+)
+def test_a_server_that_has_answered_is_not_blamed_for_the_last_instant(
+    left_ms: int, is_named: bool
+) -> None:
+    """The master was asked again and again what a silent cell has done, and had 4 ms in the end."""
+    clock = Clock()
+    it = Play(clock, bounded(ask(MASTER, MASTER), TIMEOUT_MS, clock.instant_us))
+    clock.now_us += (TIMEOUT_MS - left_ms) * 1000
+    it.answer(Committed(TransactionId(1), Timestamp(2)))
+    assert timed(it.step) == left_ms
+    clock.now_us += left_ms * 1000
+    with pytest.raises(Unavailable) as caught:
+        it.answer(MASTER_LATE)
+    assert ("server" in caught.value.attributes) == is_named
+    assert ("timeout_ms" in caught.value.attributes) != is_named
+
+
 def test_what_was_given_up_in_a_hurry_may_have_left_or_not() -> None:
     """A commit that never left is not in doubt."""
     for told in ({}, {"is_sent": False}):

@@ -32,9 +32,11 @@ class Bench:
     """Holdings of names, and a clock."""
 
     def __init__(self, **limits: int) -> None:
-        self.holdings: Holdings[str] = Holdings(GATEWAY, HoldingLimits(**limits))
-        self.now_us = 0
         self.given_up: list[str] = []
+        self.holdings: Holdings[str] = Holdings(
+            GATEWAY, HoldingLimits(**limits), self.given_up.append
+        )
+        self.now_us = 0
 
     def begin(self, place: int, owner: str = "ann", lease_ms: int = 100) -> Holding[str]:
         self.holdings.check_room(owner)
@@ -45,7 +47,7 @@ class Bench:
 
     def pass_ms(self, ms: int) -> int:
         self.now_us += ms * MS
-        return self.holdings.expire(self.now_us, self.given_up.append)
+        return self.holdings.expire(self.now_us)
 
     def end(self, place: int) -> End:
         found = self.find(place)
@@ -65,6 +67,35 @@ def test_a_lease_that_is_not_renewed_ends_and_its_end_is_known() -> None:
     assert "lease of 100 ms expired" in error.message
     assert error.attributes == {"transaction": str(held_id(1))}
     assert bench.holdings.open_count == 1
+
+
+def test_a_lease_is_over_when_its_time_is_over_and_not_when_it_is_noticed() -> None:
+    bench = Bench()
+    bench.begin(1)
+    bench.begin(2)
+    bench.now_us = 99 * MS
+    assert isinstance(bench.find(2), Holding)  # renewed
+    bench.now_us = 100 * MS
+    assert isinstance(bench.end(1).error, TransactionNotFound)  # before any call of `expire`
+    assert isinstance(bench.find(2), Holding)
+    assert bench.given_up == ["tx 1"]
+    assert bench.holdings.expire(bench.now_us) == 0
+    assert bench.holdings.ended_by_outcome["expired"] == 1
+
+
+def test_a_call_that_uses_a_transaction_keeps_it_beyond_its_lease() -> None:
+    bench = Bench()
+    bench.begin(1).use_count += 1
+    bench.now_us = 500 * MS
+    assert isinstance(bench.find(1), Holding)
+
+
+def test_an_end_that_is_not_remembered_is_not_found() -> None:
+    bench = Bench(ended_count_max=0)
+    bench.begin(1)
+    bench.now_us = 100 * MS
+    with pytest.raises(TransactionNotFound):
+        bench.find(1)
 
 
 def test_every_look_renews_a_lease() -> None:

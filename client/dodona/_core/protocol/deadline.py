@@ -24,6 +24,8 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.messages.traced import Traced
 
 CALL_TIMEOUT_MS_MAX: Final = 86_400_000
+HURRIED_PART: Final = 10
+"""A server that had less than a tenth of the time before is not blamed for its silence."""
 _NAMES: Final = ("address", "cell", "server")
 
 Result = TypeVar("Result")
@@ -75,6 +77,9 @@ class _Deadline:
         self._timeout_ms = timeout_ms
         self._instant_us = instant_us
         self._end_us = instant_us() + timeout_ms * 1000
+        self._began_us = instant_us()
+        self._answered: set[Target] = set()
+        """The servers that have answered a request of this call."""
         self._silent: _Silent | None = None
         """The silent server to name. It is the first one that a failure named and that has not
         answered since. Until there is such a server, it is the first silent one."""
@@ -111,25 +116,32 @@ class _Deadline:
         for (target, _), reply in zip(step.requests, replies, strict=True):
             known = self._silent
             if not _is_silence(reply):
+                self._answered.add(target)
                 if known is not None and known.target == target:
                     self._silent = None
             elif known is None or (_names(reply) and not _names(known.failure)):
                 self._silent = _Silent(target, reply, began_us)
 
     def _without_hurried(self, step: Calls, replies: list[Reply], began_us: int) -> list[Reply]:
-        """Return the replies without blame for servers that had less time than the silent one
-        took."""
-        now_us, silent = self._instant_us(), self._silent
-        if silent is None or now_us + ROUNDING_US < self._end_us:
-            return replies
-        if now_us - began_us >= began_us - silent.since_us:
+        """Return the replies without blame for servers that had too little time."""
+        now_us = self._instant_us()
+        if now_us + ROUNDING_US < self._end_us:
             return replies
         return [
             self._late(is_sent=reply.attributes.get("is_sent", True))
-            if target != silent.target and _is_silence(reply)
+            if _is_silence(reply) and self._was_hurried(target, began_us, now_us)
             else reply
             for (target, _), reply in zip(step.requests, replies, strict=True)
         ]
+
+    def _was_hurried(self, target: Target, began_us: int, now_us: int) -> bool:
+        """Return whether a server had too little time for its last answer. It had too little if the
+        silent server took longer. Without a silent server, this is about servers that have answered
+        in this call: less than a tenth of the time before is too little."""
+        had_us, silent = now_us - began_us, self._silent
+        if silent is not None:
+            return target != silent.target and had_us < began_us - silent.since_us
+        return target in self._answered and had_us * HURRIED_PART < began_us - self._began_us
 
     def _refuse(self, step: Calls) -> Protocol[list[Reply]]:
         """Refuse the requests, but send decisions: cells hold locks until they receive a

@@ -271,7 +271,7 @@ class Staging:
         staged_count = sum([len(it.staged) for it in cell.loads.open.values()])
         if staged_count >= count_max:
             raise Overloaded(
-                f"Too many batches are staged in this cell: the limit is {staged_count}. "
+                f"Too many batches are staged in this cell: the limit is {count_max}. "
                 "Publish or close loads.",
                 cell=cell.id,
             )
