@@ -235,7 +235,7 @@ def test_they_come_in_by_every_way(db: dodona.Client, way: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_does_not_fit_is_refused_by_every_way(
+def test_every_import_method_refuses_columns_that_do_not_fit(
     db: dodona.Client, way: str, tmp_path: Path
 ) -> None:
     path, bring_in = WAYS[way]
@@ -272,14 +272,14 @@ def test_unknown_columns_are_refused_without_any_row(
 
 
 @pytest.mark.parametrize("array", [coded(text), run(text), coded(views), run(coded(text))])
-def test_a_null_is_missed_in_a_required_column_however_it_is_coded(array: Any) -> None:
+def test_a_null_in_a_required_column_is_refused_in_every_arrow_encoding(array: Any) -> None:
     columns = [Column("k", "int64", "ascending"), Column("t", "utf8", required=True)]
     batch = pa.RecordBatch.from_arrays([pa.array(range(6)), array], names=["k", "t"])
     with pytest.raises(SchemaViolation, match="required column is null"):
         fit(TableSchema.parse(columns), batch, "write")
 
 
-def test_types_nested_too_deep_are_refused() -> None:
+def test_arrow_types_that_are_nested_too_deeply_are_refused() -> None:
     array = text
     for _ in range(20):
         array = coded(array)
@@ -307,7 +307,7 @@ def stream_of(*arrays: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_a_body_of_arrow_is_taken_or_refused_in_words(name: str) -> None:
+def test_an_arrow_body_is_accepted_or_refused_with_a_clear_error(name: str) -> None:
     array, fits = GIVEN[name]
     stream = ArrowStream()
     if "dictionary" in name or name.startswith("runs"):
@@ -330,11 +330,11 @@ def test_views_that_show_one_text_many_times_are_refused(is_json: bool) -> None:
     )
     if is_json:
         many = extended(pa.json_(pa.string_view()), many)
-    with pytest.raises(LimitExceeded, match="show more than it has"):
+    with pytest.raises(LimitExceeded, match="are longer than their message"):
         ArrowStream().feed(stream_of(many))
 
 
-def test_a_stream_without_rows_has_columns_all_the_same() -> None:
+def test_an_arrow_stream_without_rows_keeps_its_columns() -> None:
     reader = reader_of("arrow")
     assert reader.feed(stream_of(text)[:-1]) != []
     reader = reader_of("arrow")

@@ -53,7 +53,7 @@ VALUES: Final[dict[str, Callable[[int], Any]]] = {
 
 @pytest.mark.parametrize("way", VALUES)
 @pytest.mark.parametrize("number", HELD)
-def test_what_a_double_holds_is_taken(way: str, number: int) -> None:
+def test_an_integer_that_a_double_holds_exactly_is_accepted(way: str, number: int) -> None:
     found = VALUES[way](number)
     assert (type(found), found) == (float, number)
 
@@ -71,7 +71,7 @@ def test_a_double_that_is_written_without_an_exponent_is_taken(
 
 @pytest.mark.parametrize("way", VALUES)
 @pytest.mark.parametrize("number", ROUNDED)
-def test_what_no_double_holds_is_refused(way: str, number: int) -> None:
+def test_an_integer_that_no_double_holds_exactly_is_refused(way: str, number: int) -> None:
     with pytest.raises(
         SchemaViolation, match=f"no double equals {number}: to round the number"
     ) as raised:
@@ -80,7 +80,7 @@ def test_what_no_double_holds_is_refused(way: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)])
-def test_what_is_larger_than_any_double_is_refused_with_its_column(number: int) -> None:
+def test_an_integer_larger_than_any_double_is_refused_with_its_column(number: int) -> None:
     with pytest.raises(SchemaViolation, match="does not fit in double") as raised:
         read_value(DOUBLE, number)
     assert raised.value.attributes["column"] == "d"
@@ -107,7 +107,7 @@ def doubles_of_csv(text: str) -> list[Any]:
 
 @pytest.mark.parametrize("spelt", [str(FIRST), f'"{FIRST}"', f'"-{FIRST}"'])
 def test_a_number_that_yt_calls_a_double(spelt: str) -> None:
-    with pytest.raises(InvalidRequest, match="no double") as raised:
+    with pytest.raises(InvalidRequest, match="can't be stored exactly as double") as raised:
         loads_json(f'{{"$type": "double", "$value": {spelt}}}'.encode())
     assert str(FIRST) in raised.value.attributes["value"]
     assert loads_json(b'{"$type": "double", "$value": "%d"}' % (FIRST + 1)) == FIRST + 1

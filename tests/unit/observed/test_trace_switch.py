@@ -50,7 +50,9 @@ def anyio_backend() -> str:
         ("dodona_gateway.shell.gateway", "opentelemetry.sdk"),
     ],
 )
-def test_nothing_of_it_is_imported_by_whoever_does_not_trace(modules: str, forbidden: str) -> None:
+def test_a_process_without_tracing_does_not_import_the_opentelemetry_sdk(
+    modules: str, forbidden: str
+) -> None:
     code = f"""
 import sys, {modules}
 from dodona._core.protocol.routing import Routing
@@ -103,7 +105,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         ({"DODONA_TRACE_RATIO": "0.5"}, False),
     ],
 )
-def test_a_client_traces_when_its_environment_says_so(
+def test_the_environment_decides_whether_traces_are_made(
     environment: dict[str, str],
     is_made: bool,
     made: list[tuple[Any, ...]],
@@ -118,7 +120,7 @@ def test_a_client_traces_when_its_environment_says_so(
     assert bool(made) is is_made
 
 
-def test_a_program_that_has_set_it_up_gets_the_client_s_spans(
+def test_a_client_uses_the_tracer_provider_of_its_program(
     made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", TracerProvider)
@@ -135,7 +137,7 @@ def test_a_ratio_is_checked(ratio: str, monkeypatch: pytest.MonkeyPatch) -> None
         tracing.client_spans()
 
 
-def test_what_is_not_installed_is_said(
+def test_missing_packages_for_tracing_are_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "dodona_wire.net.spans", None)
@@ -150,11 +152,11 @@ def test_what_is_not_installed_is_said(
     assert "dodona[tracing]" in caplog.text
 
 
-def test_the_ratio_says_that_nodes_begin_no_trace() -> None:
+def test_the_help_of_the_trace_ratio_states_that_nodes_begin_no_trace() -> None:
     """What they do with a request that has none is in `test_tracing`."""
     text = NodeSettings.model_fields["trace_ratio"].description
     assert text is not None
-    assert "a node traces those that come with a trace" in text
+    assert "A node traces only requests that come with a trace" in text
 
 
 # ---- the exporter
@@ -179,7 +181,7 @@ def contexts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("contexts")
-async def test_an_exporter_that_fails_hurts_nobody(
+async def test_a_failing_span_exporter_raises_no_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "20")
@@ -194,7 +196,7 @@ async def test_an_exporter_that_fails_hurts_nobody(
 
 @pytest.mark.integration
 @pytest.mark.part("a program that traces")
-def test_a_program_ends_soon_though_its_collector_does_not_answer() -> None:
+def test_a_program_ends_soon_if_its_trace_collector_does_not_answer() -> None:
     code = """
 from opentelemetry.trace import SpanKind
 from dodona_wire.net.tracing import client_spans
@@ -209,7 +211,7 @@ for _ in range(1_500):
 
 
 @pytest.mark.usefixtures("contexts")
-async def test_lines_of_a_server_s_log_name_its_spans() -> None:
+async def test_tracing_adds_span_ids_to_the_log_lines_of_a_server() -> None:
     assert current_ids not in logs._contexts
     spans = server_spans("node", "http://127.0.0.1:9", None)
     assert spans is not None
@@ -230,7 +232,7 @@ def exporting_count() -> int:
 
 
 @pytest.mark.usefixtures("contexts")
-async def test_clients_of_a_process_share_what_sends_their_spans(
+async def test_clients_of_one_process_share_one_span_exporter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DODONA_TRACE_URL", "http://127.0.0.1:9")

@@ -233,7 +233,7 @@ def _retyped(value: Any, type: Any) -> Any:
     try:
         return read(value)
     except (TypeError, ValueError, OverflowError):
-        text = f"malformed JSON: $value is not of type {type}"
+        text = f"malformed JSON: $value can't be stored exactly as {type}"
         raise InvalidRequest(text, type=type, value=shown(value)) from None
 
 
