@@ -65,7 +65,7 @@ def found() -> dict[str, int]:
     return dict(counts)
 
 
-def test_every_removal_has_its_proof_on_the_page() -> None:
+def test_every_place_that_removes_a_file_is_known() -> None:
     assert found() == {name: count for name, (count, _) in KNOWN.items()}
 
 

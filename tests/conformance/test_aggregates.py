@@ -75,14 +75,14 @@ def test_not_a_number_counts_the_same_in_one_transaction_and_in_several(
     assert [repr(row["v"]) for row in read(db, path)] == [expected] * len(groups)
 
 
-def test_a_plain_value_replaces_all_changes_before_it(db: Client, make_table: MakeTable) -> None:
+def test_a_plain_value_replaces_all_earlier_changes(db: Client, make_table: MakeTable) -> None:
     path = make_table(ALL)
     _change(db, path, 5, 3)
     db.insert_rows(path, [_all(1)])
     assert _seen(db, path) == [1, 1, 1, 1]
 
 
-def test_a_deletion_resets_what_changes_are_folded_onto(db: Client, make_table: MakeTable) -> None:
+def test_a_deletion_resets_the_base_of_aggregate_changes(db: Client, make_table: MakeTable) -> None:
     path = make_table(ALL)
     db.insert_rows(path, [_all(10)])
     _change(db, path, 5)
@@ -126,7 +126,9 @@ def test_plain_columns_beside_a_change_are_overwritten_or_kept_as_always(
     assert read(db, path)[0] == {"k": 1, "total": 5, "v": 5}
 
 
-def test_a_read_at_a_timestamp_folds_what_there_was_then(db: Client, make_table: MakeTable) -> None:
+def test_a_read_at_a_timestamp_combines_the_changes_up_to_the_timestamp(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(SUM)
     stamps = [
         db.insert_rows(path, [{"k": 1, "total": number}], aggregate=True) for number in range(1, 5)
@@ -232,7 +234,7 @@ def test_overlapping_changes_of_non_atomic_transactions_all_count(
     assert value(db, path, 1, "total") == 3
 
 
-def test_a_change_that_is_rerun_until_it_succeeds_counts_once(
+def test_a_retried_aggregate_change_counts_once(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(SUM, pivot_keys=[[], [100]])

@@ -44,7 +44,7 @@ def deleted(key: int, timestamp: Timestamp | None) -> Row:
 # ---- what comes
 
 
-def test_each_change_says_when_it_was_made_and_what_it_was(
+def test_the_change_feed_reports_the_timestamp_and_values_of_each_change(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS)
@@ -67,7 +67,7 @@ def test_each_change_says_when_it_was_made_and_what_it_was(
     assert changes(db, path, third, third) == []
 
 
-def test_who_goes_on_from_where_he_was_gets_what_has_changed_since(
+def test_a_reader_that_continues_from_the_last_timestamp_gets_only_new_changes(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS, pivot_keys=APART)
@@ -100,7 +100,9 @@ def test_a_range_of_keys_and_some_columns(db: Client, make_table: MakeTable) -> 
         changes(db, path, 0, columns=["x"])
 
 
-def test_changes_of_aggregates_are_told_from_values(db: Client, make_table: MakeTable) -> None:
+def test_the_change_feed_distinguishes_aggregate_changes_from_values(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(SUM)
     db.insert_rows(path, [{"k": 1, "total": 10, "v": 1}])
     db.insert_rows(path, [{"k": 1, "total": 5}], update=True, aggregate=True)
@@ -152,7 +154,9 @@ def test_pages_may_end_anywhere(backend: Backend, make_table: MakeTable) -> None
         assert [row for batch in batches for row in batch.to_pylist()] == everything
 
 
-def test_what_a_bulk_load_did_comes_at_its_timestamp(db: Client, make_table: MakeTable) -> None:
+def test_the_change_feed_shows_a_bulk_load_at_its_commit_timestamp(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(PLAIN, pivot_keys=APART)
     since = db.insert_rows(path, [{"k": key, "v": 0} for key in (1, 2, 100, 101)])
     assert since is not None
@@ -205,7 +209,7 @@ def test_what_is_no_range_of_time_is_refused(db: Client, make_table: MakeTable) 
 
 
 @UNDER_VIRTUAL_TIME
-def test_what_retention_has_passed_is_refused_unless_what_is_left_will_do(
+def test_a_feed_below_the_retained_timestamp_is_refused_unless_it_begins_at_zero(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS, attributes=AT_ONCE)
@@ -247,7 +251,7 @@ def test_nothing_goes_that_was_written_after_a_snapshot_that_is_held(
 
 
 @ON_SEVERAL_CELLS
-def test_a_feed_waits_for_what_may_be_committed_below_its_end(
+def test_a_change_feed_waits_for_prepared_transactions_in_its_range(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS, pivot_keys=APART)
@@ -263,7 +267,7 @@ def test_a_feed_waits_for_what_may_be_committed_below_its_end(
 
 
 @ON_SEVERAL_CELLS
-def test_it_waits_whatever_columns_are_asked_for(
+def test_a_change_feed_waits_for_prepared_transactions_that_change_other_columns(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(GROUPS, pivot_keys=APART)

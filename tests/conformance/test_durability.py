@@ -75,7 +75,7 @@ def test_a_snapshot_from_before_a_restart_can_still_be_read(
 
 
 @pytest.mark.parametrize("backend", ["simulator"], indirect=True)
-def test_a_prepared_transaction_survives_with_its_locks_and_is_decided_then(
+def test_a_prepared_transaction_keeps_its_locks_through_a_restart_and_then_commits(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=APART)
@@ -133,7 +133,7 @@ def test_settings_and_states_survive(backend: Backend, db: Client, make_table: M
     assert value(db, mounted, 1) == 1
 
 
-def test_of_asynchronous_writes_a_crash_takes_the_last_ones_at_most(simulator: Backend) -> None:
+def test_a_crash_loses_at_most_the_last_asynchronous_writes(simulator: Backend) -> None:
     db = simulator.db
     db.create_table("//t", PLAIN, atomicity="none", mount=True)
     count = 200

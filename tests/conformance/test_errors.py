@@ -9,7 +9,7 @@ from dodona.client import Client, Transaction
 from dodona.errors import InvalidRequest, TransactionAborted, TransactionConflict, Unavailable
 
 
-def test_a_function_is_run_again_until_it_commits(
+def test_run_in_transaction_reruns_a_function_until_the_transaction_commits(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -29,7 +29,7 @@ def test_a_function_is_run_again_until_it_commits(
     assert value(db, path, 1) == 31
 
 
-def test_a_function_is_run_so_often_and_no_more(
+def test_run_in_transaction_runs_a_function_at_most_attempts_max_times(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -45,7 +45,7 @@ def test_a_function_is_run_so_often_and_no_more(
     assert len(runs) == len(set(runs)) == 3
 
 
-def test_a_function_is_not_run_again_for_what_would_fail_again(
+def test_run_in_transaction_does_not_retry_an_error_that_is_not_retryable(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(atomicity="none")
@@ -61,7 +61,7 @@ def test_a_function_is_not_run_again_for_what_would_fail_again(
 
 
 @pytest.mark.parametrize("keys", [(1,), (1, 100)])
-def test_whoever_committed_can_ask_what_became_of_it(
+def test_any_client_can_ask_for_the_outcome_of_a_committed_transaction(
     backend: Backend, db: Client, other: Client, make_table: MakeTable, keys: tuple[int, ...]
 ) -> None:
     path = make_table(pivot_keys=APART)
@@ -77,7 +77,7 @@ def test_whoever_committed_can_ask_what_became_of_it(
     assert backend.new_client().outcome(transaction.id) == outcome
 
 
-def test_looking_at_a_transaction_does_not_disturb_it(
+def test_a_question_for_the_outcome_does_not_change_the_transaction(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=APART)
@@ -110,7 +110,7 @@ def test_a_commit_that_was_reported_stays_one(
     assert [row["v"] for row in read(db, path)] == [7, 7]
 
 
-def test_settling_what_became_of_a_transaction_is_for_good(
+def test_a_transaction_that_is_settled_as_aborted_cannot_commit(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     """Nobody may be told that it was not committed, and then it is."""
@@ -126,7 +126,7 @@ def test_settling_what_became_of_a_transaction_is_for_good(
     assert read(db, path) == []
 
 
-def test_while_a_cell_is_away_its_rows_are_unavailable_and_others_are_not(
+def test_only_the_rows_of_a_stopped_cell_are_unavailable(
     simulator: Simulated,
 ) -> None:
     db = simulator.db

@@ -98,7 +98,7 @@ def test_a_snapshot_is_cut_into_parts_and_shared(db: Client, make_table: MakeTab
 
 
 @pytest.mark.parametrize("replace", ["made anew", "moved there"])
-def test_another_table_at_the_path_is_not_taken_for_it(
+def test_a_held_snapshot_does_not_read_another_table_at_the_same_path(
     db: Client, make_table: MakeTable, new_path: str, replace: str
 ) -> None:
     """It had no rows then, or other ones: they were read as if they were those of the snapshot."""
@@ -138,7 +138,9 @@ def test_tables_without_atomicity_are_read_at_their_newest(
         assert len(_rows(snapshot, path)) == 1
 
 
-def test_what_can_t_be_held(db: Client, make_table: MakeTable, new_path: str) -> None:
+def test_hold_snapshot_refuses_no_tables_missing_tables_and_unmounted_tables(
+    db: Client, make_table: MakeTable, new_path: str
+) -> None:
     path = make_table(TWO_COLUMNS, mount=False)
     with refused(TableNotMounted, "Cannot read from tablet", is_retryable=False):
         db.hold_snapshot([path])
@@ -160,7 +162,7 @@ def test_an_error_in_the_block_is_the_block_s(db: Client, make_table: MakeTable)
 
 
 @UNDER_VIRTUAL_TIME
-def test_old_versions_stay_as_long_as_somebody_holds_them(
+def test_cells_keep_old_versions_only_while_a_snapshot_is_held(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = _prepare(db, make_table)
@@ -197,7 +199,7 @@ def test_other_tables_grow_old(backend: Backend, db: Client, make_table: MakeTab
 
 @UNDER_VIRTUAL_TIME
 @pytest.mark.parametrize("period_ms", [10_000, 50_000, 100_000])
-def test_cells_that_restart_keep_it(
+def test_restarted_cells_keep_the_versions_of_a_held_snapshot(
     backend: Backend, db: Client, make_table: MakeTable, period_ms: int
 ) -> None:
     path = _prepare(db, make_table)
@@ -213,7 +215,7 @@ def test_cells_that_restart_keep_it(
 
 @pytest.mark.slow("cells that hand over rows, on every back end")
 @UNDER_VIRTUAL_TIME
-def test_tablets_that_are_cut_and_move_keep_it(
+def test_resharded_tablets_keep_the_versions_of_a_held_snapshot(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     """Between two renewals, just before old versions would go, and at other moments."""
@@ -232,7 +234,7 @@ def test_tablets_that_are_cut_and_move_keep_it(
 
 
 @UNDER_VIRTUAL_TIME
-def test_whoever_dies_is_waited_for_no_longer_than_a_lease(
+def test_cells_release_the_snapshot_of_a_dead_reader_when_its_lease_ends(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = _prepare(db, make_table)

@@ -240,7 +240,7 @@ PREVENTED = {
 
 
 @pytest.mark.parametrize("name", PREVENTED)
-def test_no_interleaving_shows_what_snapshot_isolation_prevents(
+def test_no_interleaving_shows_an_anomaly_that_snapshot_isolation_prevents(
     name: str, place_of: MakePlace
 ) -> None:
     case = PREVENTED[name]
@@ -250,7 +250,7 @@ def test_no_interleaving_shows_what_snapshot_isolation_prevents(
 
 
 @pytest.mark.parametrize("name", ["G1a-aborted-read", "G1b-intermediate-read"])
-def test_no_interleaving_of_non_atomic_transactions_shows_what_is_not_committed(
+def test_no_interleaving_of_non_atomic_transactions_shows_uncommitted_values(
     name: str, place_of: MakePlace
 ) -> None:
     case = PREVENTED[name]
@@ -269,7 +269,7 @@ def test_no_interleaving_of_non_atomic_transactions_shows_what_is_not_committed(
         "G-single-for-writes",
     ],
 )
-def test_some_interleaving_of_non_atomic_transactions_shows_what_read_committed_allows(
+def test_non_atomic_transactions_can_show_an_anomaly_that_read_committed_allows(
     name: str, place_of: MakePlace
 ) -> None:
     case = PREVENTED[name]
@@ -335,7 +335,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_some_interleaving_shows_what_snapshot_isolation_allows(
+def test_some_interleaving_shows_an_anomaly_that_snapshot_isolation_allows(
     name: str, place_of: MakePlace
 ) -> None:
     make, _ = ALLOWED[name]
@@ -344,7 +344,9 @@ def test_some_interleaving_shows_what_snapshot_isolation_allows(
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_read_locks_prevent_it_in_every_interleaving(name: str, place_of: MakePlace) -> None:
+def test_read_locks_prevent_the_anomalies_that_snapshot_isolation_allows(
+    name: str, place_of: MakePlace
+) -> None:
     make, locks = ALLOWED[name]
     case = make(locks)
     runs = list(place_of(case).runs(case.scripts))

@@ -245,7 +245,7 @@ def _disturb(backend: Simulated, dice: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_history_is_that_of_its_committed_transactions_one_by_one(seed: int) -> None:
+def test_a_history_matches_a_model_that_runs_committed_transactions_one_by_one(seed: int) -> None:
     backend, dice = Simulated(), Random(seed)
     attributes = {"enable_shared_write_locks": True}
     backend.db.create_table(
@@ -313,7 +313,7 @@ def _check_conflicts(done: list[Done]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_own_writes_are_read_as_everybody_will_read_them_after_the_commit(seed: int) -> None:
+def test_reads_of_own_writes_equal_the_reads_after_the_commit(seed: int) -> None:
     db, dice = Simulated().db, Random(seed)
     attributes = {"enable_shared_write_locks": True}
     db.create_table("//t", SCHEMA, pivot_keys=[[], [100]], mount=True, attributes=attributes)

@@ -116,7 +116,7 @@ def test_a_transaction_lives_at_most_a_minute(
 
 
 @pytest.mark.parametrize("keys", [(1,), (1, 100)])
-def test_a_cell_refuses_a_transaction_that_is_older_than_what_it_can_prove(
+def test_a_cell_refuses_an_old_transaction_although_the_client_allows_its_age(
     simulator: Backend, keys: tuple[int, ...]
 ) -> None:
     """Whatever its client thinks of the time."""

@@ -95,7 +95,7 @@ def test_a_publication_that_loses_something_comes_to_one_end(
 
 @pytest.mark.parametrize("how", ["request", "answer"])
 @pytest.mark.parametrize("next_call", ["publish", "abort"])
-def test_whoever_does_not_know_how_it_ended_is_told(
+def test_after_an_interrupted_publication_the_next_call_returns_the_outcome(
     db: Client, path: str, how: How, next_call: str
 ) -> None:
     """From some step on nobody is reached for as long as a client tries."""

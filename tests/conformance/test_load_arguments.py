@@ -75,7 +75,7 @@ def test_a_load_has_one_to_a_hundred_tables(db: Client, make_table: MakeTable) -
             db.loads.begin(paths)
 
 
-def test_a_load_takes_rows_of_its_own_tables_only(db: Client, make_table: MakeTable) -> None:
+def test_a_load_accepts_only_rows_of_its_own_tables(db: Client, make_table: MakeTable) -> None:
     path, other_path = make_table(), make_table()
     first, second = db.loads.begin([path]), db.loads.begin([other_path])
     with refused(InvalidRequest, "not in the load", is_retryable=False, table=other_path):

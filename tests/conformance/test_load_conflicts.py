@@ -59,7 +59,7 @@ def test_rows_that_the_load_has_not_are_no_conflict(db: Client, path: str) -> No
     assert values(db, path) == {LEFT: 7, 2: 5, RIGHT: 7, 151: 5}
 
 
-def test_a_load_may_overwrite_what_others_changed(db: Client, path: str) -> None:
+def test_a_load_with_overwrites_may_replace_concurrent_changes(db: Client, path: str) -> None:
     load = db.loads.begin([path], overwrites=True, erased={path: ([100], None)})
     load.write(path, rows([LEFT, RIGHT], 7))
     db.insert_rows(path, [{"k": LEFT, "v": 5}, {"k": RIGHT, "v": 5}, {"k": 151, "v": 5}])
@@ -67,7 +67,7 @@ def test_a_load_may_overwrite_what_others_changed(db: Client, path: str) -> None
     assert values(db, path) == {LEFT: 7, 2: 0, RIGHT: 7}
 
 
-def test_the_start_timestamp_says_since_when(db: Client, path: str) -> None:
+def test_a_load_conflicts_with_changes_after_its_start_timestamp(db: Client, path: str) -> None:
     start = db.generate_timestamp()
     db.insert_rows(path, [{"k": LEFT, "v": 5}])
     load = db.loads.begin([path], start_timestamp=start)
@@ -89,7 +89,7 @@ def test_the_start_timestamp_says_since_when(db: Client, path: str) -> None:
         ("delete", ConcurrentDeleteDelete),
     ],
 )
-def test_a_row_that_was_deleted_is_a_conflict_of_its_own_name(
+def test_the_error_for_a_concurrent_deletion_depends_on_the_mode_of_the_load(
     db: Client, path: str, mode: LoadMode, error: type[TransactionConflict]
 ) -> None:
     load = db.loads.begin([path], mode=mode)
@@ -136,7 +136,7 @@ def test_of_two_loads_with_a_row_in_common_the_first_one_wins(
 
 
 @pytest.mark.parametrize("key", [LEFT, RIGHT, 50])
-def test_who_began_before_the_publication_loses_its_rows(
+def test_a_transaction_from_before_a_publication_conflicts_on_the_rows_of_the_load(
     db: Client, other: Client, path: str, key: int
 ) -> None:
     writer, locker, stranger, later = (other.begin() for _ in range(4))
@@ -156,7 +156,7 @@ def test_who_began_before_the_publication_loses_its_rows(
     assert values(db, path) == {LEFT: 7, RIGHT: 7, 50: 7, 2: 9, key: 9}
 
 
-def test_who_began_before_the_publication_loses_rows_of_an_erased_range(
+def test_a_transaction_from_before_a_publication_conflicts_in_the_erased_range(
     db: Client, other: Client, path: str
 ) -> None:
     transaction = other.begin()
@@ -180,7 +180,7 @@ def _publishing(db: Client, load: Load) -> Stepwise[Published]:
 
 
 @ON_SEVERAL_CELLS
-def test_a_load_waits_for_a_transaction_that_holds_its_rows_and_loses(
+def test_a_load_waits_for_a_prepared_transaction_with_its_rows_and_then_conflicts(
     backend: Backend, db: Client, other: Client, path: str
 ) -> None:
     transaction = other.begin()
@@ -263,7 +263,7 @@ def test_a_load_that_is_prepared_can_not_be_given_up_any_more(
 
 
 @ON_SEVERAL_CELLS
-def test_a_load_that_was_given_up_while_it_was_sealed_is_not_published(
+def test_a_load_that_is_aborted_during_its_publication_is_not_published(
     db: Client, other: Client, path: str
 ) -> None:
     load = db.loads.begin([path])

@@ -43,7 +43,7 @@ def _staged(db: Client, path: str) -> Load:
 
 @pytest.mark.slow("a lease's life, on every back end")
 @UNDER_VIRTUAL_TIME
-def test_a_load_is_kept_while_somebody_works_at_it(
+def test_a_load_stays_open_while_at_least_one_client_renews_its_lease(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -60,7 +60,9 @@ def test_a_load_is_kept_while_somebody_works_at_it(
 
 
 @UNDER_VIRTUAL_TIME
-def test_rows_that_come_keep_it_too(backend: Backend, db: Client, make_table: MakeTable) -> None:
+def test_each_write_of_rows_renews_the_lease_of_a_load(
+    backend: Backend, db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     ticket, staged = _begun(db, path), []
     for key in range(5):
@@ -70,7 +72,7 @@ def test_rows_that_come_keep_it_too(backend: Backend, db: Client, make_table: Ma
 
 
 @UNDER_VIRTUAL_TIME
-def test_what_an_owner_who_died_had_not_published_is_rolled_back(
+def test_recover_rolls_back_an_unpublished_load_of_a_dead_owner(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -97,7 +99,7 @@ def test_what_an_owner_who_died_had_not_published_is_rolled_back(
 
 
 @UNDER_VIRTUAL_TIME
-def test_whoever_begins_clears_up_behind_those_that_died(
+def test_a_new_load_recovers_the_loads_of_dead_owners(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -110,7 +112,7 @@ def test_whoever_begins_clears_up_behind_those_that_died(
 
 
 @UNDER_VIRTUAL_TIME
-def test_what_an_owner_who_died_had_published_is_rolled_forward(
+def test_recover_rolls_forward_a_published_load_of_a_dead_owner(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -135,7 +137,7 @@ def test_what_an_owner_who_died_had_published_is_rolled_forward(
 
 @UNDER_VIRTUAL_TIME
 @pytest.mark.parametrize("duration_ms", [0, 15_000])
-def test_an_owner_who_dies_while_publishing_leaves_all_or_nothing(
+def test_a_load_whose_owner_dies_during_publication_has_all_rows_or_none(
     backend: Backend, db: Client, other: Client, duration_ms: int
 ) -> None:
     """At every single step of it."""
@@ -168,7 +170,7 @@ def test_an_owner_who_dies_while_publishing_leaves_all_or_nothing(
 
 @UNDER_VIRTUAL_TIME
 @pytest.mark.parametrize("mounted_count", [0, 1, 2])
-def test_an_owner_who_dies_while_the_first_load_begins_is_in_nobody_s_way(
+def test_an_owner_that_dies_while_the_first_load_begins_does_not_block_others(
     db: Client, other: Client, make_table: MakeTable, mounted_count: int
 ) -> None:
     """A system table is made and mounted by two requests. (Simulator, seeds 5235 and 5284.)"""
@@ -201,7 +203,7 @@ def test_a_load_that_is_just_being_opened_is_not_cleared_away(
 
 
 @UNDER_VIRTUAL_TIME
-def test_a_block_tells_that_the_lease_was_lost(
+def test_a_with_block_reports_that_the_load_lost_its_lease(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -249,7 +251,7 @@ def test_without_atomicity_rows_are_seen_as_they_come(
     assert load.abort() is None
 
 
-def test_without_atomicity_an_abort_leaves_what_was_written(
+def test_an_abort_of_a_non_atomic_load_keeps_the_written_rows(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(atomicity="none")

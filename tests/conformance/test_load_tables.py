@@ -33,7 +33,7 @@ def test_a_table_that_was_altered_takes_nothing_of_the_load(
 
 
 @pytest.mark.parametrize("is_removed", [False, True])
-def test_a_table_that_was_made_anew_takes_nothing_of_the_load(
+def test_a_load_is_refused_if_its_table_was_removed_or_created_again(
     db: Client, make_table: MakeTable, is_removed: bool
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -114,7 +114,7 @@ CHANGES: Final = [
 
 
 @pytest.mark.parametrize(("change", "error"), CHANGES)
-def test_which_error_it_is_when_a_table_changes(
+def test_the_error_of_a_publication_depends_on_the_change_of_the_table(
     db: Client,
     make_table: MakeTable,
     change: Callable[[Client, str], None],
@@ -131,7 +131,7 @@ def test_which_error_it_is_when_a_table_changes(
 
 
 @pytest.mark.parametrize("change", [_unmount, _remove])
-def test_rows_for_a_table_that_is_gone_say_so_too(
+def test_a_load_refuses_rows_for_an_unmounted_or_removed_table(
     db: Client, make_table: MakeTable, change: Callable[[Client, str], None]
 ) -> None:
     path = make_table()
@@ -153,7 +153,9 @@ def test_a_remount_and_another_tables_attributes_change_nothing(
     assert values(db, path) == {1: 1}
 
 
-def test_rows_that_no_longer_fit_an_altered_table_say_so(db: Client, make_table: MakeTable) -> None:
+def test_rows_that_no_longer_fit_an_altered_table_raise_metadata_changed(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     load = db.loads.begin([path])
     _alter(db, path)
@@ -162,9 +164,7 @@ def test_rows_that_no_longer_fit_an_altered_table_say_so(db: Client, make_table:
     load.abort()
 
 
-def test_a_table_that_was_unmounted_has_dropped_what_was_staged(
-    db: Client, make_table: MakeTable
-) -> None:
+def test_an_unmount_drops_the_staged_rows_of_a_load(db: Client, make_table: MakeTable) -> None:
     path = make_table(pivot_keys=HALVES)
     load = db.loads.begin([path])
     load.write(path, rows([1, 150]))
@@ -181,7 +181,7 @@ def test_a_table_that_was_unmounted_has_dropped_what_was_staged(
     assert sorted(values(db, path)) == [2, 151]
 
 
-def test_a_frozen_table_takes_the_load_once_it_is_unfrozen(
+def test_a_load_is_refused_while_its_table_is_frozen_and_accepted_afterwards(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)

@@ -35,7 +35,7 @@ def test_every_version_of_an_application_is_published_once(
     assert values(db, path) == {1: 4}
 
 
-def test_an_application_that_was_deleted_begins_anew(
+def test_after_an_application_is_deleted_its_version_can_be_published_again(
     db: Client, make_table: MakeTable, new_path: str
 ) -> None:
     path = make_table()
@@ -95,7 +95,7 @@ def test_a_load_of_which_some_tables_have_the_version_is_refused_with_the_list(
     assert values(db, first) == values(db, second) == {1: 1}
 
 
-def test_a_table_that_is_made_anew_has_no_versions(
+def test_a_recreated_table_has_no_published_versions(
     db: Client, make_table: MakeTable, new_path: str
 ) -> None:
     path = make_table()
@@ -148,7 +148,7 @@ def numbered(db: Client, load: Load, application: str, version: int, query: str)
     return db.loads.join(ticket)
 
 
-def test_a_batch_of_a_stream_is_skipped_if_it_was_there_before_it_began_and_else_refused(
+def test_a_repeated_stream_batch_is_skipped_and_a_concurrent_batch_is_refused(
     db: Client, other: Client, make_table: MakeTable, new_path: str
 ) -> None:
     path, application = make_table(), f"app of {new_path}"
@@ -167,7 +167,7 @@ def test_a_batch_of_a_stream_is_skipped_if_it_was_there_before_it_began_and_else
     assert values(db, path) == {0: 1}
 
 
-def test_a_stream_that_lost_its_checkpoint_takes_over_from_the_one_before(
+def test_a_stream_without_its_checkpoint_replaces_the_old_query_of_the_application(
     db: Client, make_table: MakeTable, new_path: str
 ) -> None:
     path, application = make_table(), f"app of {new_path}"

@@ -23,7 +23,7 @@ from dodona.types import LoadId, LoadMode
 # ---- what is seen
 
 
-def test_nothing_is_seen_before_it_is_published_and_then_all_at_one_timestamp(
+def test_rows_of_a_load_become_visible_together_when_the_load_is_published(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     paths = [make_table(pivot_keys=HALVES), make_table()]
@@ -47,7 +47,7 @@ def test_nothing_is_seen_before_it_is_published_and_then_all_at_one_timestamp(
     assert record.lease_ms == 600_000
 
 
-def test_a_snapshot_from_before_does_not_show_it(db: Client, make_table: MakeTable) -> None:
+def test_an_earlier_snapshot_does_not_show_a_load(db: Client, make_table: MakeTable) -> None:
     path = filled(db, make_table, PLAIN, [{"k": 1, "v": 0}])
     with db.begin() as transaction, db.hold_snapshot([path]) as snapshot:
         before = db.generate_timestamp()
@@ -59,7 +59,7 @@ def test_a_snapshot_from_before_does_not_show_it(db: Client, make_table: MakeTab
     assert values(db, path) == {1: 7, 200: 7}
 
 
-def test_what_was_loaded_is_there_after_a_restart(
+def test_published_and_staged_rows_of_loads_survive_a_restart(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -164,7 +164,7 @@ def test_a_key_that_comes_twice_in_one_call_is_refused(
 
 
 @pytest.mark.parametrize("partitions", [(0, 0), (0, 1)])
-def test_a_key_that_comes_twice_in_two_calls_is_refused_when_it_is_published(
+def test_a_publication_is_refused_if_two_calls_wrote_the_same_key(
     db: Client, make_table: MakeTable, partitions: tuple[int, int]
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -178,7 +178,7 @@ def test_a_key_that_comes_twice_in_two_calls_is_refused_when_it_is_published(
     assert values(db, path) == {}
 
 
-def test_calls_are_told_apart_whatever_they_say_they_are(
+def test_a_load_publishes_the_rows_of_all_write_calls_and_clients(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -203,9 +203,7 @@ def test_only_attempts_that_count_are_published(db: Client, make_table: MakeTabl
 # ---- erased ranges
 
 
-def test_in_erased_ranges_the_rows_of_the_load_are_the_only_ones(
-    db: Client, make_table: MakeTable
-) -> None:
+def test_a_load_replaces_all_rows_in_its_erased_ranges(db: Client, make_table: MakeTable) -> None:
     content = [{"k": key, "v": 0} for key in range(0, 200, 10)]
     paths = [filled(db, make_table, PLAIN, content) for _ in range(3)]
     erased: dict[str, Any] = {paths[0]: ([50], [150]), paths[1]: (None, None)}
@@ -229,7 +227,9 @@ def test_a_range_can_be_erased_without_rows(db: Client, make_table: MakeTable) -
     assert record_of(db, load.id).deleted_count == 3
 
 
-def test_rows_outside_of_an_erased_range_are_written_too(db: Client, make_table: MakeTable) -> None:
+def test_a_load_also_writes_rows_outside_its_erased_range(
+    db: Client, make_table: MakeTable
+) -> None:
     path = filled(db, make_table, PLAIN, [{"k": 1, "v": 0}, {"k": 150, "v": 0}])
     with db.loads.begin([path], erased={path: (None, [100])}) as load:
         load.write(path, rows([2, 150], 5))
@@ -254,7 +254,7 @@ def _fail_in_block(db: Client, path: str, *, is_published: bool) -> LoadId:
     return load.id
 
 
-def test_a_block_publishes_at_its_end_or_aborts_on_an_exception(
+def test_a_with_block_publishes_at_its_end_and_aborts_on_an_exception(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -272,7 +272,7 @@ def test_a_block_publishes_at_its_end_or_aborts_on_an_exception(
 
 
 @pytest.mark.parametrize("text", ["file \udcff", "x" * (17 << 20)], ids=["no Unicode", "long"])
-def test_a_block_aborts_whatever_the_exception_says(
+def test_a_with_block_aborts_on_an_exception_with_a_long_or_invalid_text(
     db: Client, make_table: MakeTable, text: str
 ) -> None:
     path = make_table()
@@ -291,7 +291,9 @@ def test_a_block_aborts_whatever_the_exception_says(
         db.loads.begin([path]).abort(None)  # type: ignore[arg-type]
 
 
-def test_a_block_leaves_alone_what_was_ended_in_it(db: Client, make_table: MakeTable) -> None:
+def test_a_with_block_does_not_change_a_load_that_ended_inside_the_block(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     with db.loads.begin([path]) as load:
         load.write(path, rows([1]))
@@ -338,7 +340,7 @@ def test_another_process_takes_part_with_the_ticket(
     assert sorted(values(db, path)) == [1, 2, 150, 151]
 
 
-def test_what_was_aborted_is_gone_and_stays_so(
+def test_an_aborted_load_has_no_rows_and_stays_aborted(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=HALVES)
@@ -357,9 +359,7 @@ def test_what_was_aborted_is_gone_and_stays_so(
     assert db.loads.recover() == []
 
 
-def test_after_it_was_published_nothing_is_taken_any_more(
-    db: Client, make_table: MakeTable
-) -> None:
+def test_a_published_load_accepts_no_more_rows(db: Client, make_table: MakeTable) -> None:
     path = make_table()
     load = db.loads.begin([path])
     published = load.publish()
@@ -369,7 +369,7 @@ def test_after_it_was_published_nothing_is_taken_any_more(
     assert values(db, path) == {}
 
 
-def test_a_load_can_be_aborted_by_its_name_alone(
+def test_a_load_can_be_aborted_by_its_id_alone(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table()

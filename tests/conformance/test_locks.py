@@ -66,7 +66,7 @@ SHARED = {"attributes": {"enable_shared_write_locks": True}}
         ("shared_weak lock", set()),
     ],
 )
-def test_after_a_commit_those_who_began_before_it_lose_what_excludes_it(
+def test_a_transaction_is_refused_if_an_overlapping_commit_took_an_excluding_lock(
     db: Client, make_table: MakeTable, first: str, losers: set[str]
 ) -> None:
     path = make_table(PLAIN, **SHARED)
@@ -84,7 +84,7 @@ def test_after_a_commit_those_who_began_before_it_lose_what_excludes_it(
 
 
 @pytest.mark.parametrize("first", WAYS)
-def test_whoever_begins_after_a_commit_does_not_lose_to_it(
+def test_a_transaction_does_not_conflict_with_a_commit_before_its_start(
     db: Client, make_table: MakeTable, first: str
 ) -> None:
     path = make_table(PLAIN, **SHARED)
@@ -96,7 +96,7 @@ def test_whoever_begins_after_a_commit_does_not_lose_to_it(
 
 
 @pytest.mark.parametrize("first", WAYS)
-def test_an_aborted_transaction_stands_in_nobodys_way(
+def test_an_aborted_transaction_causes_no_conflict(
     db: Client, make_table: MakeTable, first: str
 ) -> None:
     path = make_table(PLAIN, **SHARED)
@@ -189,7 +189,7 @@ def _losers(db: Client, path: str, first: str) -> set[str]:
     ],
 )
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_whether_a_row_is_there_belongs_to_all_of_its_groups(
+def test_creating_an_absent_row_conflicts_with_read_locks_on_its_other_groups(
     db: Client, make_table: MakeTable, first: str, losers: set[str], is_deleted: bool
 ) -> None:
     """A lock of some groups of a row that is absent is broken by whoever creates the row by
@@ -217,7 +217,7 @@ def test_writers_of_two_groups_may_both_lock_a_third_for_reading(
 
 
 @pytest.mark.parametrize("lock_type", ["shared_weak", "shared_strong"])
-def test_a_read_lock_on_a_group_that_was_written_meanwhile_is_refused(
+def test_a_read_lock_on_a_group_with_a_concurrent_write_is_refused(
     db: Client, make_table: MakeTable, lock_type: LockType
 ) -> None:
     path = make_table(GROUPS)
@@ -241,7 +241,9 @@ def test_a_read_lock_on_one_group_lets_another_be_written(
     writer.commit()
 
 
-def test_each_group_remembers_its_own_last_write(db: Client, make_table: MakeTable) -> None:
+def test_a_cell_remembers_the_last_write_of_each_lock_group(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(GROUPS)
     old = {column: db.begin() for column in ("a", "b", "c")}
     for column in ("b", "a"):
@@ -302,7 +304,9 @@ def test_an_absent_row_can_be_locked_against_insertion(db: Client, make_table: M
     assert read(db, path) == []
 
 
-def test_a_transaction_may_write_what_it_locks(db: Client, make_table: MakeTable) -> None:
+def test_a_transaction_may_write_a_row_that_the_transaction_locks(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     lock_types: list[LockType] = ["shared_weak", "shared_strong", "exclusive"]
     for lock_type in lock_types:
@@ -430,7 +434,7 @@ def test_a_conflict_names_the_row_the_lock_and_the_winner(
         ("shared_strong lock", "was read-locked by"),
     ],
 )
-def test_a_conflict_says_what_it_was_lost_to(
+def test_a_conflict_error_reports_how_the_other_transaction_used_the_row(
     db: Client, make_table: MakeTable, first: str, words: str
 ) -> None:
     path = make_table(PLAIN, **SHARED)

@@ -26,7 +26,7 @@ def folder(db: Client, new_path: str) -> str:
     return new_path
 
 
-def test_what_it_does_is_seen_by_others_once_it_is_committed(
+def test_changes_of_a_master_transaction_become_visible_at_its_commit(
     db: Client, other: Client, folder: str
 ) -> None:
     db.create_directory(f"{folder}/old")
@@ -67,7 +67,9 @@ def test_a_table_made_in_one_can_be_used_after_the_commit(db: Client, folder: st
     assert read(db, f"{folder}/t") == [{"k": 1, "v": 1}]
 
 
-def test_one_inside_another_hands_over_what_it_did(db: Client, folder: str) -> None:
+def test_a_nested_master_transaction_passes_its_changes_to_the_outer_transaction(
+    db: Client, folder: str
+) -> None:
     with db.begin_master() as outer:
         outer.create_directory(f"{folder}/a")
         with outer.begin() as inner:
@@ -82,7 +84,9 @@ def test_one_inside_another_hands_over_what_it_did(db: Client, folder: str) -> N
     assert db.get(folder) == {"a": {"b": {}}}
 
 
-def test_those_inside_an_aborted_one_end_with_it(db: Client, folder: str) -> None:
+def test_an_abort_of_a_master_transaction_also_ends_nested_transactions(
+    db: Client, folder: str
+) -> None:
     outer = db.begin_master()
     inner = outer.begin()
     inner.create_directory(f"{folder}/a")
@@ -105,7 +109,7 @@ def test_a_finished_one_takes_nothing_more(db: Client, folder: str) -> None:
 # ---- locks
 
 
-def test_what_one_changed_nobody_else_changes_until_it_ends(
+def test_a_node_changed_by_a_master_transaction_is_locked_until_its_end(
     db: Client, other: Client, folder: str
 ) -> None:
     db.create_directory(f"{folder}/a")
@@ -120,7 +124,7 @@ def test_what_one_changed_nobody_else_changes_until_it_ends(
     assert db.get(f"{folder}/a/@x") == 2
 
 
-def test_two_may_make_different_things_in_one_directory(
+def test_two_master_transactions_may_create_different_nodes_in_one_directory(
     db: Client, other: Client, folder: str
 ) -> None:
     first, second = db.begin_master(), other.begin_master()
@@ -161,7 +165,9 @@ def test_shared_locks_go_together_unless_they_are_of_the_same_child_or_attribute
         first.lock(folder, "exclusive")
 
 
-def test_a_snapshot_lock_sees_the_node_as_it_was(db: Client, other: Client, folder: str) -> None:
+def test_a_snapshot_lock_shows_the_node_as_of_the_time_of_the_lock(
+    db: Client, other: Client, folder: str
+) -> None:
     db.set(f"{folder}/@x", 1)
     transaction = db.begin_master()
     transaction.lock(folder, "snapshot")
@@ -193,7 +199,7 @@ def test_a_table_that_is_locked_is_not_mounted_unmounted_or_altered(
 # ---- life
 
 
-def test_it_ends_when_nobody_pings_it(simulator: Simulated) -> None:
+def test_a_master_transaction_without_pings_is_aborted(simulator: Simulated) -> None:
     db, run = simulator.db, simulator.db._driver.run
     transaction = run(db._session.catalog.begin(5_000, "nobody watches it"))
     run(transaction.create_directory("//a"))
@@ -207,7 +213,7 @@ def test_it_ends_when_nobody_pings_it(simulator: Simulated) -> None:
     db.create_directory("//a")
 
 
-def test_it_lives_on_while_its_client_does(simulator: Simulated) -> None:
+def test_a_master_transaction_stays_open_while_its_client_runs(simulator: Simulated) -> None:
     transaction = simulator.db.begin_master(timeout_ms=2_000)
     transaction.create_directory("//a")
     simulator.let_pass(60_000)
@@ -215,7 +221,7 @@ def test_it_lives_on_while_its_client_does(simulator: Simulated) -> None:
     assert simulator.db.exists("//a")
 
 
-def test_it_survives_a_restart_of_the_master(
+def test_a_master_transaction_survives_a_restart_of_the_master(
     backend: Backend, db: Client, other: Client, folder: str
 ) -> None:
     transaction = db.begin_master()

@@ -10,7 +10,7 @@ from dodona.types import Atomicity
 
 
 @pytest.mark.parametrize(("given", "wanted"), [("none", "full"), ("full", "none")])
-def test_the_modes_of_table_and_transaction_must_match_when_it_commits(
+def test_a_commit_requires_the_same_atomicity_of_table_and_transaction(
     db: Client, make_table: MakeTable, given: Atomicity, wanted: Atomicity
 ) -> None:
     path = make_table(atomicity=wanted)
@@ -42,13 +42,15 @@ def test_a_write_outside_any_transaction_has_the_tables_mode(
     assert read(db, path) == [{"k": 2, "v": 2}]
 
 
-def test_it_has_neither_a_name_nor_a_start(db: Client) -> None:
+def test_a_non_atomic_transaction_has_no_id_and_no_start_timestamp(db: Client) -> None:
     transaction = db.begin("none")
     assert transaction.id is None
     assert transaction.start_timestamp is None
 
 
-def test_it_reads_what_was_written_last(db: Client, make_table: MakeTable) -> None:
+def test_a_non_atomic_transaction_reads_the_last_written_rows(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(atomicity="none")
     transaction = db.begin("none")
     for number in range(3):
@@ -57,7 +59,9 @@ def test_it_reads_what_was_written_last(db: Client, make_table: MakeTable) -> No
         assert list(transaction.select(path)) == [{"k": 1, "v": number}]
 
 
-def test_it_does_not_read_its_own_buffer(db: Client, make_table: MakeTable) -> None:
+def test_a_non_atomic_transaction_does_not_read_its_own_buffered_writes(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(atomicity="none")
     with db.begin("none") as transaction:
         transaction.insert_rows(path, [{"k": 1, "v": 1}])
@@ -65,7 +69,9 @@ def test_it_does_not_read_its_own_buffer(db: Client, make_table: MakeTable) -> N
     assert value(db, path, 1) == 1
 
 
-def test_it_takes_no_locks_and_the_last_write_wins(db: Client, make_table: MakeTable) -> None:
+def test_non_atomic_transactions_take_no_locks_and_the_last_write_wins(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(atomicity="none")
     first, second = db.begin("none"), db.begin("none")
     first.insert_rows(path, [{"k": 1, "v": 1}])
@@ -75,7 +81,7 @@ def test_it_takes_no_locks_and_the_last_write_wins(db: Client, make_table: MakeT
     assert value(db, path, 1) == 1
 
 
-def test_it_can_not_lock_rows(db: Client, make_table: MakeTable) -> None:
+def test_a_non_atomic_transaction_cannot_lock_rows(db: Client, make_table: MakeTable) -> None:
     path = make_table(atomicity="none")
     with refused(InvalidRequest, is_retryable=False):
         db.begin("none").lock_rows(path, [{"k": 1}])
@@ -83,7 +89,9 @@ def test_it_can_not_lock_rows(db: Client, make_table: MakeTable) -> None:
         db.begin("none").insert_rows(path, [{"k": 1, "v": 1}], lock_type="shared_write")
 
 
-def test_its_writes_merge_as_those_of_any_transaction(db: Client, make_table: MakeTable) -> None:
+def test_inserts_updates_and_deletions_merge_in_a_non_atomic_transaction(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(TWO_COLUMNS, atomicity="none")
     db.insert_rows(path, [{"k": 1, "v": 1, "w": b"x"}, {"k": 2, "v": 1}])
     with db.begin("none") as transaction:
@@ -96,7 +104,9 @@ def test_its_writes_merge_as_those_of_any_transaction(db: Client, make_table: Ma
 # ---- timestamps
 
 
-def test_a_row_is_there_from_just_its_timestamp_on(db: Client, make_table: MakeTable) -> None:
+def test_a_non_atomic_row_is_visible_from_its_timestamp_to_its_deletion(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table(atomicity="none")
     written = db.insert_rows(path, [{"k": 1, "v": 1}])
     deleted = db.delete_rows(path, [{"k": 1}])
@@ -142,7 +152,7 @@ def test_a_clock_that_is_more_than_a_minute_off_is_refused(
 
 
 @pytest.mark.parametrize("has_moved", [False, True])
-def test_a_table_that_became_atomic_commits_nothing_below_its_stamps(
+def test_a_table_that_became_atomic_commits_nothing_below_its_row_timestamps(
     simulator: Simulated, has_moved: bool
 ) -> None:
     """A clock that was ahead has stamped rows with times that the oracle has still to come to."""
@@ -180,14 +190,14 @@ def test_async_durability_is_for_non_atomic_transactions_only(db: Client) -> Non
         db.begin("full", "async")
 
 
-def test_what_was_written_asynchronously_is_read_at_once(db: Client, make_table: MakeTable) -> None:
+def test_an_asynchronous_write_can_be_read_immediately(db: Client, make_table: MakeTable) -> None:
     path = make_table(atomicity="none")
     with db.begin("none", "async") as transaction:
         transaction.insert_rows(path, [{"k": 1, "v": 1}])
     assert value(db, path, 1) == 1
 
 
-def test_it_writes_nothing_if_a_tablet_is_known_not_to_take_it(
+def test_a_non_atomic_commit_writes_nothing_if_one_tablet_is_known_to_be_unmounted(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(PLAIN, atomicity="none", pivot_keys=APART)
@@ -200,7 +210,9 @@ def test_it_writes_nothing_if_a_tablet_is_known_not_to_take_it(
     assert read(db, path) == []
 
 
-def test_it_may_fail_and_have_written_a_part_and_says_which(simulator: Simulated) -> None:
+def test_a_failed_non_atomic_commit_names_the_tablets_with_written_rows(
+    simulator: Simulated,
+) -> None:
     db = simulator.db
     db.create_table("//t", PLAIN, "none", pivot_keys=APART, mount=True)
     away, here = db.get_table("//t").tablets

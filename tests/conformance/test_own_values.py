@@ -80,7 +80,7 @@ WAYS_OUT: Final[dict[str, Look]] = {
 
 
 @pytest.mark.parametrize("schema", [BY_NUMBER, BY_TEXT], ids=["by number", "by text"])
-def test_whoever_changes_what_he_read_changes_nothing_else(
+def test_changing_a_value_that_was_read_does_not_change_the_database(
     db: Client, make_table: MakeTable, schema: Schema
 ) -> None:
     path = make_table(schema)
@@ -153,7 +153,7 @@ def put_in_transaction(db: Client, path: str, given: Any, **options: Any) -> Non
 @pytest.mark.parametrize("way", [put, put_in_transaction])
 @pytest.mark.parametrize("option", ["", "update", "aggregate"])
 @pytest.mark.parametrize("schema", [BY_NUMBER, AGGREGATED], ids=["plain", "first"])
-def test_whoever_changes_what_he_gave_changes_nothing(
+def test_changing_a_value_that_was_passed_to_a_write_does_not_change_the_database(
     db: Client, make_table: MakeTable, way: Callable[..., None], option: str, schema: Schema
 ) -> None:
     path, given = make_table(schema), value()
@@ -170,7 +170,7 @@ def test_whoever_changes_what_he_gave_changes_nothing(
 
 @pytest.mark.parametrize("way", [put, put_in_transaction])
 @pytest.mark.parametrize("option", ["", "update"])
-def test_what_cannot_be_stored_is_refused_before_anything_is_written(
+def test_a_value_that_cannot_be_stored_is_refused_before_any_write(
     db: Client, make_table: MakeTable, way: Callable[..., None], option: str
 ) -> None:
     path = make_table(BY_NUMBER)
@@ -184,7 +184,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("atomicity", ["full", "none"])
-def test_what_was_put_into_a_value_that_was_read_stops_no_unmount(
+def test_an_unstorable_change_of_a_value_that_was_read_does_not_stop_an_unmount(
     db: Client, make_table: MakeTable, atomicity: str
 ) -> None:
     path = make_table(BY_NUMBER, atomicity=atomicity)

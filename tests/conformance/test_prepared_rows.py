@@ -48,7 +48,7 @@ def path(make_table: MakeTable) -> str:
 
 
 @pytest.mark.parametrize("key", [LEFT, RIGHT])
-def test_a_read_waits_for_the_decision_and_sees_it(
+def test_a_lookup_waits_for_a_prepared_transaction_and_sees_its_rows(
     backend: Backend, db: Client, path: str, key: int
 ) -> None:
     commit = prepare(db, _writer(db, path))
@@ -59,7 +59,9 @@ def test_a_read_waits_for_the_decision_and_sees_it(
     assert lookup.result() == [{"k": key, "v": 1}]
 
 
-def test_a_scan_waits_for_the_decision_and_sees_it(backend: Backend, db: Client, path: str) -> None:
+def test_a_scan_waits_for_a_prepared_transaction_and_sees_its_rows(
+    backend: Backend, db: Client, path: str
+) -> None:
     commit = prepare(db, _writer(db, path))
     scan = backend.start(db, db._session.select(path))
     backend.let_pass(SOON_MS)
@@ -120,7 +122,7 @@ def test_a_read_waits_for_a_shared_write(backend: Backend, db: Client, path: str
     assert lookup.result() == [{"k": LEFT, "v": 1}]
 
 
-def test_nobody_sees_a_part_of_a_commit_between_its_steps(
+def test_no_read_sees_a_part_of_a_commit_between_its_steps(
     backend: Backend, db: Client, path: str
 ) -> None:
     commit = Stepwise(db, one_by_one(db._session.commit(_writer(db, path)._buffer)))
@@ -167,7 +169,7 @@ def _single(db: Client, path: str, way: Way) -> Transaction:
         ("shared_weak", ["write", "exclusive", "shared_write"]),
     ],
 )
-def test_a_lock_that_is_held_fails_at_once_those_who_began_before_it(
+def test_a_prepared_lock_immediately_refuses_conflicting_older_transactions(
     db: Client, path: str, held: LockType, losers: list[Way]
 ) -> None:
     candidates = {way: _single(db, path, way) for way in KEY_OF}
@@ -183,7 +185,7 @@ def test_a_lock_that_is_held_fails_at_once_those_who_began_before_it(
     commit.result()
 
 
-def test_whoever_begins_after_a_prepare_waits_for_the_decision_and_wins(
+def test_a_transaction_that_begins_after_a_prepare_waits_and_then_commits(
     backend: Backend, db: Client, path: str
 ) -> None:
     commit = prepare(db, _writer(db, path, 1))
@@ -199,7 +201,7 @@ def test_whoever_begins_after_a_prepare_waits_for_the_decision_and_wins(
     assert value(db, path, LEFT) == 2
 
 
-def test_a_write_outside_any_transaction_waits_for_whoever_holds_its_row(
+def test_a_write_without_a_transaction_waits_for_the_holder_of_its_row_lock(
     backend: Backend, db: Client, path: str
 ) -> None:
     commit = prepare(db, _writer(db, path, 1))

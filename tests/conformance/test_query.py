@@ -100,7 +100,7 @@ def test_a_query_at_a_timestamp_sees_the_state_of_then(db: Client, make_table: M
     assert _rows(db, text, timestamp=MIN_TIMESTAMP) == []
 
 
-def test_a_query_in_a_transaction_sees_its_snapshot_and_not_its_writes(
+def test_a_query_in_a_transaction_sees_the_snapshot_and_not_the_buffered_writes(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -112,7 +112,7 @@ def test_a_query_in_a_transaction_sees_its_snapshot_and_not_its_writes(
     assert rows == [{"v": 1}]
 
 
-def test_a_query_sees_own_writes_in_a_transaction_that_asks_for_it(
+def test_a_query_sees_own_writes_in_a_transaction_with_read_own_writes(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(SUM, pivot_keys=APART)
@@ -169,7 +169,9 @@ def test_an_unknown_table_is_named(db: Client, new_path: str) -> None:
         "",
     ],
 )
-def test_what_is_not_one_good_select_is_refused(db: Client, people: str, text: str) -> None:
+def test_a_query_that_is_not_one_valid_select_is_refused(
+    db: Client, people: str, text: str
+) -> None:
     with pytest.raises(DodonaError) as caught:
         db.query(text.format(path=people))
     assert isinstance(caught.value, InvalidRequest)

@@ -20,7 +20,7 @@ def test_every_behaviour_is_tested_or_left_out_with_a_reason() -> None:
     assert sorted(numbers) == list(range(1, BEHAVIOURS + 1))
 
 
-def test_the_tests_that_it_names_exist() -> None:
+def test_the_tests_in_the_conformance_readme_exist() -> None:
     count = 0
     for row in _rows():
         if len(row) == 2:

@@ -50,7 +50,7 @@ def test_a_transaction_reads_the_state_at_its_start(db: Client, make_table: Make
     assert list(transaction.select(path)) == [{"k": 1, "v": 1}]
 
 
-def test_a_transaction_sees_all_that_was_committed_before_its_start_and_nothing_else(
+def test_a_transaction_sees_exactly_the_commits_before_its_start(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=APART)
@@ -65,7 +65,7 @@ def test_a_transaction_sees_all_that_was_committed_before_its_start_and_nothing_
         assert [row["v"] for row in transaction.select(path)] == [number, number]
 
 
-def test_a_read_at_a_timestamp_sees_commits_up_to_and_including_it(
+def test_a_read_sees_commits_up_to_and_including_its_timestamp(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -94,7 +94,7 @@ def test_without_a_timestamp_the_newest_is_read(
         assert read(db, path) == [{"k": 1, "v": number}]
 
 
-def test_async_last_committed_reads_what_is_applied(db: Client, make_table: MakeTable) -> None:
+def test_async_last_committed_reads_applied_rows(db: Client, make_table: MakeTable) -> None:
     path = make_table()
     _insert(db, path, 1, 1)
     assert value(db, path, 1, timestamp=ASYNC_LAST_COMMITTED) == 1
@@ -121,9 +121,7 @@ def test_what_is_no_timestamp_is_refused(db: Client, make_table: MakeTable, time
             call()
 
 
-def test_a_timestamp_that_nobody_was_given_yet_is_refused(
-    db: Client, make_table: MakeTable
-) -> None:
+def test_a_read_at_a_future_timestamp_is_refused(db: Client, make_table: MakeTable) -> None:
     """What a read finds there could still change."""
     path = make_table()
     in_an_hour = Timestamp(db.generate_timestamp() + (3600 << 30))
@@ -160,7 +158,7 @@ def test_own_writes_are_not_read(db: Client, make_table: MakeTable) -> None:
         assert transaction.lookup_rows(path, [{"k": 1}, {"k": 2}]) == [{"k": 1, "v": 1}]
 
 
-def test_own_writes_are_read_in_a_transaction_that_asks_for_it(
+def test_a_transaction_with_read_own_writes_reads_its_own_writes(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS)
@@ -180,7 +178,7 @@ def test_own_writes_are_read_in_a_transaction_that_asks_for_it(
     assert read(db, path) == seen
 
 
-def test_own_changes_of_aggregates_are_read_in_a_transaction_that_asks_for_it(
+def test_a_transaction_with_read_own_writes_reads_its_own_aggregate_changes(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table([KEY, {"name": "v", "type": "int64", "aggregate": "sum"}])

@@ -98,7 +98,7 @@ def test_by_default_versions_of_the_last_half_hour_stay(
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_so_many_versions_stay_however_old_they_are(
+def test_a_table_keeps_the_set_number_of_versions_regardless_of_age(
     backend: Backend, db: Client, make_table: MakeTable, count: int
 ) -> None:
     kept = {"min_data_versions": count, "max_data_versions": count}
@@ -203,7 +203,7 @@ def test_settings_apply_from_the_next_remount(
     _refuse(db, path, first)
 
 
-def test_a_transaction_keeps_its_snapshot_for_its_whole_life(
+def test_a_transaction_keeps_its_snapshot_until_its_end(
     backend: Backend, db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS, attributes=AT_ONCE)

@@ -56,13 +56,17 @@ def test_a_schema_that_can_not_be_makes_no_table(db: Client, new_path: str, sche
         ),
     ],
 )
-def test_so_many_and_no_more(db: Client, new_path: str, fits: Schema, does_not: Schema) -> None:
+def test_a_schema_has_limits_for_key_columns_value_columns_and_lock_groups(
+    db: Client, new_path: str, fits: Schema, does_not: Schema
+) -> None:
     with refused(SchemaViolation, is_retryable=False):
         db.create_table(new_path, does_not)
     db.create_table(new_path, fits)
 
 
-def test_a_table_of_the_most_columns_keeps_its_rows(db: Client, make_table: MakeTable) -> None:
+def test_a_table_with_the_maximum_number_of_columns_keeps_its_rows(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table([KEY, *_columns(1024)])
     first: Row = {"k": 1} | {f"c{at}": at for at in range(1024)}
     db.insert_rows(path, [first])
@@ -118,7 +122,7 @@ def test_a_path_holds_one_table(db: Client, make_table: MakeTable) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "x", "/x", "//", "//x/", "//x//y", "//x/@y"])
-def test_what_is_no_path_makes_no_table(db: Client, path: str) -> None:
+def test_a_table_at_an_invalid_path_is_refused(db: Client, path: str) -> None:
     with pytest.raises(DodonaError) as caught:
         db.create_table(path, PLAIN)
     assert isinstance(caught.value, InvalidRequest)

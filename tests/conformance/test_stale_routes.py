@@ -104,7 +104,9 @@ def test_new_columns_are_written(db: Client, altered: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("altered", ["full"], indirect=True)
-def test_new_columns_are_loaded_by_whoever_helps(db: Client, other: Client, altered: str) -> None:
+def test_a_client_that_joins_a_load_can_load_new_columns(
+    db: Client, other: Client, altered: str
+) -> None:
     join_a_load(db, other, altered)
     assert read(db, altered) == [NEW]
 
@@ -137,7 +139,9 @@ def test_new_columns_are_read(db: Client, altered: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("altered", ["full"], indirect=True)
-def test_what_does_not_fit_is_refused_still(db: Client, altered: str) -> None:
+def test_an_unknown_column_is_still_refused_after_the_schema_changed(
+    db: Client, altered: str
+) -> None:
     row = {**NEW, "x": 3}
     for insert in (db.insert_rows, db.begin().insert_rows):
         with refused(SchemaViolation, "no such column", is_retryable=False):
@@ -147,7 +151,7 @@ def test_what_does_not_fit_is_refused_still(db: Client, altered: str) -> None:
 
 
 @pytest.mark.parametrize("atomicity", ["full", "none"])
-def test_a_table_that_was_made_anew_is_written_as_it_is_now(
+def test_a_recreated_table_is_written_with_its_new_atomicity(
     db: Client, other: Client, make_table: MakeTable, atomicity: str
 ) -> None:
     before = "none" if atomicity == "full" else "full"

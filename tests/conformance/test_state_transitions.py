@@ -61,7 +61,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("state", "first"), ON_THE_WAY)
-def test_on_the_way_only_commands_toward_its_end_are_taken(
+def test_a_tablet_in_transition_accepts_only_commands_toward_its_target_state(
     backend: Backend, db: Client, make_table: MakeTable, state: str, first: str
 ) -> None:
     assert isinstance(backend, Simulated)

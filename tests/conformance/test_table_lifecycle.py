@@ -133,7 +133,7 @@ def test_a_write_outside_any_transaction_can_be_repeated_when_the_atomicity_chan
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_a_transaction_that_nobody_can_commit_any_more_is_not_rerun(
+def test_a_commit_to_an_unmounted_frozen_moved_or_removed_table_is_not_retryable(
     db: Client, make_table: MakeTable, name: str
 ) -> None:
     change, kind = LASTING[name]

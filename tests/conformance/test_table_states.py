@@ -50,7 +50,7 @@ def bring(db: Client, path: str, state: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("state", WAYS_TO)
-def test_a_command_leads_to_its_state_or_is_refused(
+def test_each_table_command_leads_to_the_expected_state_or_is_refused(
     db: Client, make_table: MakeTable, state: str, command: str
 ) -> None:
     path = make_table(PLAIN, pivot_keys=APART, mount=False)
@@ -168,7 +168,9 @@ def test_an_empty_frozen_table_can_be_read(db: Client, make_table: MakeTable) ->
     assert states(db, path) == ["unmounted"]
 
 
-def test_a_table_mounted_as_frozen_has_its_rows(db: Client, make_table: MakeTable) -> None:
+def test_a_table_mounted_as_frozen_can_be_read_and_not_written(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     db.insert_rows(path, [{"k": 1, "v": 1}])
     db.unmount_table(path)
@@ -178,7 +180,7 @@ def test_a_table_mounted_as_frozen_has_its_rows(db: Client, make_table: MakeTabl
         db.insert_rows(path, [{"k": 1, "v": 2}])
 
 
-def test_a_remount_of_what_is_not_mounted_changes_nothing(
+def test_remounting_an_unmounted_table_does_not_mount_the_table(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(mount=False)
@@ -193,7 +195,7 @@ def test_a_remount_of_what_is_not_mounted_changes_nothing(
     ("attribute", "new", "words"),
     [("atomicity", "none", "atomicity mode"), ("in_memory_mode", "compressed", "in-memory mode")],
 )
-def test_what_alters_semantics_changes_only_while_all_tablets_are_unmounted(
+def test_atomicity_and_memory_mode_change_only_while_all_tablets_are_unmounted(
     db: Client, make_table: MakeTable, attribute: str, new: str, words: str
 ) -> None:
     path = make_table(PLAIN, pivot_keys=APART)

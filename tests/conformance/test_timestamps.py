@@ -12,7 +12,7 @@ from dodona.client import Client
 pytestmark = pytest.mark.part("transactions on real processes")
 
 
-def test_all_timestamps_are_different_whoever_asks(
+def test_all_timestamps_are_unique_across_clients(
     backend: Backend, db: Client, other: Client
 ) -> None:
     started = [
@@ -38,7 +38,7 @@ def test_timestamps_rise_across_a_restart_of_the_master(backend: Backend, db: Cl
     assert db.generate_timestamp() > before
 
 
-def test_a_timestamp_tells_the_time_within_about_a_second(backend: Backend, db: Client) -> None:
+def test_a_timestamp_is_within_about_one_second_of_the_clock(backend: Backend, db: Client) -> None:
     before_us = backend.unix_us()
     at = db.generate_timestamp()
     after_us = backend.unix_us()
@@ -46,7 +46,7 @@ def test_a_timestamp_tells_the_time_within_about_a_second(backend: Backend, db: 
     assert before_us - 1_500_000 <= told_us <= after_us + 1_500_000
 
 
-def test_a_commit_timestamp_is_between_what_was_known_before_and_after(
+def test_a_commit_timestamp_is_between_timestamps_from_before_and_after_the_commit(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(pivot_keys=[[], [100]])

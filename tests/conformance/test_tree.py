@@ -33,7 +33,7 @@ def test_a_misspelled_setting_makes_no_table(db: Client, new_path: str) -> None:
     assert not db.exists(new_path)
 
 
-def test_what_means_nothing_is_kept_and_warned_of(db: Client, new_path: str) -> None:
+def test_an_attribute_without_meaning_is_kept_with_a_warning(db: Client, new_path: str) -> None:
     with pytest.warns(DodonaWarning, match="'optimize_for'"):
         db.create_table(new_path, PLAIN, attributes={"optimize_for": "scan", "team": "x"})
     with pytest.warns(DodonaWarning, match="'forced_compaction_revision'"):
@@ -46,7 +46,7 @@ def test_what_means_nothing_is_kept_and_warned_of(db: Client, new_path: str) -> 
 # ---- directories
 
 
-def test_a_directory_lists_what_is_in_it(db: Client, folder: str) -> None:
+def test_a_directory_lists_its_tables_and_directories(db: Client, folder: str) -> None:
     assert db.list(folder) == []
     for name in ("b", "a"):
         db.create_directory(f"{folder}/{name}")
@@ -57,7 +57,7 @@ def test_a_directory_lists_what_is_in_it(db: Client, folder: str) -> None:
     assert not db.exists(f"{folder}/d")
 
 
-def test_a_table_is_made_with_the_directories_above_it(db: Client, new_path: str) -> None:
+def test_a_table_is_created_with_its_parent_directories(db: Client, new_path: str) -> None:
     db.create_table(f"{new_path}/a/b", PLAIN)
     assert db.list(f"{new_path}/a") == ["b"]
     assert db.list_tables(f"{new_path}/") == [f"{new_path}/a/b"]
@@ -93,7 +93,9 @@ def test_only_an_empty_directory_is_removed_unless_asked_for_all(db: Client, fol
         db.get_table(f"{folder}/a/t")
 
 
-def test_removing_what_is_not_there_is_an_error_unless_forced(db: Client, folder: str) -> None:
+def test_removing_a_missing_node_or_attribute_is_an_error_unless_forced(
+    db: Client, folder: str
+) -> None:
     for path in (f"{folder}/a", f"{folder}/@a"):
         with pytest.raises(NodeNotFound) as caught:
             db.remove(path)
@@ -141,7 +143,9 @@ def test_settings_are_given_when_a_table_is_made(db: Client, new_path: str) -> N
     assert db.get(f"{new_path}/@max_data_versions") == 1
 
 
-def test_what_a_table_is_can_be_read_and_not_set(db: Client, make_table: MakeTable) -> None:
+def test_the_tablet_count_of_a_table_can_be_read_and_not_set(
+    db: Client, make_table: MakeTable
+) -> None:
     path = make_table()
     assert db.get(f"{path}/@atomicity") == "full"
     with pytest.raises(InvalidRequest):
@@ -152,7 +156,7 @@ def test_what_a_table_is_can_be_read_and_not_set(db: Client, make_table: MakeTab
 # ---- moving and copying
 
 
-def test_a_moved_table_has_its_rows(db: Client, make_table: MakeTable, new_path: str) -> None:
+def test_a_moved_table_keeps_its_rows(db: Client, make_table: MakeTable, new_path: str) -> None:
     path = make_table()
     at = db.insert_rows(path, [{"k": 1, "v": 1}])
     assert at is not None
@@ -165,7 +169,7 @@ def test_a_moved_table_has_its_rows(db: Client, make_table: MakeTable, new_path:
     assert len(read(db, new_path)) == 2
 
 
-def test_a_copied_table_has_the_rows_of_then_and_a_life_of_its_own(
+def test_a_copied_table_has_the_same_rows_and_changes_independently(
     backend: Backend, db: Client, make_table: MakeTable, new_path: str
 ) -> None:
     path = make_table(PLAIN, pivot_keys=[[], [100]], attributes={"min_data_versions": 7})
@@ -199,7 +203,7 @@ def test_a_mounted_table_is_neither_moved_nor_copied(
     assert value(db, path, 1) == 1
 
 
-def test_a_directory_moves_with_all_that_is_in_it(db: Client, folder: str, new_path: str) -> None:
+def test_a_directory_moves_with_all_its_content(db: Client, folder: str, new_path: str) -> None:
     db.create_directory(f"{folder}/a/b", {"x": 1}, recursive=True)
     db.create_table(f"{folder}/a/t", PLAIN)
     db.move(f"{folder}/a", f"{folder}/c")
@@ -207,7 +211,7 @@ def test_a_directory_moves_with_all_that_is_in_it(db: Client, folder: str, new_p
     assert db.get(f"{folder}/c/b/@x") == 1
 
 
-def test_nothing_is_moved_or_copied_onto_what_is_there(db: Client, folder: str) -> None:
+def test_a_move_or_copy_onto_an_existing_node_is_refused(db: Client, folder: str) -> None:
     for name in ("a", "b"):
         db.create_directory(f"{folder}/{name}")
     for change in (db.move, db.copy):

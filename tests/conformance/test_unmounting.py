@@ -27,7 +27,7 @@ LEAVING: dict[str, tuple[Begin, type[DodonaError], bool]] = {
 
 
 @pytest.mark.parametrize("name", LEAVING)
-def test_it_waits_for_transactions_that_are_prepared(
+def test_an_unmount_or_freeze_waits_for_prepared_transactions(
     backend: Backend, db: Client, make_table: MakeTable, name: str
 ) -> None:
     begin, _, _ = LEAVING[name]
@@ -46,7 +46,7 @@ def test_it_waits_for_transactions_that_are_prepared(
 
 
 @pytest.mark.parametrize("name", LEAVING)
-def test_it_lets_no_new_transaction_in(
+def test_an_unmount_or_freeze_admits_no_new_transactions(
     backend: Backend, db: Client, other: Client, make_table: MakeTable, name: str
 ) -> None:
     begin, kind, is_retryable = LEAVING[name]

@@ -26,7 +26,7 @@ def _writer(db: Client, path: str) -> Transaction:
     return transaction
 
 
-def test_a_transaction_whose_client_vanished_before_all_had_prepared_is_given_up(
+def test_cells_abort_a_transaction_if_its_client_vanishes_before_all_cells_prepare(
     backend: Backend, db: Client, path: str
 ) -> None:
     commit = Stepwise(db, one_by_one(db._session.commit(_writer(db, path)._buffer)))
@@ -37,7 +37,7 @@ def test_a_transaction_whose_client_vanished_before_all_had_prepared_is_given_up
     db.insert_rows(path, [{"k": LEFT, "v": 2}])
 
 
-def test_a_transaction_whose_client_vanished_after_all_had_prepared_is_committed(
+def test_cells_commit_a_transaction_if_its_client_vanishes_after_all_cells_prepare(
     backend: Backend, db: Client, path: str
 ) -> None:
     transaction = _writer(db, path)

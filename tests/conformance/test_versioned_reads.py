@@ -70,7 +70,7 @@ def test_a_deletion_and_then_a_write_in_one_transaction_is_one_write(
     assert _items(row, "w") == [(at, None, False), (before, b"x", False)]
 
 
-def test_changes_of_aggregates_are_told_from_plain_values(
+def test_versioned_lookups_distinguish_aggregate_changes_from_plain_values(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(SUM)
@@ -80,7 +80,7 @@ def test_changes_of_aggregates_are_told_from_plain_values(
     assert _items(row, "total") == [(second, 5, True), (first, 10, False)]
 
 
-def test_a_transactions_rows_all_have_its_commit_timestamp(
+def test_all_rows_of_a_transaction_have_its_commit_timestamp(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS, pivot_keys=[[], [100]])
@@ -141,7 +141,7 @@ def test_a_history_is_read_in_pages(db: Client, make_table: MakeTable) -> None:
         db.lookup_versions(path, [{"k": 1}], limit=0)
 
 
-def test_histories_come_in_the_order_asked_for_and_missing_ones_are_left_out_or_none(
+def test_lookup_versions_keeps_the_order_of_keys_and_omits_missing_rows_by_default(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS)
@@ -152,7 +152,7 @@ def test_histories_come_in_the_order_asked_for_and_missing_ones_are_left_out_or_
     assert [None if row is None else row.key["k"] for row in found] == [3, None, 1, 3]
 
 
-def test_every_version_is_what_was_read_at_its_time(
+def test_each_version_equals_the_row_read_at_its_timestamp(
     backend: Backend, db: Client, make_table: MakeTable
 ) -> None:
     """A model of a row, told of random writes and deletions, agrees with each kind of read."""
@@ -228,7 +228,7 @@ def test_both_ends_of_a_read_are_included(db: Client, make_table: MakeTable) -> 
     )
 
 
-def test_a_deletion_that_is_too_old_deletes_nothing_newer(
+def test_a_deletion_below_the_retention_timestamp_deletes_no_newer_version(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS)
@@ -240,7 +240,7 @@ def test_a_deletion_that_is_too_old_deletes_nothing_newer(
     assert list(rows) == [{"k": 1, "v": 2, "w": None}]
 
 
-def test_changes_of_aggregates_that_are_too_old_do_not_count(
+def test_aggregate_changes_below_the_retention_timestamp_do_not_count(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(SUM)

@@ -36,16 +36,14 @@ REQUIRED: Schema = [
 # ---- overwrite, update, delete
 
 
-def test_an_insert_sets_columns_that_it_does_not_name_to_null(
-    db: Client, make_table: MakeTable
-) -> None:
+def test_an_insert_sets_missing_columns_to_null(db: Client, make_table: MakeTable) -> None:
     path = make_table(TWO_COLUMNS)
     db.insert_rows(path, [{"k": 1, "v": 1, "w": b"x"}])
     db.insert_rows(path, [{"k": 1, "v": 2}])
     assert read(db, path) == [{"k": 1, "v": 2, "w": None}]
 
 
-def test_an_update_leaves_columns_that_it_does_not_name(db: Client, make_table: MakeTable) -> None:
+def test_an_update_does_not_change_missing_columns(db: Client, make_table: MakeTable) -> None:
     path = make_table(TWO_COLUMNS)
     db.insert_rows(path, [{"k": 1, "v": 1, "w": b"x"}])
     db.insert_rows(path, [{"k": 1, "v": 2}], update=True)
@@ -58,7 +56,7 @@ def test_an_update_of_no_row_makes_one(db: Client, make_table: MakeTable) -> Non
     assert read(db, path) == [{"k": 1, "v": 2, "w": None}]
 
 
-def test_after_a_deletion_an_update_brings_back_only_its_own_columns(
+def test_an_update_after_a_deletion_restores_only_its_own_columns(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table(TWO_COLUMNS)
@@ -74,7 +72,7 @@ def test_a_row_of_nulls_is_a_row(db: Client, make_table: MakeTable) -> None:
     assert read(db, path) == [{"k": 1, "v": None, "w": None}]
 
 
-def test_deleting_what_is_not_there_is_no_error(db: Client, make_table: MakeTable) -> None:
+def test_deleting_a_missing_row_is_not_an_error(db: Client, make_table: MakeTable) -> None:
     path = make_table()
     assert db.delete_rows(path, [{"k": 1}]) is not None
     assert read(db, path) == []
@@ -272,7 +270,7 @@ def test_not_a_number_is_refused_in_a_key_and_taken_in_a_value(
 # ---- the life of a transaction
 
 
-def test_what_is_buffered_is_seen_by_nobody_before_the_commit(
+def test_no_reader_sees_buffered_writes_before_the_commit(
     db: Client, other: Client, make_table: MakeTable
 ) -> None:
     path = make_table()
@@ -331,7 +329,7 @@ def test_an_empty_transaction_commits_without_a_timestamp(db: Client) -> None:
     assert db.begin().commit() is None
 
 
-def test_an_overlapping_deletion_is_refused_when_it_commits(
+def test_a_deletion_that_overlaps_a_committed_write_is_refused_at_its_commit(
     db: Client, make_table: MakeTable
 ) -> None:
     path = make_table()

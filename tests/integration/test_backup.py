@@ -111,7 +111,7 @@ def total(rows: Any) -> int:
     return sum(rows.column("balance").to_pylist())
 
 
-def test_a_backup_under_writes_is_one_moment_and_comes_back(
+def test_a_backup_under_writes_is_one_snapshot_and_can_be_restored(
     cluster: LocalCluster, bank: dodona.Client, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backup"
@@ -181,7 +181,7 @@ def test_the_commands_speak_to_a_cluster(
 
 
 @pytest.mark.anyio
-async def test_a_snapshot_is_held_by_asyncio_too(
+async def test_an_asyncio_client_can_hold_a_snapshot(
     cluster: LocalCluster, bank: dodona.Client
 ) -> None:
     async with await dodona.aio.connect(cluster.master_url) as db:

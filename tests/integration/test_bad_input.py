@@ -200,7 +200,7 @@ async def test_a_handshake_for_another_cell_or_version_is_refused(cluster: Local
         ("/v1/tables", b"x" * (9 << 20), 413),
     ],
 )
-def test_rest_says_what_is_wrong(
+def test_rest_answers_bad_requests_with_a_problem_document(
     cluster: LocalCluster, path: str, body: bytes, status: int
 ) -> None:
     headers = {"content-type": "application/json"}
@@ -213,7 +213,7 @@ def test_rest_says_what_is_wrong(
     assert "Traceback" not in answer.text
 
 
-def test_a_node_that_dies_in_the_middle_of_a_commit(tmp_path: Path) -> None:
+def test_a_node_that_dies_during_a_commit_leaves_all_rows_or_none(tmp_path: Path) -> None:
     """Stopped so that the prepare is surely under way, then killed: all or nothing, and typed."""
     with LocalCluster(tmp_path / "data") as cluster, dodona.connect(cluster.master_url) as db:
         db.create_table("//t", schema=SCHEMA, pivot_keys=[[], [100]], mount=True)

@@ -164,7 +164,7 @@ def check_named(error: DodonaError, cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_ends_in_its_time(
+def test_a_call_ends_within_its_timeout_and_names_the_silent_node(
     cluster: LocalCluster, db: dodona.Client, unbounded_s: float, name: str
 ) -> None:
     with standing_still(cluster, "node 1"):
@@ -192,7 +192,7 @@ CLIENT_CALLS: dict[str, Callable[[dodona.Client], Any]] = {
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
-def test_a_client_bounds_all_its_calls(
+def test_the_call_timeout_of_a_client_applies_to_all_its_calls(
     cluster: LocalCluster, db: dodona.Client, unbounded_s: float, name: str
 ) -> None:
     with dodona.connect(cluster.master_url, call_timeout_ms=TIMEOUT_MS) as bounded:
@@ -220,7 +220,7 @@ async def _awaited(beginning: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASYNC_CALLS)
-def test_an_asyncio_call_ends_in_its_time(
+def test_an_asyncio_call_ends_within_its_timeout(
     cluster: LocalCluster, db: dodona.Client, unbounded_s: float, name: str
 ) -> None:
     async def attempt() -> DodonaError:

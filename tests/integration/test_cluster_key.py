@@ -45,7 +45,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
         yield Keyed(cluster, data / "logs")
 
 
-def test_who_has_it_does_all_as_ever(keyed: Keyed) -> None:
+def test_clients_and_servers_with_the_cluster_key_work_as_usual(keyed: Keyed) -> None:
     with dodona.connect(keyed.url) as db:
         db.create_table("//a", SCHEMA, pivot_keys=[[], [10]], mount=True)
         with db.begin() as tx:  # in both cells: they talk to each other
@@ -61,7 +61,7 @@ def test_who_has_it_does_all_as_ever(keyed: Keyed) -> None:
 
 
 @pytest.mark.parametrize("key", ["", ":a-key-that-is-another@"])
-def test_who_has_not_learns_nothing(keyed: Keyed, key: str) -> None:
+def test_a_caller_without_the_cluster_key_is_refused(keyed: Keyed, key: str) -> None:
     with pytest.raises(Unauthenticated, match="does not have the cluster's key"):
         dodona.connect(keyed.cluster.master_url.replace("http://", f"http://{key}"))
     for url in (keyed.cluster.master_url, keyed.cluster.proxy_url, *keyed.cluster.node_urls):
@@ -74,7 +74,7 @@ def test_who_has_not_learns_nothing(keyed: Keyed, key: str) -> None:
         assert httpx.get(f"{url}/rpc?version=1", headers=upgrade).status_code == 401
 
 
-def test_no_log_has_it(keyed: Keyed) -> None:
+def test_no_log_contains_the_cluster_key(keyed: Keyed) -> None:
     texts = [path.read_text() for path in keyed.logs.iterdir()]
     assert texts
     assert not any(KEY in text for text in texts)

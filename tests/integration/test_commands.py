@@ -84,7 +84,7 @@ def test_a_row_that_others_write_is_no_reason_to_fail(
 
 
 @pytest.mark.part("the command line against a cluster")
-def test_a_cluster_says_how_it_is(cluster: LocalCluster) -> None:
+def test_cluster_status_reports_the_state_of_each_server(cluster: LocalCluster) -> None:
     parts = value(cluster, "cluster", "status")
     assert [it["part"] for it in parts] == ["master", "proxy", "cell 0", "cell 1"]
     assert {it["state"] for it in parts} == {"ready"}
@@ -96,7 +96,7 @@ def test_a_cluster_says_how_it_is(cluster: LocalCluster) -> None:
     assert value(cluster, "transactions", "in-doubt") == []
 
 
-def test_whoever_is_down_is_named(tmp_path: Path) -> None:
+def test_commands_name_a_cell_that_does_not_answer(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", back_off_s_max=60) as cluster:
         node = cluster.processes["node 1"]
         assert node.pid is not None
@@ -112,7 +112,7 @@ def test_whoever_is_down_is_named(tmp_path: Path) -> None:
             subprocess.run(["kill", "-CONT", str(node.pid)], check=True)
 
 
-def test_a_master_that_is_nowhere_is_said(tmp_path: Path) -> None:
+def test_cluster_status_reports_a_master_that_does_not_answer(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9"
     done = CliRunner().invoke(application, ["cluster", "status", "--url", url])
     assert done.exit_code == 1

@@ -25,7 +25,7 @@ IMAGES: Final = 2_000
 WORKERS: Final = len(os.sched_getaffinity(0))
 
 
-def test_whatever_a_disk_is_left_with_is_complete_or_refused(
+def test_each_disk_image_after_a_crash_is_complete_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"

@@ -73,7 +73,9 @@ def test_the_embedded_demonstration_adds_up() -> None:
     assert "✗" not in run.stdout
 
 
-def test_one_minute_too_many_fails_the_demonstration(tmp_path: Path, flights: Any) -> None:
+def test_the_demonstration_fails_if_one_delay_differs_by_one_minute(
+    tmp_path: Path, flights: Any
+) -> None:
     few = flights.slice(0, 2000)
     delays = few.column("arr_delay").to_pylist()
     delays[7] += 1

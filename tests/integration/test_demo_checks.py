@@ -59,7 +59,7 @@ def year() -> Any:
     return flights_table()
 
 
-def test_the_data_is_what_the_texts_say_of_it(year: Any) -> None:
+def test_the_flight_data_matches_its_description(year: Any) -> None:
     assert year.num_rows == 336_776
     keys = year.select(["time_hour", "carrier", "flight"])
     assert keys.group_by(keys.column_names).aggregate([]).num_rows == year.num_rows
@@ -89,7 +89,7 @@ def test_a_flight_that_never_landed_counts_without_minutes() -> None:
     assert totals == {JANUARY: Totals(3, 2, 4), FEBRUARY: Totals(1, 0, 0)}
 
 
-def test_totals_are_added_to_what_was_found() -> None:
+def test_a_batch_adds_its_totals_to_the_rows_that_exist() -> None:
     batch = Batch(1, {JANUARY: Totals(2, 1, 5), FEBRUARY: Totals(1, 1, 1)})
     found = [{"carrier": "UA", "day": "2013-01-01", "flights": 10, "landed": 9, "minutes": -20}]
     assert totals_rows(batch, found) == [
@@ -106,7 +106,7 @@ def test_a_snapshot_that_does_not_add_up_is_a_fault() -> None:
     assert "at 50" in fault
 
 
-def test_a_snapshot_shows_the_commits_up_to_its_timestamp_and_no_other() -> None:
+def test_the_check_of_a_snapshot_finds_missing_and_early_batches() -> None:
     one = Totals(1, 1, 1)
     snapshot = reading(50, {1: one, 3: one}, Totals(2, 2, 2)).snapshot()
     book = {

@@ -154,7 +154,9 @@ def last_words(drained: Drained, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["node 0", "node 1", "master", "proxy"])
-def test_no_commit_is_lost_and_nobody_is_surprised(drained: Drained, name: str) -> None:
+def test_a_server_stop_loses_no_commit_and_causes_only_retryable_errors(
+    drained: Drained, name: str
+) -> None:
     with dodona.connect(drained.cluster.master_url) as db:
 
         def write(keys: list[int], value: int) -> None:
@@ -245,7 +247,7 @@ def test_a_gateway_finishes_held_transactions_and_begins_none(drained: Drained) 
 # ---- a node whose disk hangs
 
 
-def test_a_node_whose_disk_hangs_ends_and_says_that_it_did_not_close(tmp_path: Path) -> None:
+def test_a_node_whose_disk_hangs_ends_on_sigterm_and_logs_an_error(tmp_path: Path) -> None:
     said: list[str] = []
 
     def hanging(plans: list[Plan]) -> list[Plan]:
@@ -320,7 +322,7 @@ def test_a_node_that_replays_is_alive_and_has_not_started(tmp_path: Path) -> Non
         ports.release()
 
 
-def test_a_node_can_be_stopped_while_it_replays(tmp_path: Path) -> None:
+def test_a_node_can_be_stopped_while_the_node_replays_its_log(tmp_path: Path) -> None:
     ports = reserve_ports(0, 1)
     url = f"http://127.0.0.1:{ports.ports[0]}"
     arguments = ["--cell", "0", "--port", str(ports.ports[0]), "--data-dir", str(tmp_path / "d")]

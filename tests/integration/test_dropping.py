@@ -29,7 +29,7 @@ def wait_for(cluster: LocalCluster, dropped_count: int) -> None:
     wait_until(lambda: count(cluster, "tablets_dropped") >= dropped_count, pause_s=0.1)
 
 
-def test_what_divided_and_removed_tables_leave_behind_is_dropped(
+def test_nodes_drop_the_tablets_of_resharded_and_removed_tables(
     cluster: LocalCluster, db: dodona.Client
 ) -> None:
     before, stored = count(cluster, "tablets_dropped"), count(cluster, "tablets_stored")

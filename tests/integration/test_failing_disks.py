@@ -84,7 +84,7 @@ def test_a_server_with_a_failing_disk_ends_and_comes_back(
 
 @pytest.mark.part("a disk that hangs")
 @pytest.mark.parametrize("inline_flush_us_max", [3_000, 0])
-def test_a_node_whose_disk_hangs_lives_says_so_and_goes_on(
+def test_a_node_whose_disk_hangs_is_not_ready_and_continues_afterwards(
     tmp_path: Path, inline_flush_us_max: int
 ) -> None:
     """Whoever waits for the disk: the event loop, or the log's thread."""

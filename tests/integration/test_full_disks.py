@@ -124,7 +124,7 @@ WRITES: dict[str, Callable[[dodona.Client], object]] = {
 }
 
 
-def test_a_node_whose_disk_is_full_refuses_writes_and_nothing_else(node: Site) -> None:
+def test_a_node_with_a_full_disk_refuses_only_writes(node: Site) -> None:
     node.fill()
     for name, write in WRITES.items():
         with pytest.raises(DiskFull) as caught:
@@ -147,7 +147,7 @@ def test_a_node_whose_disk_is_full_refuses_writes_and_nothing_else(node: Site) -
 
 
 @pytest.mark.anyio
-async def test_an_asyncio_client_is_told_the_same(node: Site) -> None:
+async def test_an_asyncio_client_also_raises_disk_full(node: Site) -> None:
     async with await aio.connect(node.cluster.master_url) as db:
         node.fill()
         with pytest.raises(DiskFull, match="node-0"):
@@ -171,7 +171,7 @@ def test_a_node_starts_on_a_full_disk_to_be_read(node: Site) -> None:
     once_there_is_room(lambda: node.db.insert_rows("//full", rows(FULL + 20)))
 
 
-def test_a_master_whose_disk_is_full_changes_no_tables_and_data_goes_on(master: Site) -> None:
+def test_a_master_with_a_full_disk_refuses_tree_changes_and_rows_still_commit(master: Site) -> None:
     master.fill()
     with pytest.raises(DiskFull) as caught:
         master.db.create_table("//more", SCHEMA)

@@ -57,7 +57,7 @@ class Writer:
             await asyncio.sleep(0.02)
 
 
-async def test_each_acknowledged_write_is_there_at_its_timestamp(tmp_path: Path) -> None:
+async def test_each_acknowledged_write_is_visible_at_its_commit_timestamp(tmp_path: Path) -> None:
     writers = [Writer(number) for number in range(WRITERS)]
     with LocalCluster(tmp_path / "cluster") as cluster:
         clients = [await dodona.aio.connect(cluster.master_url) for _ in range(3)]
@@ -109,7 +109,7 @@ COUNTERS = (0, 100)
 """On both nodes: each increment is a commit in two cells."""
 
 
-async def test_nobody_gives_up_at_a_hot_counter(tmp_path: Path) -> None:
+async def test_all_writers_of_a_hot_counter_succeed(tmp_path: Path) -> None:
     """Of 64 writers of one row, 11 % gave up. Callers of both clients, each counted just once."""
     with LocalCluster(tmp_path / "cluster") as cluster:
         async with await dodona.aio.connect(cluster.master_url) as db:

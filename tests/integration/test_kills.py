@@ -25,7 +25,7 @@ COMMAND = ["--kills", "20", "--seed", "6", "--pace-ms", "600"]
 
 
 @pytest.mark.part("kill -9 of every role under load")
-def test_what_was_acknowledged_survives_kills_of_every_role(
+def test_acknowledged_commits_survive_kills_of_every_role(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     section = tmp_path / "section.md"
@@ -52,7 +52,9 @@ def forgetful(plans: list[Plan]) -> list[Plan]:
     return [replace(it, module=module) if role_of(it.name) == "node" else it for it in plans]
 
 
-def test_a_node_that_answers_before_the_disk_has_it_is_found_out(tmp_path: Path) -> None:
+def test_the_kill_campaign_detects_a_node_that_answers_before_a_write_is_durable(
+    tmp_path: Path,
+) -> None:
     plan = CampaignPlan(kills=2, seed=6)
     summary = run_campaign(plan, tmp_path, print, arrange=forgetful)
     assert "DURABILITY" in {violation.promise for violation in summary.violations}

@@ -108,7 +108,7 @@ def test_up_prints_addresses_serves_and_leaves_nothing(tmp_path: Path, number: i
 
 
 @pytest.mark.parametrize("options", [(), ("--insecure",)])
-def test_the_gateway_asks_for_a_token_unless_told_otherwise(
+def test_the_gateway_requires_a_token_unless_an_option_turns_tokens_off(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     with up(tmp_path / "data", "--port-base", "0", "--nodes", "1", *options) as process:
@@ -129,7 +129,7 @@ def test_the_gateway_asks_for_a_token_unless_told_otherwise(
         assert ("asks for no tokens" in process.stderr.read()) == bool(options)
 
 
-def test_a_killed_up_takes_its_servers_along(tmp_path: Path) -> None:
+def test_the_servers_end_when_the_up_command_is_killed(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--port-base", "0", "--nodes", "1") as process:
         addresses = read_until_ready(process)
         del addresses["admin token in"], addresses["console"]
@@ -179,7 +179,7 @@ def test_a_folder_is_either_a_cluster_s_or_an_embedded_database_s(tmp_path: Path
 
 
 @pytest.mark.part("kill -9 under a supervisor")
-def test_a_cluster_restarts_what_dies_and_keeps_its_addresses(tmp_path: Path) -> None:
+def test_a_cluster_restarts_killed_servers_at_the_same_addresses(tmp_path: Path) -> None:
     said: list[str] = []
     with LocalCluster(tmp_path / "data", warn=said.append) as cluster:
         urls = (cluster.master_url, cluster.proxy_url, *cluster.node_urls)
@@ -198,7 +198,7 @@ def test_a_cluster_restarts_what_dies_and_keeps_its_addresses(tmp_path: Path) ->
     assert not any(Path(f"/proc/{pid}").exists() for pid in left)
 
 
-def test_a_cluster_may_have_several_proxies_and_what_it_starts_may_be_changed(
+def test_a_cluster_can_have_several_proxies_and_callers_can_change_its_plans(
     tmp_path: Path,
 ) -> None:
     planned: list[str] = []
@@ -220,7 +220,7 @@ def test_a_cluster_may_have_several_proxies_and_what_it_starts_may_be_changed(
         assert proxies == {cluster.proxy_url, "http://127.0.0.1:1"}
 
 
-def test_a_paused_process_answers_nobody_until_it_is_resumed(tmp_path: Path) -> None:
+def test_a_paused_process_does_not_answer_until_the_process_is_resumed(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, node_count=1) as cluster:
         url = f"{cluster.node_urls[0]}/readyz"
         cluster.pause("node 0")
@@ -231,7 +231,9 @@ def test_a_paused_process_answers_nobody_until_it_is_resumed(tmp_path: Path) -> 
         assert cluster.processes["node 0"].start_count == 1
 
 
-def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_start_reports_the_reason_and_releases_its_folder(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "master").write_text("a file where the master wants a folder")
     with pytest.raises(LaunchFailed, match=r"master failed to start 5 times in a row"):
@@ -254,7 +256,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_help_names_the_commands_without_loading_what_they_need() -> None:
+def test_help_lists_the_commands_without_heavy_imports() -> None:
     text = run("--help").stdout
     assert "up " in text
     assert "demo " in text

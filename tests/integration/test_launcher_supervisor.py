@@ -149,7 +149,7 @@ def test_a_process_that_ignores_sigterm_is_killed(
     assert not any(map(is_running, pids(folder)))
 
 
-def test_what_dies_is_started_again_at_the_same_address(folder: DataFolder) -> None:
+def test_the_supervisor_restarts_a_killed_process_at_the_same_address(folder: DataFolder) -> None:
     async def kill_one(run: Run) -> None:
         before = run.status("node 1")
         assert before.pid is not None
@@ -184,7 +184,7 @@ def test_a_process_that_cannot_start_leaves_the_others_serving(folder: DataFolde
     assert not any(map(is_running, pids(folder)))
 
 
-def test_an_essential_process_that_cannot_start_ends_it_all_with_its_last_words(
+def test_the_launch_fails_with_the_error_of_an_essential_process_that_cannot_start(
     folder: DataFolder,
 ) -> None:
     run = Run(folder, "fails", "normal", is_essential=True)
@@ -211,7 +211,7 @@ def test_a_stop_before_all_is_ready_is_obeyed(folder: DataFolder) -> None:
 
 
 @pytest.mark.parametrize("has_fork", [False, True])
-def test_a_killed_supervisor_leaves_no_orphan_and_frees_its_folder(
+def test_a_killed_supervisor_leaves_no_server_and_releases_its_folder(
     folder: DataFolder, has_fork: bool
 ) -> None:
     folder.close()

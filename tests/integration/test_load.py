@@ -80,7 +80,7 @@ def a_forger(url: str) -> Iterator[None]:
         forger.join()
 
 
-def test_a_broken_promise_fails_the_test_and_its_tables_stay(
+def test_a_broken_promise_fails_the_load_test_and_keeps_its_tables(
     loaded: LocalCluster,
 ) -> None:
     with a_forger(loaded.master_url):
@@ -96,7 +96,7 @@ def test_a_broken_promise_fails_the_test_and_its_tables_stay(
             db.remove_table(f"//smallbank/{name}")
 
 
-def test_a_broken_limit_a_full_history_and_nothing_at_all_are_told_apart(
+def test_a_broken_limit_a_full_history_and_a_failed_setup_have_different_exit_codes(
     loaded: LocalCluster,
 ) -> None:
     nobody = "http://127.0.0.1:1"

@@ -41,7 +41,7 @@ def rows(value: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("names", [["node 0"], ["node 0", "node 1"]])
-def test_a_load_is_published_although_nodes_are_killed_that_had_staged_it(
+def test_a_load_is_published_although_nodes_with_staged_rows_are_killed(
     tmp_path: Path, names: list[str]
 ) -> None:
     with LocalCluster(tmp_path / "data") as cluster, dodona.connect(cluster.master_url) as db:
@@ -60,7 +60,7 @@ def test_a_load_is_published_although_nodes_are_killed_that_had_staged_it(
         assert len(db.select("//t")) == COUNT
 
 
-def test_a_load_whose_owner_is_killed_is_recovered_by_another(
+def test_another_client_recovers_a_load_whose_owner_is_killed(
     cluster: LocalCluster, db: dodona.Client
 ) -> None:
     path = "//loads/recovered"

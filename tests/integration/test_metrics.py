@@ -104,7 +104,9 @@ class Change:
 
 @pytest.mark.part("metrics of every server")
 @pytest.mark.parametrize("server", ["master", "proxy", "node 0", "node 1", "gateway"])
-def test_every_server_says_all_of_its_table_in_both_formats(watched: Watched, server: str) -> None:
+def test_every_server_reports_all_its_metrics_in_both_formats(
+    watched: Watched, server: str
+) -> None:
     url = f"{watched.servers[server]}/metrics"
     plain = httpx.get(url, headers=BEARER)
     assert plain.headers["content-type"].startswith("text/plain; version=")
@@ -152,7 +154,7 @@ RETAINED = ("dodona_node_oldest_retained_seconds", "dodona_node_newest_retained_
 
 
 @pytest.mark.parametrize("item", LISTED)
-def test_what_was_asked_for_is_there(watched: Watched, item: str) -> None:
+def test_the_servers_report_the_metrics_of_each_listed_item(watched: Watched, item: str) -> None:
     with dodona.connect(watched.url) as db:
         db.insert_rows("//n", [{"k": HERE, "v": 1}, {"k": THERE, "v": 1}])
         with db.hold_snapshot(["//a"]) if item == "held snapshots" else db:
@@ -323,7 +325,9 @@ def test_counters_never_fall_and_no_name_is_made_by_users(watched: Watched, serv
 
 
 @pytest.mark.parametrize("server", ["master", "proxy", "node 0"])
-def test_servers_show_it_to_either_key(watched: Watched, server: str) -> None:
+def test_servers_show_metrics_to_the_cluster_key_and_the_metrics_key(
+    watched: Watched, server: str
+) -> None:
     url = watched.servers[server]
     cluster = {"authorization": ClusterKey(KEY).authorization()}
     assert httpx.get(f"{url}/metrics", headers=cluster).status_code == 200
@@ -334,7 +338,7 @@ def test_servers_show_it_to_either_key(watched: Watched, server: str) -> None:
     assert httpx.get(f"{url}/rpc?version=1", headers={**upgrade, **BEARER}).status_code == 401
 
 
-def test_a_gateway_shows_it_to_the_key_and_to_administrators(watched: Watched) -> None:
+def test_a_gateway_shows_metrics_to_administrators_and_not_to_readers(watched: Watched) -> None:
     url = watched.servers["gateway"]
     admin = {"authorization": f"Bearer {watched.cluster.admin_token}"}
     grants = ["read://**"]

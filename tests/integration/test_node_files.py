@@ -33,7 +33,7 @@ def limit(plans: list[Plan]) -> list[Plan]:
     ]
 
 
-def test_a_node_keeps_more_chunks_than_it_may_open_files(tmp_path: Path) -> None:
+def test_a_node_serves_more_chunks_than_its_limit_of_open_files(tmp_path: Path) -> None:
     rows = [{"id": number, "note": f"row {number}"} for number in range(CHUNKS)]
     pivots = [[], *([row["id"]] for row in rows[1:])]
     with (

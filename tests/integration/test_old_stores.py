@@ -44,7 +44,7 @@ def test_all_that_an_older_version_wrote_is_there(old: Path, expected: dict[str,
             assert read(db) == expected
 
 
-def test_it_is_written_to(old: Path) -> None:
+def test_an_old_store_can_be_written(old: Path) -> None:
     with dodona.open(old) as db:
         with db.begin() as tx:
             (row,) = tx.lookup_rows(ATOMIC, [{"id": 1}])
@@ -64,7 +64,7 @@ def test_versions_of_applications_count_on(old: Path) -> None:
                 assert load.is_recorded is is_recorded
 
 
-def test_it_is_found_sound(old: Path) -> None:
+def test_the_check_of_an_old_store_finds_no_damage(old: Path) -> None:
     with dodona.open(old):
         pass
     parts = check_folder(old)

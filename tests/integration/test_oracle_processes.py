@@ -160,7 +160,7 @@ async def wait_for_more(observer: Observer, count: int) -> None:
     await until(lambda: len(observer.told) >= wanted, pause_s=0.005)
 
 
-async def test_a_killed_master_goes_on_at_once_and_never_back(tmp_path: Path) -> None:
+async def test_a_killed_master_restarts_soon_and_its_timestamps_still_rise(tmp_path: Path) -> None:
     master = master_in(tmp_path)
     proxy = proxy_of(master)
     observer = Observer()
@@ -191,7 +191,9 @@ async def test_a_killed_master_goes_on_at_once_and_never_back(tmp_path: Path) ->
     assert observer.failure_count > 0, "no kill was noticed: this test tested nothing"
 
 
-async def test_a_proxy_outlives_its_master_and_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_a_proxy_without_its_master_reports_unavailable_and_continues_later(
+    tmp_path: Path,
+) -> None:
     master = master_in(tmp_path)
     proxy = proxy_of(master)
     with running(master, proxy):
@@ -315,7 +317,7 @@ async def test_a_term_signal_ends_both_cleanly(tmp_path: Path) -> None:
         await peer.close()
 
 
-async def test_a_port_that_is_taken_is_said_in_words(tmp_path: Path) -> None:
+async def test_a_master_reports_that_its_port_is_in_use(tmp_path: Path) -> None:
     first = master_in(tmp_path / "a")
     with running(first):
         await first.wait_until_ready()
@@ -327,7 +329,7 @@ async def test_a_port_that_is_taken_is_said_in_words(tmp_path: Path) -> None:
     assert "address already in use" in ended.stderr
 
 
-def test_damaged_data_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_master_refuses_damaged_data_and_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "master.mdb").write_bytes(b"this is not a store" * 1000)
     command = master_in(tmp_path).command
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

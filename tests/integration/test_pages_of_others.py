@@ -97,7 +97,7 @@ STRANGE: Final = [
 
 @pytest.mark.parametrize("strange", STRANGE, ids=str)
 @pytest.mark.parametrize("kind", KINDS[:3])
-def test_a_page_is_refused_whatever_it_asks_for(
+def test_servers_refuse_requests_from_pages_of_other_sites(
     strange: dict[str, str], kind: str, open_one: Kept
 ) -> None:
     url = open_one.url(kind)
@@ -115,13 +115,17 @@ def test_a_page_is_refused_whatever_it_asks_for(
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=str)
-def test_an_open_gateway_refuses_it_too(strange: dict[str, str], open_one: Kept) -> None:
+def test_a_gateway_without_tokens_also_refuses_pages_of_other_sites(
+    strange: dict[str, str], open_one: Kept
+) -> None:
     url = open_one.url("gateway")
     assert httpx.get(f"{url}/v1/cluster", headers=strange).status_code == 403
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_what_a_page_may_send_unasked_is_no_body(kind: str, open_one: Kept) -> None:
+def test_a_body_whose_content_type_needs_no_cors_preflight_is_refused(
+    kind: str, open_one: Kept
+) -> None:
     headers = {"content-type": kind} if kind else {}
     for path, body in (("/v1/directories", MAKE), ("/v1/proxies", REGISTER)):
         url = open_one.url("master") + path
@@ -206,7 +210,9 @@ def test_clients_on_this_machine_find_the_key(keyed: Kept) -> None:
     assert list_in_doubt(url) == ([], [])
 
 
-def test_nobody_else_gets_in(keyed: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_without_the_cluster_key_is_refused(
+    keyed: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for kind in KINDS[:3]:
         url = keyed.url(kind)
         refused = httpx.get(f"{url}/v1/statistics")
@@ -282,7 +288,7 @@ def _read_all(line: socket.socket) -> bytes:
     return found
 
 
-def test_connections_that_never_ask_take_nobodys_place(narrow: Kept) -> None:
+def test_connections_without_a_request_do_not_block_other_callers(narrow: Kept) -> None:
     url = narrow.url("gateway")
     with ExitStack() as lines:
         for _ in range(CONNECTIONS_MAX * 4):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 README: Final = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
 
-def test_the_commands_that_it_names_exist() -> None:
+def test_the_commands_in_the_readme_exist() -> None:
     makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text()
     for target in re.findall(r"\$ make (\w+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)

@@ -73,7 +73,7 @@ def ask(caller: socket.socket, words: bytes) -> tuple[bytes, float]:
     return answer, time.monotonic() - began
 
 
-def test_bytes_pass_and_words_are_rewritten_on_the_way_down_only(
+def test_the_relay_passes_bytes_and_rewrites_words_only_downstream(
     caller: socket.socket, echo: Echo
 ) -> None:
     assert ask(caller, b"I hide")[0] == b"I SEEK"
@@ -86,7 +86,7 @@ def test_the_end_of_a_connection_is_passed_on(caller: socket.socket) -> None:
     assert caller.recv(1) == b""
 
 
-def test_a_delay_holds_in_each_direction_and_until_it_is_healed(
+def test_a_delay_applies_in_each_direction_until_the_relay_is_healed(
     caller: socket.socket, relay: Relay
 ) -> None:
     relay.disturb("up", Condition(delay_ms=100))
@@ -96,14 +96,14 @@ def test_a_delay_holds_in_each_direction_and_until_it_is_healed(
     assert ask(caller, b"a")[1] < 0.1
 
 
-def test_a_narrow_link_takes_its_time(caller: socket.socket, relay: Relay) -> None:
+def test_a_link_with_low_bandwidth_delays_bytes(caller: socket.socket, relay: Relay) -> None:
     relay.disturb("up", Condition(bytes_per_s=1000))
     ask(caller, b"a" * 200)
     assert ask(caller, b"b")[1] >= 0.1
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_clogged_direction_holds_back_what_arrives_when_it_is_healed(
+def test_a_clogged_direction_holds_bytes_until_the_relay_is_healed(
     caller: socket.socket, relay: Relay, echo: Echo, direction: str
 ) -> None:
     relay.disturb("up" if direction == "up" else "down", CLOGGED)
@@ -121,7 +121,7 @@ def test_a_clogged_direction_holds_back_what_arrives_when_it_is_healed(
     assert relay.late_bytes == 4
 
 
-def test_a_reset_ends_connections_on_both_sides_and_loses_what_was_held_back(
+def test_a_reset_ends_connections_on_both_sides_and_loses_held_bytes(
     caller: socket.socket, relay: Relay, echo: Echo
 ) -> None:
     ask(caller, b"first")
@@ -138,7 +138,7 @@ def test_a_reset_ends_connections_on_both_sides_and_loses_what_was_held_back(
     assert relay.reset_count == 1
 
 
-def test_a_server_that_is_away_resets_its_callers(echo: Echo, relay: Relay) -> None:
+def test_a_relay_resets_its_callers_if_the_server_is_down(echo: Echo, relay: Relay) -> None:
     echo.close()
     with socket.create_server((HOST, 0)) as unused:
         port = unused.getsockname()[1]

@@ -75,7 +75,7 @@ def db(cluster: LocalCluster) -> Iterator[dodona.Client]:
 
 
 @pytest.mark.parametrize("kind", ["proxy", "node", "gateway"])
-def test_a_client_of_another_server_than_the_master_is_told_which_it_is(
+def test_connect_to_a_server_that_is_not_the_master_names_its_role(
     cluster: LocalCluster, kind: str
 ) -> None:
     """It was `Not Found`, or that a header is missing."""
@@ -225,7 +225,7 @@ async def _asked(
     return await call(db)
 
 
-def test_a_client_of_asyncio_is_told_as_soon(silent_node: LocalCluster) -> None:
+def test_an_asyncio_client_also_names_the_silent_node_soon(silent_node: LocalCluster) -> None:
     """All calls at once: each names the node, and none holds up another."""
 
     async def ask_all() -> list[Any]:
@@ -271,7 +271,7 @@ YT_CALLS: dict[str, tuple[dict[str, Any], bytes]] = {
 
 
 @pytest.mark.parametrize("command", YT_CALLS)
-def test_a_caller_of_ytsauruss_interface_is_told_who_is_silent(
+def test_the_ytsaurus_interface_names_the_silent_cell(
     silent_node: LocalCluster, command: str
 ) -> None:
     parameters, body = YT_CALLS[command]
@@ -284,7 +284,9 @@ def test_a_caller_of_ytsauruss_interface_is_told_who_is_silent(
     assert told["attributes"]["cell"] == 1, told
 
 
-def test_a_select_that_waits_for_its_turn_may_be_in_a_hurry(silent_node: LocalCluster) -> None:
+def test_a_select_that_waits_in_the_queue_ends_within_its_timeout(
+    silent_node: LocalCluster,
+) -> None:
     """Others hold all turns of the table, and wait for the silent cell; a lookup needs none."""
     url = silent_node.gateway_urls[0]
 
@@ -303,7 +305,7 @@ def test_a_select_that_waits_for_its_turn_may_be_in_a_hurry(silent_node: LocalCl
     assert len(found["rows"]) == 1
 
 
-def test_who_is_not_known_yet_is_told_who_is_silent(tmp_path: Path) -> None:
+def test_a_request_with_an_unknown_token_names_the_silent_cell(tmp_path: Path) -> None:
     """The table of tokens can't be read: he was told that, and not the cell."""
     with LocalCluster(tmp_path / "data", node_count=1, gateway_count=1) as cluster:
         (url,) = cluster.gateway_urls
@@ -335,7 +337,9 @@ def test_a_command_may_be_in_a_hurry(silent_node: LocalCluster) -> None:
     assert silent_node.node_urls[1] in done.stderr
 
 
-def test_it_works_again_once_the_node_goes_on(silent_node: LocalCluster, db: dodona.Client) -> None:
+def test_transactions_commit_again_after_the_silent_node_resumes(
+    silent_node: LocalCluster, db: dodona.Client
+) -> None:
     silent_node.resume("node 1")
     silent_node.wait_until_ready("node 1")
     db.run_in_transaction(lambda it: it.insert_rows(PATH, [row(HERE, 8), row(THERE, 8)]))

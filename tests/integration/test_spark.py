@@ -99,7 +99,7 @@ def test_a_frame_has_a_partition_a_tablet_and_every_row_once(
     assert [row.k for row in frame.select("k").collect()] == list(range(-1000, 1000))
 
 
-def test_a_frame_is_one_snapshot_however_often_it_is_read(
+def test_a_data_frame_always_reads_the_same_snapshot(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:
     create(db, path, PAIRS, pivot_keys=FOUR_TABLETS)
@@ -223,7 +223,7 @@ def test_a_schema_that_is_not_the_table_s_is_refused(
     assert "leave .schema(...) out" in complaint(reader.load("//spark/pairs").count)
 
 
-def test_what_a_worker_finds_reaches_the_driver(
+def test_an_error_in_a_spark_worker_reaches_the_driver(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:
     create(db, path, ALL_TYPES)

@@ -99,7 +99,7 @@ def frame_of(spark: SparkSession, schema: TableSchema, keys: list[Values]) -> Da
 
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tables(), st.integers(1, 3))
-def test_rows_are_where_the_client_sends_them_and_in_its_order(
+def test_spark_places_and_sorts_rows_like_the_client(
     spark: SparkSession, table: tuple[TableSchema, list[Values], list[Values]], splits: int
 ) -> None:
     schema, pivots, rows = table
@@ -122,7 +122,9 @@ def test_rows_are_where_the_client_sends_them_and_in_its_order(
 
 
 @pytest.mark.parametrize("given_type", ["string", "string collate UTF8_LCASE", "binary"])
-def test_text_is_compared_as_bytes_however_it_comes(spark: SparkSession, given_type: str) -> None:
+def test_spark_compares_text_as_bytes_for_every_input_type(
+    spark: SparkSession, given_type: str
+) -> None:
     words = ["", "A", "B", "a", "b", "\u00e9", "\uffee", "\U0001f600"]
     rows = [(word.encode() if given_type == "binary" else word,) for word in words]
     frame = spark.createDataFrame(rows, f"k {given_type}").repartition(3)
@@ -284,7 +286,7 @@ def test_an_atomic_write_is_one_commit_and_once_is_enough(
     assert list(db.select(path)) == [{"k": k, "v": 9} for k in range(100)]
 
 
-def test_a_write_that_another_has_overtaken_says_so(
+def test_a_bulk_write_fails_if_another_load_published_its_version_first(
     spark: SparkSession,
     db: dodona.Client,
     url: str,
@@ -325,7 +327,7 @@ def test_last_by_is_taken_in_upper_and_in_lower_case(
     assert list(db.select(path)) == [{"k": k, "v": 5} for k in range(9)]
 
 
-def test_the_session_is_left_as_it_was(
+def test_a_bulk_write_leaves_the_settings_of_the_spark_session_unchanged(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:
     create(db, path, PAIRS)
@@ -342,7 +344,7 @@ def test_the_session_is_left_as_it_was(
     spark.conf.unset(BATCH_SETTING)
 
 
-def test_progress_is_told(
+def test_a_bulk_write_prints_its_progress(
     spark: SparkSession,
     db: dodona.Client,
     url: str,
@@ -378,7 +380,7 @@ def test_the_connector_can_be_registered_by_hand(
         ("k, v", {"lease_s": 1.5}, "the option 'lease_s' takes text, a number, a boolean or a"),
     ],
 )
-def test_what_the_driver_sees_is_a_typed_error(
+def test_a_bulk_write_raises_a_typed_error_in_the_driver(
     spark: SparkSession,
     db: dodona.Client,
     url: str,
@@ -404,7 +406,7 @@ def test_what_the_driver_sees_is_a_typed_error(
         ("k, v", {"durable": True}, "a write has no option 'durable'"),
     ],
 )
-def test_what_does_not_fit_is_said_before_spark_is_asked(
+def test_a_bulk_write_refuses_invalid_columns_and_options(
     spark: SparkSession,
     db: dodona.Client,
     url: str,
@@ -420,7 +422,7 @@ def test_what_does_not_fit_is_said_before_spark_is_asked(
     assert list(db.select("//bulk/pairs")) == []
 
 
-def test_what_a_task_finds_has_the_error_s_text(
+def test_an_error_in_a_spark_task_keeps_its_text(
     spark: SparkSession, db: dodona.Client, url: str
 ) -> None:
     create_once(db)

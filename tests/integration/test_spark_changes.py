@@ -93,7 +93,7 @@ def flush(db: dodona.Client, path: str) -> None:
     db.unfreeze_table(path)
 
 
-def test_a_query_goes_on_where_the_one_before_it_ended(
+def test_a_restarted_query_continues_where_the_last_query_ended(
     spark: SparkSession, db: dodona.Client, url: str, path: str, tmp_path: Path
 ) -> None:
     create(db, path, PAIRS, atomicity="full", pivot_keys=FOUR_TABLETS)
@@ -120,7 +120,7 @@ def test_a_query_goes_on_where_the_one_before_it_ended(
     ]
 
 
-def test_a_micro_batch_that_failed_is_repeated_as_it_was(
+def test_a_failed_micro_batch_is_repeated_with_the_same_rows(
     spark: SparkSession, db: dodona.Client, url: str, path: str, tmp_path: Path
 ) -> None:
     create(db, path, PAIRS, atomicity="full", pivot_keys=FOUR_TABLETS)
@@ -139,7 +139,7 @@ def test_a_micro_batch_that_failed_is_repeated_as_it_was(
     assert sink.versions == [it for versions in expected for it in versions]
 
 
-def test_a_query_that_failed_at_once_began_where_it_was_begun(
+def test_a_query_that_failed_in_its_first_batch_keeps_its_starting_timestamp(
     spark: SparkSession, db: dodona.Client, url: str, path: str, tmp_path: Path
 ) -> None:
     """And not where it is begun anew."""
@@ -156,7 +156,7 @@ def test_a_query_that_failed_at_once_began_where_it_was_begun(
 
 
 @pytest.mark.parametrize("atomicity", ["full", "none"])
-def test_a_stream_misses_nothing_whatever_becomes_of_the_table(
+def test_a_stream_misses_no_change_while_its_table_is_resharded_and_flushed(
     spark: SparkSession, db: dodona.Client, url: str, path: str, tmp_path: Path, atomicity: str
 ) -> None:
     path = f"{path}_{atomicity}"
@@ -194,7 +194,7 @@ def test_a_stream_misses_nothing_whatever_becomes_of_the_table(
     assert left == {row["k"]: row["v"] for row in db.select(path)}
 
 
-def test_updates_and_aggregates_say_what_they_change(
+def test_updates_and_aggregates_name_their_changed_columns(
     spark: SparkSession, db: dodona.Client, url: str, path: str, tmp_path: Path
 ) -> None:
     schema = [*PAIRS, {"name": "sum", "type": "uint64", "aggregate": "sum"}]

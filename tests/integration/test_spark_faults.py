@@ -186,7 +186,7 @@ def test_a_table_that_is_unmounted_in_the_middle(
         assert found.items() <= (BEFORE | AFTER).items() | {(1, -1)}
 
 
-def test_a_table_that_is_remounted_has_lost_what_was_staged(
+def test_a_remount_during_a_load_discards_the_staged_rows(
     spark: SparkSession, db: dodona.Client, url: str, table: str, tmp_path: Path
 ) -> None:
     faults = pause(tmp_path, 0, "after")
@@ -337,7 +337,7 @@ def wrong_clock(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("atomicity", ATOMICITIES)
-def test_executors_whose_clocks_are_off_write_all_the_same(
+def test_executors_with_wrong_clocks_write_all_rows(
     db: dodona.Client, url: str, table: str, atomicity: str, wrong_clock: str
 ) -> None:
     """The job has one stamp, which the driver gave it."""
@@ -349,7 +349,7 @@ def test_executors_whose_clocks_are_off_write_all_the_same(
     assert rows_of(db, table) == AFTER
 
 
-def test_a_driver_whose_clock_is_off_is_told_so(
+def test_a_driver_with_a_wrong_clock_gets_an_error_that_names_the_clock(
     db: dodona.Client, url: str, path: str, wrong_clock: str
 ) -> None:
     db.create_table(path, PAIRS, atomicity="none", mount=True)
@@ -364,7 +364,7 @@ def test_a_driver_whose_clock_is_off_is_told_so(
 # Conflicts
 
 
-def test_a_conflict_reaches_the_driver_with_its_name(
+def test_the_driver_gets_a_conflict_with_its_name_and_key(
     spark: SparkSession, db: dodona.Client, url: str, table: str, tmp_path: Path
 ) -> None:
     with saving(spark, url, table, pause(tmp_path, 0, "after"), "full") as job:

@@ -142,7 +142,7 @@ def test_tablets_may_be_cut_and_moved_before_they_are_read(
     assert read(spark, url, path).agg(f.count("*"), f.sum("v")).first() == (1500, 2500)
 
 
-def test_a_table_may_be_altered_before_it_is_read_and_not_be_another(
+def test_a_dataframe_reads_an_altered_table_and_refuses_another_table_at_its_path(
     spark: SparkSession, db: dodona.Client, url: str, path: str
 ) -> None:
     create(db, path, PAIRS, pivot_keys=FOUR_TABLETS)
@@ -181,7 +181,9 @@ def test_a_range_of_keys(spark: SparkSession, url: str, mixed: str) -> None:
     assert "SchemaViolation: column 'k' takes an int, not str" in text
 
 
-def test_a_filter_option_narrows_what_is_read(spark: SparkSession, url: str, mixed: str) -> None:
+def test_the_filter_option_limits_the_rows_and_tablets_that_are_read(
+    spark: SparkSession, url: str, mixed: str
+) -> None:
     frame = read(spark, url, mixed, columns="t,k", filter="k between 5 and 9 and t like 'x%'")
     assert frame.columns == ["k", "t"]
     assert frame.rdd.getNumPartitions() == 1, "other tablets have no such keys"
@@ -307,7 +309,7 @@ PANDAS_CONDITIONS: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 
 @pytest.mark.parametrize("condition", PANDAS_CONDITIONS)
-def test_filters_keep_what_pandas_does(
+def test_a_pushed_filter_keeps_the_same_rows_as_pandas(
     spark: SparkSession, url: str, mixed: str, pushed: None, condition: str
 ) -> None:
     rows = {(row["k"], row["t"]): row for row in mixed_rows()}
@@ -324,7 +326,7 @@ def plan_of(frame: DataFrame) -> str:
     return str(plan)
 
 
-def test_what_reading_handles_spark_does_not_do_again(
+def test_spark_does_not_repeat_a_filter_that_was_pushed_down(
     spark: SparkSession, url: str, mixed: str, pushed: None
 ) -> None:
     frame = read(spark, url, mixed).where("k = 7 and d > 1 and length(t) > 2")
@@ -357,7 +359,7 @@ def readers(cluster: LocalCluster) -> int:
     return found
 
 
-def test_a_frame_is_held_from_its_load_and_a_write_holds_nothing(
+def test_a_dataframe_holds_its_snapshot_from_its_load_and_a_write_holds_none(
     spark: SparkSession, cluster: LocalCluster, db: dodona.Client, url: str, path: str
 ) -> None:
     create(db, path, PAIRS)
@@ -396,7 +398,7 @@ def is_kept(db: dodona.Client, path: str, at: int) -> bool:
     return True
 
 
-def test_retention_leaves_a_dataframe_alone_until_its_lease_ends(
+def test_retention_keeps_the_snapshot_of_a_dataframe_until_its_lease_ends(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     at_once = {"min_data_ttl": 0, "max_data_ttl": 0, "dynamic_store_auto_flush_period": 1_000}

@@ -107,7 +107,7 @@ def test_a_batch_that_spark_runs_again_is_not_written_again(
     assert [it.state for it in db.loads.list_loads() if path in it.tables].count("aborted") == 1
 
 
-def test_a_stream_without_its_checkpoint_begins_anew_and_nothing_is_there_twice(
+def test_a_stream_without_its_checkpoint_starts_over_and_duplicates_no_row(
     db: dodona.Client, path: str, stream: Callable[..., Stream]
 ) -> None:
     files = stream()

@@ -79,7 +79,7 @@ def plan(behaviour: str) -> Plan:
         ("silent", "2026 ERROR the folder was lost"),
     ],
 )
-def test_whoever_waits_for_a_server_hears_why(
+def test_the_supervisor_reports_why_a_server_is_not_ready(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, behaviour: str, reason: str
 ) -> None:
     """Nothing was printed for a minute, and only an exit status then."""
@@ -128,7 +128,7 @@ def test_no_process_is_left_by_a_stop_amid_another_end(
 
 
 @pytest.mark.parametrize(("slow_after_s", "is_told"), [(60.0, False), (0.5, True)])
-def test_a_start_that_is_only_slow_is_told_later(
+def test_the_supervisor_reports_a_slow_start_only_after_slow_after_s(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch, slow_after_s: float, is_told: bool
 ) -> None:
     """Each start on a small machine looked as if something were wrong."""
@@ -223,7 +223,7 @@ def test_starts_are_forks_of_a_process_that_has_the_imports(folder: DataFolder) 
     asyncio.run(see())
 
 
-def test_the_end_of_a_fork_server_ends_nobody(
+def test_servers_survive_the_end_of_their_fork_server(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fork_server, "AGAIN_S_MIN", 3.0)
@@ -245,7 +245,9 @@ def test_the_end_of_a_fork_server_ends_nobody(
     asyncio.run(see())
 
 
-def test_what_can_not_be_imported_is_the_servers_to_say(folder: DataFolder) -> None:
+def test_a_failed_import_of_the_fork_server_is_logged_and_servers_start_without_it(
+    folder: DataFolder,
+) -> None:
     kept = Kept(folder, "serves", "small.missing")
 
     async def see() -> None:
@@ -258,7 +260,7 @@ def test_what_can_not_be_imported_is_the_servers_to_say(folder: DataFolder) -> N
     assert "No module named 'small.missing'" in folder.log_tail(fork_server.NAME)
 
 
-def test_nobody_waits_for_a_fork_server_that_stands_still(
+def test_a_server_starts_without_a_fork_server_that_hangs(
     folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Kept(folder, "serves", "small.parts")
@@ -282,7 +284,7 @@ def test_nobody_waits_for_a_fork_server_that_stands_still(
     asyncio.run(see())
 
 
-def test_what_is_imported_before_a_fork_starts_nothing() -> None:
+def test_imports_before_a_fork_start_no_threads_and_open_no_files() -> None:
     """All servers would have what is open, and none of them the threads."""
     modules = [name for names in FORK_MODULES.values() for name in names]
     code = f"""
@@ -299,7 +301,7 @@ print(len(threads - {{"jemalloc_bg_thd"}}), len(tasks) < 3, files)
 
 
 @pytest.mark.part("kill -9 of the master")
-def test_a_master_that_was_killed_is_started_without_its_imports(tmp_path: Path) -> None:
+def test_a_killed_master_is_restarted_by_the_fork_server(tmp_path: Path) -> None:
     """Of the 2 s until the next timestamp nearly all were imports."""
     with (
         LocalCluster(tmp_path / "data", node_count=1) as cluster,

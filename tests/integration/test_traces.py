@@ -126,7 +126,7 @@ def test_a_commit_in_two_cells_is_one_trace(traced: Traced) -> None:
     assert below <= {it.parent for it in spans if "log" in it.name}
 
 
-def test_errors_and_reads_are_told_apart(traced: Traced) -> None:
+def test_spans_name_the_error_of_a_commit_and_the_rows_of_a_read(traced: Traced) -> None:
     with tracing_client(traced.cluster) as (db, exporter):
         assert db.lookup_rows("//a", [{"k": 5}, {"k": 6}]) == []
         late = db.begin()
@@ -158,7 +158,7 @@ def test_a_request_that_is_not_sampled_leaves_no_trace_behind(traced: Traced) ->
     assert traced.collector.of(ids[0]) == []
 
 
-def test_the_collectors_failure_is_nobody_elses(traced: Traced) -> None:
+def test_a_failure_of_the_trace_collector_fails_no_request(traced: Traced) -> None:
     traced.collector.statuses += [500] * 3
     for _ in range(20):
         body = {"table": "//a", "rows": [HERE]}

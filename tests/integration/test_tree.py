@@ -32,7 +32,7 @@ def table(db: dodona.Client) -> Iterator[dodona.Client]:
 
 
 @pytest.mark.part("a table's life, with real processes")
-def test_a_table_lives_its_life(table: dodona.Client) -> None:
+def test_a_table_is_frozen_unmounted_resharded_altered_and_remounted(table: dodona.Client) -> None:
     table.freeze_table(TABLE)
     assert table.select(TABLE) == ROWS
     with pytest.raises(TableNotMounted):
@@ -69,7 +69,9 @@ def test_a_master_transaction_is_pinged_over_the_network(table: dodona.Client) -
     assert table.exists(f"{FOLDER}/child")
 
 
-def test_a_lock_is_gone_soon_after_its_client(table: dodona.Client, cluster: LocalCluster) -> None:
+def test_a_master_lock_is_released_soon_after_its_client_stops(
+    table: dodona.Client, cluster: LocalCluster
+) -> None:
     other = dodona.connect(cluster.master_url)
     tx = other.begin_master(SHORT_MS)
     tx.lock(TABLE)

@@ -57,7 +57,7 @@ def had_loads(db: dodona.Client, path: str) -> None:
 
 @pytest.mark.usefixtures("had_loads")
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
-def test_a_healthy_cluster_gets_a_clean_verdict_and_is_left_as_it_was(
+def test_verify_finds_no_violation_in_a_healthy_cluster_and_leaves_its_tables(
     cluster: LocalCluster, db: dodona.Client, workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = tables_of(db)
@@ -82,6 +82,8 @@ def test_rows_that_no_session_wrote_are_a_violation_and_the_tables_stay(
         db.remove_table(PATH)
 
 
-def test_no_cluster_is_said_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_reports_an_unreachable_cluster_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert verify.main(["http://127.0.0.1:1", "--seconds", "1"]) == 2
     assert capsys.readouterr().err.startswith("verify: the master at http://127.0.0.1:1 can't be")

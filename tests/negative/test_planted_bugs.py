@@ -65,7 +65,7 @@ def test_a_planted_bug_is_caught(job: Job, hunts: Hunts) -> None:
 
 
 @pytest.mark.parametrize("bug", HARMLESS, ids=lambda bug: bug.title)
-def test_what_is_no_bug_where_commits_are_decided_breaks_nothing(bug: PlantedBug) -> None:
+def test_a_harmless_bug_breaks_nothing_with_acknowledgement_decided(bug: PlantedBug) -> None:
     assert hunt(bug, "decided") is None
 
 

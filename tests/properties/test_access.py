@@ -60,7 +60,7 @@ def naively(role: Role, path: str, grants: list[tuple[Role, str]], subtree: bool
 @given(ROLE, PATHS, GRANTS, st.booleans())
 @example("read", "//sys/tokens", [("read", "/")], False)
 @example("write", "//", [("write", "//**")], True)
-def test_grants_allow_what_they_naively_say(
+def test_grants_allow_the_same_calls_as_a_naive_reading_of_them(
     role: Role, path: str, grants: list[tuple[Role, str]], subtree: bool
 ) -> None:
     parsed = parse_grants([f"{it}:{pattern}" for it, pattern in grants])
@@ -69,7 +69,7 @@ def test_grants_allow_what_they_naively_say(
 
 
 @given(ROLE, PATHS, GRANTS, st.lists(NAMES, max_size=3))
-def test_a_subtree_is_allowed_only_if_all_in_it_is(
+def test_a_grant_for_a_subtree_allows_all_paths_in_it(
     role: Role, path: str, grants: list[tuple[Role, str]], names: list[str]
 ) -> None:
     parsed = parse_grants([f"{it}:{pattern}" for it, pattern in grants])
@@ -117,7 +117,7 @@ def test_no_spelling_widens_a_grant(path: str) -> None:
 
 
 @given(ODD)
-def test_a_pattern_is_read_as_it_is_written_or_not_at_all(text: str) -> None:
+def test_a_pattern_is_kept_as_written_or_refused(text: str) -> None:
     try:
         grant = Grant.of("read", text)
     except DodonaError:
@@ -127,7 +127,9 @@ def test_a_pattern_is_read_as_it_is_written_or_not_at_all(text: str) -> None:
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=8, max_size=8))
-def test_a_token_is_its_own_and_shows_in_nothing_else(secret: bytes, id: bytes) -> None:
+def test_a_token_accepts_its_own_text_and_no_repr_shows_its_secret(
+    secret: bytes, id: bytes
+) -> None:
     made = new_token(
         "ada",
         parse_grants(["read:/"]),

@@ -96,7 +96,7 @@ def test_columns_encode_as_their_rows_do(drawn: tuple[TableSchema, Rows]) -> Non
 
 @EXAMPLES
 @given(tables(), st.data())
-def test_slices_and_chunks_encode_as_what_they_hold(
+def test_slices_and_chunked_tables_encode_the_keys_of_their_rows(
     drawn: tuple[TableSchema, Rows], data: st.DataObject
 ) -> None:
     schema, rows = drawn
@@ -223,7 +223,7 @@ def test_rows_in_order_rise_and_the_last_of_each_key_is_kept(
 
 @EXAMPLES
 @given(some_keys)
-def test_the_last_of_each_of_what_is_in_order(raw: list[bytes]) -> None:
+def test_last_of_each_marks_the_last_of_equal_sorted_values(raw: list[bytes]) -> None:
     ordered = sorted(raw)
     is_last = [at + 1 == len(ordered) or ordered[at + 1] != it for at, it in enumerate(ordered)]
     assert last_of_each(binary(ordered)).to_pylist() == is_last
@@ -231,7 +231,7 @@ def test_the_last_of_each_of_what_is_in_order(raw: list[bytes]) -> None:
 
 @EXAMPLES
 @given(some_keys, some_keys)
-def test_each_key_is_in_the_cut_of_its_tablet(raw: list[bytes], bounds: list[bytes]) -> None:
+def test_cut_at_puts_each_key_into_its_tablet(raw: list[bytes], bounds: list[bytes]) -> None:
     keys = sorted({*raw})
     pivots = [Key(it) for it in sorted({b"", *bounds})]
     cuts = cut_at(binary(keys), pivots)

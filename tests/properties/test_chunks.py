@@ -148,7 +148,9 @@ def test_a_chunk_answers_as_a_dictionary_does(case: Case, data: st.DataObject) -
 
 @EXAMPLES
 @given(cases(), st.data())
-def test_a_range_is_what_lies_in_it(case: Case, data: st.DataObject) -> None:
+def test_a_scan_of_a_range_finds_exactly_the_versions_in_the_range(
+    case: Case, data: st.DataObject
+) -> None:
     schema, rows, _, chunk = case
     lower, upper, first, last = (data.draw(bounds(schema)) for _ in range(4))
     view = chunk.view(schema, lower=first, upper=last)
@@ -167,7 +169,9 @@ def test_a_range_is_what_lies_in_it(case: Case, data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(cases(), st.data())
-def test_a_read_of_some_columns_sees_all_it_can(case: Case, data: st.DataObject) -> None:
+def test_a_read_of_some_columns_finds_all_their_visible_versions(
+    case: Case, data: st.DataObject
+) -> None:
     schema, rows, _, chunk = case
     view = chunk.view(schema)
     wanted = data.draw(masks(schema))
@@ -241,7 +245,9 @@ def altered_version(old: TableSchema, new: TableSchema, version: Version) -> Ver
 
 @EXAMPLES
 @given(cases(), st.data())
-def test_a_chunk_follows_its_table(case: Case, data: st.DataObject) -> None:
+def test_a_chunk_is_read_in_the_altered_schema_of_its_table(
+    case: Case, data: st.DataObject
+) -> None:
     old = case.schema
     new = data.draw(alterations(old))
     rows = altered(old, new, case.rows)
@@ -304,7 +310,7 @@ def test_a_chunk_without_timestamps_answers_as_a_dictionary_does(
 @pytest.mark.slow("large examples")
 @EXAMPLES
 @given(cases(), st.data())
-def test_a_load_over_other_rows_is_as_if_each_was_written_at_its_stamp(
+def test_a_load_over_other_rows_reads_as_single_writes_at_its_timestamp(
     case: Case, data: st.DataObject
 ) -> None:
     """Whoever reads sees the same, and compaction leaves the same, of today's columns too."""

@@ -264,13 +264,15 @@ def check_told(form: FileFormat, raw: bytes, schema: TableSchema) -> None:
     st.sampled_from(["", "k,any\n", "k,string\n", "k,int64,double\n", '[{"k":1,"any":', "ARROW1"]),
     st.sampled_from(FileFormat),
 )
-def test_nonsense_is_told_in_words(scraps: bytes, beginning: str, form: FileFormat) -> None:
+def test_a_file_of_nonsense_is_read_or_raises_an_error_with_action_fix(
+    scraps: bytes, beginning: str, form: FileFormat
+) -> None:
     check_told(form, beginning.encode() + scraps, SCHEMA)
 
 
 @settings(EXAMPLES, max_examples=examples(200))
 @given(tables(), st.sampled_from(FileFormat), st.data())
-def test_damage_is_told_in_words(
+def test_a_damaged_file_is_read_or_raises_an_error_with_action_fix(
     table: tuple[TableSchema, Rows], form: FileFormat, data: st.DataObject
 ) -> None:
     schema, rows = table

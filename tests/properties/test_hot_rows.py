@@ -146,7 +146,7 @@ def random_write(table: Table, random: Random) -> None:
 
 @pytest.mark.usefixtures("small_bounds")
 @pytest.mark.parametrize("seed", range(12))
-def test_a_hot_row_reads_as_if_all_its_versions_were_folded_anew(seed: int) -> None:
+def test_a_read_of_a_hot_row_equals_a_fold_of_all_its_versions(seed: int) -> None:
     """To the last bit, whatever comes late, is flushed, let go of from memory or compacted."""
     random, table = Random(seed), Table()
     table.others()

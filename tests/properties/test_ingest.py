@@ -47,7 +47,7 @@ codecs = st.sampled_from([None, "zstd", "lz4"])
 
 
 @given(st.lists(st.lists(rows, max_size=6), max_size=3), codecs)
-def test_a_batch_holds_what_its_rows_come_to(
+def test_a_bulk_batch_holds_the_same_rows_as_its_rows_one_by_one(
     batches: list[list[dict[str, Any]]], codec: str | None
 ) -> None:
     stream = stream_of_batches(batches, codec)
@@ -66,7 +66,7 @@ changes = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_
 
 
 @given(st.lists(rows, min_size=1, max_size=6), codecs, changes, st.integers(0, 1 << 20))
-def test_bytes_that_nobody_meant_are_refused_or_read(
+def test_a_batch_of_random_bytes_is_refused_or_valid(
     batch: list[dict[str, Any]], codec: str | None, changed: list[tuple[int, int]], length: int
 ) -> None:
     stream = bytearray(stream_of_batches([batch], codec))

@@ -62,7 +62,7 @@ def one_nan(value: Any) -> Any:
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 @given(st.lists(rows, max_size=3))
-def test_what_was_read_can_be_written_again_and_is_the_same(
+def test_rows_that_were_read_can_be_inserted_again_unchanged(
     form: Form, read: list[dict[str, Any]]
 ) -> None:
     convert = converters(SCHEMA.columns) if form == "json" else {}

@@ -42,7 +42,7 @@ def snapshots(draw: st.DrawFn, history: History) -> Visibility:
 
 
 @given(st.data(), histories(), slices)
-def test_a_scan_sees_of_many_sources_what_a_read_of_each_row_sees(
+def test_a_scan_of_several_sources_equals_reads_of_single_rows(
     data: st.DataObject, history: History, slice_rows: int
 ) -> None:
     """Page by page, each of any size."""
@@ -91,7 +91,7 @@ keys = st.builds(
 
 
 @given(st.lists(st.lists(keys, min_size=1), min_size=1, max_size=4), st.booleans(), st.binary())
-def test_runs_of_keys_are_merged_and_equal_ones_stay_as_they_are(
+def test_sorted_runs_of_keys_are_merged_and_equal_keys_keep_their_order(
     runs: list[list[Key]], is_padded: bool, before: bytes
 ) -> None:
     """With any beginning in common; keys that are too long to be filled up too."""
@@ -110,7 +110,9 @@ def test_runs_of_keys_are_merged_and_equal_ones_stay_as_they_are(
 
 
 @given(st.lists(st.integers(0, (1 << 70) - 1)), st.integers(0, 69), st.integers(0, (1 << 70) - 1))
-def test_masks_of_wide_tables_are_asked_all_at_once(masks: list[int], bit: int, some: int) -> None:
+def test_operations_on_mask_vectors_equal_operations_on_single_masks(
+    masks: list[int], bit: int, some: int
+) -> None:
     packed = pa.array([b"?", *map(WIDE.pack_mask, masks)], pa.binary()).slice(1)
     words = vectors.words_of(WIDE, packed)
     assert vectors.masks_of(WIDE, words).equals(packed)

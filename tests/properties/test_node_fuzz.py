@@ -321,7 +321,7 @@ def as_on_disk(record: Record) -> Record:
 @pytest.mark.filterwarnings("error")
 @given(st.integers(0, (1 << 64) - 1))
 @settings(max_examples=examples(300), deadline=None)
-def test_no_message_stops_a_cell_and_its_log_agrees(seed: int) -> None:
+def test_no_message_stops_a_cell_and_its_log_restores_its_state(seed: int) -> None:
     bench = Fuzz()
     client = Client(seed)
     for cell in client.cells():

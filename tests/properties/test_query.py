@@ -192,7 +192,9 @@ def whole(plan: object, schemas: Sequence[TableSchema], parse: object) -> list[S
 
 @given(st.data())
 @settings(max_examples=examples(30), deadline=None)
-def test_a_condition_finds_the_rows_that_meet_it(data: st.DataObject) -> None:
+def test_a_condition_finds_exactly_the_matching_rows_pushed_down_or_not(
+    data: st.DataObject,
+) -> None:
     schema = data.draw(schemas())
     rows = data.draw(rows_of(schema))
     condition = data.draw(conditions_of(schema))
@@ -223,7 +225,7 @@ SHAPES = (
 
 @given(st.data())
 @settings(max_examples=examples(30), deadline=None)
-def test_no_shape_of_a_query_is_changed_by_what_is_pushed_down(data: st.DataObject) -> None:
+def test_pushdown_changes_no_result_for_any_shape_of_query(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     tables = Tables({path: (schema, data.draw(rows_of(schema))) for path in ("//a", "//b")})
     conditions = {

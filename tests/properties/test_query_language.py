@@ -363,7 +363,7 @@ def run(sql: str, rows: list[Row]) -> list[Row]:
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_conditions_and_values_are_what_they_mean(data: st.DataObject) -> None:
+def test_conditions_and_expressions_equal_those_of_the_model(data: st.DataObject) -> None:
     rows = data.draw(rows_of(SCHEMA))
     where = data.draw(expressions("boolean", 3))
     kinds = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
@@ -379,7 +379,7 @@ def test_conditions_and_values_are_what_they_mean(data: st.DataObject) -> None:
 
 @given(st.data())
 @settings(max_examples=examples(30), deadline=None)
-def test_groups_are_what_they_mean(data: st.DataObject) -> None:
+def test_groups_and_their_aggregates_equal_those_of_the_model(data: st.DataObject) -> None:
     rows = data.draw(rows_of(SCHEMA))
     key = data.draw(expressions(data.draw(st.sampled_from(sorted(VALUES))), 1))
     value = data.draw(expressions("int64", 1))
@@ -443,13 +443,13 @@ def ours_or_fine(text: str) -> None:
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
 @settings(max_examples=examples(400), deadline=None)
-def test_nonsense_is_refused_in_our_words(text: str) -> None:
+def test_random_text_runs_as_a_query_or_raises_a_dodona_error(text: str) -> None:
     ours_or_fine(text)
 
 
 @given(st.data())
 @settings(max_examples=examples(150), deadline=None)
-def test_what_is_almost_a_query_is_refused_in_our_words(data: st.DataObject) -> None:
+def test_a_mutated_query_runs_or_raises_a_dodona_error(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(VALID))
     for _ in range(data.draw(st.integers(1, 3))):
         begin = data.draw(st.integers(0, len(text)))
@@ -459,6 +459,6 @@ def test_what_is_almost_a_query_is_refused_in_our_words(data: st.DataObject) -> 
     ours_or_fine(text)
 
 
-def test_what_is_mutated_is_valid() -> None:
+def test_the_queries_to_mutate_are_valid() -> None:
     for text in VALID:
         run(translate(text, {"//t": SCHEMA}).sql, [(1, b"a", 2, 3, 4.0, True, "b")])

@@ -102,20 +102,24 @@ def shown(value: Any) -> Any:
 
 
 @given(schema_and_row())
-def test_a_write_is_what_it_is_the_long_way(case: tuple[TableSchema, dict[str, Any]]) -> None:
+def test_write_of_gives_the_same_result_as_the_general_code(
+    case: tuple[TableSchema, dict[str, Any]],
+) -> None:
     schema, row = case
     assert shown(told(schema.write_of, row)) == shown(told(plainly(schema).write_of, row))
 
 
 @given(schema_and_row())
-def test_a_key_is_what_it_is_the_long_way(case: tuple[TableSchema, dict[str, Any]]) -> None:
+def test_key_of_gives_the_same_result_as_the_general_code(
+    case: tuple[TableSchema, dict[str, Any]],
+) -> None:
     schema, row = case
     key = {name: value for name, value in row.items() if name not in schema.value_names}
     assert shown(told(schema.key_of, key)) == shown(told(plainly(schema).key_of, key))
 
 
 @given(schema_and_row())
-def test_a_row_comes_back_as_its_key_and_values_say(
+def test_generated_code_reads_a_row_with_its_key_and_values_or_returns_none(
     case: tuple[TableSchema, dict[str, Any]],
 ) -> None:
     schema, row = case
@@ -156,7 +160,7 @@ def schema_and_writes(draw: st.DrawFn) -> tuple[TableSchema, list[Any]]:
 
 
 @given(schema_and_writes())
-def test_what_a_cell_takes_at_a_glance_it_takes_after_looking_closely(
+def test_writes_that_pass_the_quick_check_pass_the_full_check(
     case: tuple[TableSchema, list[Any]],
 ) -> None:
     schema, writes = case
@@ -183,7 +187,9 @@ def test_what_a_cell_takes_at_a_glance_it_takes_after_looking_closely(
         ("string", b"\x00\x01"),
     ],
 )
-def test_what_is_no_key_of_the_table_is_not_taken_at_a_glance(key_type: str, key: bytes) -> None:
+def test_an_invalid_key_passes_neither_the_full_check_nor_the_quick_check(
+    key_type: str, key: bytes
+) -> None:
     schema = schema_of(key_type, "int64")
     write = Key(key), 1, (5,)
     with pytest.raises(SchemaViolation):
@@ -201,14 +207,16 @@ def test_keys_outside_a_range_are_not_taken_at_a_glance() -> None:
 
 
 @given(schema_and_row())
-def test_a_plain_write_is_no_longer_than_said(case: tuple[TableSchema, dict[str, Any]]) -> None:
+def test_a_plain_write_is_no_larger_than_bytes_max(
+    case: tuple[TableSchema, dict[str, Any]],
+) -> None:
     schema, row = case
     plain = schema.code.write_of(row)
     if plain is not None:
         assert write_bytes(plain) <= schema.code.bytes_max
 
 
-def test_the_longest_plain_write_is_no_longer_than_said() -> None:
+def test_the_longest_plain_write_almost_reaches_bytes_max() -> None:
     schema = schema_of("string", "utf8")
     length = row_code.PLAIN_BYTES_MAX
     plain = schema.code.write_of({"k": b"\x00" * length, "v": "x" * length})
@@ -253,7 +261,7 @@ def test_plain_rows_go_the_short_way(key_type: str, value_type: str) -> None:
         assert not code.are_plain([short, write], KEY_MIN, KEY_MAX), "a zero byte"
 
 
-def test_what_is_not_plain_does_not() -> None:
+def test_generated_code_returns_none_for_values_that_are_not_plain() -> None:
     code = schema_of("int64", "any").code
     assert code.write_of({"k": 1, "v": 1}) is None
     assert code.key_of({"k": True}) is None
@@ -261,7 +269,9 @@ def test_what_is_not_plain_does_not() -> None:
     assert code.row_of(schema_of("uint64", "any").key_of({"k": 1}), (1,)) is None
 
 
-def test_so_many_columns_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_with_too_many_columns_has_no_generated_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(row_code, "COLUMNS_MAX", 1)
     row_code.row_code.cache_clear()
     try:

@@ -165,7 +165,7 @@ def small_windows(row_count: int) -> Iterator[None]:
 @pytest.mark.slow("large examples")
 @settings(max_examples=examples(500), deadline=None)
 @given(cases(), st.sampled_from([1, 6, 1000]))
-def test_a_seal_says_what_looking_at_each_row_would(case: Case, window_rows: int) -> None:
+def test_a_seal_finds_the_same_as_a_check_of_each_row(case: Case, window_rows: int) -> None:
     schema, erased = case.job.schema, case.job.erased
     keys = sorted({*case.rows, *(key for load in case.loads for key in load)})
     troubles = {key: found for key in keys if (found := trouble_of(case, key)) is not None}

@@ -114,7 +114,7 @@ def test_two_changes_at_one_timestamp_are_one(
 
 
 @given(versions_of_a_row(), st.integers(0, LATEST), st.integers(0, LATEST), masks)
-def test_a_read_folds_changes_and_knows_nothing_below_its_lower_bound(
+def test_a_read_folds_changes_and_ignores_versions_below_its_lower_bound(
     versions: list[Version], at: int, oldest: int, wanted: int
 ) -> None:
     newest = chain_of(reversed(versions))
@@ -148,7 +148,7 @@ def test_retention_changes_nothing_that_may_be_read(
 
 
 @given(versions_of_a_row(), times, times, limits, limits)
-def test_what_expires_is_old_and_takes_nothing_else_with_it(
+def test_retention_changes_only_reads_of_expired_versions(
     versions: list[Version], retained: int, expired: int, least: int, most: int
 ) -> None:
     expired = min(expired, retained)
@@ -172,7 +172,7 @@ LAST_IS_OTHERS: list[Version] = [
 
 @example(LAST_IS_OTHERS, 4, 0, 0, 2)
 @given(versions_of_a_row(), times, times, limits, limits)
-def test_retention_keeps_what_the_rules_say_and_no_more(
+def test_retention_keeps_exactly_the_versions_of_the_rules(
     versions: list[Version], retained: int, expired: int, least: int, most: int
 ) -> None:
     """The rules, column by column, for tables without aggregates. The newest old one also stays
@@ -274,7 +274,7 @@ def test_stores_compacted_in_any_order_change_nothing_that_may_be_read(
 
 
 @given(stores_of_a_row(), compactions, limits)
-def test_what_expires_in_one_store_shows_nothing_that_it_hid(
+def test_expiry_in_one_store_reveals_no_hidden_version_of_another_store(
     stores: list[list[Version]], steps: list[tuple[set[int], int, int]], most: int
 ) -> None:
     """A plain column, where even the newest version may expire: it is what it was, or null."""
@@ -311,7 +311,7 @@ def test_in_the_end_no_more_is_kept_than_of_one_store(
 @pytest.mark.parametrize(
     ("major", "left_mask"), [(MAX_TIMESTAMP, DELETE_MASK), (6, 2), (5, 3), (4, 3)]
 )
-def test_what_has_expired_stays_if_others_may_change_or_show_through_it(
+def test_an_expired_version_stays_while_other_versions_depend_on_it(
     major: int, left_mask: int
 ) -> None:
     """An aggregate may be changed by what is younger, a plain value may hide what is older."""

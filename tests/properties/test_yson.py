@@ -46,7 +46,7 @@ formats = pytest.mark.parametrize("format", FORMATS)
 
 @formats
 @given(value=VALUES)
-def test_what_is_written_is_read(format: Format, value: Any) -> None:
+def test_a_written_yson_value_is_read_back_unchanged(format: Format, value: Any) -> None:
     assert exact(loads(dumps(value, format))) == exact(value)
 
 
@@ -88,14 +88,14 @@ def test_the_native_codec_writes_the_same_fragments(
 @formats
 @pytest.mark.parametrize("read", [native_loads, python_loads])
 @given(value=VALUES)
-def test_others_read_what_is_written(format: Format, read: Callable[..., Any], value: Any) -> None:
+def test_other_codecs_read_our_yson(format: Format, read: Callable[..., Any], value: Any) -> None:
     theirs = read(dumps(value, format), encoding=None, always_create_attributes=True)
     assert exact(to_ours(theirs)) == exact(value)
 
 
 @formats
 @given(value=VALUES)
-def test_what_pure_python_writes_is_read(format: Format, value: Any) -> None:
+def test_we_read_the_yson_of_the_pure_python_codec(format: Format, value: Any) -> None:
     assert exact(loads(python_dumps(to_theirs(value), yson_format=format))) == exact(value)
 
 
@@ -216,7 +216,7 @@ def outcome_of(read: Callable[[], Any]) -> Any:
     strings=st.sampled_from(["bytes", "text"]),
     keeps_uint64=st.booleans(),
 )
-def test_rows_in_parts_are_what_the_whole_is(
+def test_rows_that_are_read_in_parts_equal_rows_that_are_read_whole(
     data: bytes, cuts: list[int], strings: Strings, keeps_uint64: bool
 ) -> None:
     def read_in_parts() -> list[Any]:
@@ -241,7 +241,7 @@ def test_rows_in_parts_are_what_the_whole_is(
 
 @pytest.mark.parametrize("encode_utf8", [True, False])
 @given(value=VALUES)
-def test_json_gives_back_what_it_can_tell(encode_utf8: bool, value: Any) -> None:
+def test_a_value_that_was_written_as_json_is_read_back(encode_utf8: bool, value: Any) -> None:
     options = JsonOptions(encode_utf8=encode_utf8)
     try:
         written = dumps_json(value, options)

@@ -38,7 +38,7 @@ def mangled(value: Any) -> Any:
 
 
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
-def test_parameters_in_json_are_what_was_meant(parameters: dict[str, Any]) -> None:
+def test_json_parameters_are_decoded_to_their_meaning(parameters: dict[str, Any]) -> None:
     content = json.dumps(mangled(parameters)).encode()
     assert decode_parameters(content, is_json=True) == parameters
 
@@ -84,7 +84,7 @@ def test_headers_of_any_error_are_short_lines_of_ascii(message: str, about: Any)
     st.lists(st.integers(0, 400), max_size=6),
     st.integers(0, 5),
 )
-def test_a_body_is_what_was_packed_or_refused(
+def test_an_unpacked_body_equals_the_original_and_a_cut_body_is_refused(
     content: bytes, packing: Any, cuts: list[int], lost_count: int
 ) -> None:
     encoding, pack = packing
@@ -104,7 +104,7 @@ def test_a_body_is_what_was_packed_or_refused(
 
 
 @given(VALUES, st.sampled_from(["a", "0", "1", "-1", "end", "x", ""]), VALUES)
-def test_what_was_put_is_there(target: Any, name: str, value: Any) -> None:
+def test_a_value_that_was_put_is_found(target: Any, name: str, value: Any) -> None:
     was_there = inside(target, name) is not MISSING
     if put(target, name, value):
         assert inside(target, name) == value or (name == "end" and target[-1] == value)
@@ -113,7 +113,7 @@ def test_what_was_put_is_there(target: Any, name: str, value: Any) -> None:
 
 
 @given(VALUES, st.sampled_from(["a", "0", "-1", "end", "x"]))
-def test_only_what_is_there_is_removed(target: Any, name: str) -> None:
+def test_a_removal_succeeds_only_for_an_existing_value(target: Any, name: str) -> None:
     was_there = inside(target, name) is not MISSING
     assert put(target, name, MISSING) == was_there
 

@@ -60,7 +60,7 @@ def calls_of(kind: type) -> set[str]:
     return named - refused if issubclass(kind, RowsRefused) else named
 
 
-def test_the_page_of_the_api_lists_every_public_call_where_it_is() -> None:
+def test_the_page_of_names_lists_each_public_call_with_its_classes() -> None:
     text = (DOCS / "reference" / "ytsaurus-names.md").read_text()
     listed: dict[str, set[str]] = {name: set() for name in CLASSES}
     for calls, owners in re.findall(r"^\| (`.*?`) \| ([a-z, ]+) \|", text, re.MULTILINE):

@@ -67,13 +67,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [it for link in links_of(page) if (it := complaint(page, link))] == []
 
 
-def test_a_dead_link_would_be_noticed(tmp_path: Path) -> None:
+def test_the_check_of_links_notices_a_dead_link(tmp_path: Path) -> None:
     page = ROOT / "README.md"
     assert complaint(page, "docs/nowhere.md")
     assert complaint(page, "docs/README.md#nowhere")
     assert complaint(page, "#nowhere")
     assert complaint(page, "tests/unit/test_links.py#test_nothing")
-    assert complaint(page, "tests/unit/test_links.py#test_a_dead_link_would_be_noticed") is None
+    assert (
+        complaint(page, "tests/unit/test_links.py#test_the_check_of_links_notices_a_dead_link")
+        is None
+    )
     assert complaint(page, "docs/README.md#reference-to-look-something-up") is None
     seen = tmp_path / "page.md"
     seen.write_text(

@@ -20,7 +20,7 @@ CLIENTS_ONLY = {"dodona_gateway", "dodona_loadtest", "pyspark_dodona"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda it: it.name)
-def test_its_types_are_for_users_too(folder: Path) -> None:
+def test_each_package_ships_its_types(folder: Path) -> None:
     assert (folder / "py.typed").exists()
 
 

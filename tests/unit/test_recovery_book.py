@@ -32,7 +32,7 @@ def start(folder: Path, record_count: int = 5) -> RecoveryBook:
     return book
 
 
-def test_each_start_says_how_the_one_before_it_ended(tmp_path: Path) -> None:
+def test_each_start_records_how_the_previous_run_ended(tmp_path: Path) -> None:
     start(tmp_path, record_count=0)
     start(tmp_path).amend(stopped_us=2_000_000)
     book = start(tmp_path)
@@ -53,7 +53,7 @@ def test_only_the_last_starts_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"recoveries": 7}', b"\xff", b"x" * 100])
-def test_a_damaged_book_is_begun_anew_and_said_so(
+def test_a_damaged_book_is_replaced_with_a_warning(
     tmp_path: Path,
     content: bytes,
     monkeypatch: pytest.MonkeyPatch,
@@ -67,7 +67,7 @@ def test_a_damaged_book_is_begun_anew_and_said_so(
     assert "so a new one begins" in caplog.text
 
 
-def test_a_book_that_can_not_be_written_stops_nobody(
+def test_a_book_that_cannot_be_written_logs_a_warning_and_raises_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     book = RecoveryBook.open(tmp_path / "gone")
@@ -86,7 +86,7 @@ async def get(pages: FastAPI, path: str) -> Any:
 
 
 @pytest.mark.anyio
-async def test_the_pages_tell_the_book_and_what_is_counted(tmp_path: Path) -> None:
+async def test_the_pages_show_the_recoveries_and_the_statistics(tmp_path: Path) -> None:
     pages = FastAPI()
     add_recoveries_page(pages, start(tmp_path))
     add_statistics_page(pages, lambda: {"proxy": {"batch_count": 3}})
@@ -96,7 +96,7 @@ async def test_the_pages_tell_the_book_and_what_is_counted(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_what_becomes_of_a_start_is_written_down(
+async def test_the_book_records_the_outcomes_of_recovered_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_notes, "LOOK_S", 0.001)

@@ -70,7 +70,7 @@ def test_one_seed_in_twenty_was_run_twice_and_some_of_them_elsewhere(batch: Summ
 
 @pytest.mark.pooled
 @of_the_batch
-def test_the_runs_contain_what_they_are_to_prove(batch: Summary) -> None:
+def test_the_simulated_runs_meet_their_goals_for_faults_and_recoveries(batch: Summary) -> None:
     """Without conflicts, unsure outcomes and recoveries, a run without violations says little."""
     missed = [goal for goal in batch.goals if not goal.is_met and goal.name != "virtual time"]
     assert missed == [], "speed is said, and never judged here"

@@ -119,7 +119,9 @@ def test_data_outlive_a_rolling_restart(release: Release, as_admin: dict[str, st
     assert found.json() == {"rows": rows}
 
 
-def test_a_backup_is_a_folder_of_its_own(release: Release, as_admin: dict[str, str]) -> None:
+def test_the_backup_job_writes_a_backup_into_its_own_folder(
+    release: Release, as_admin: dict[str, str]
+) -> None:
     gateway, _ = release.of("gateway")
     table = {"path": "//saved", "schema": SCHEMA, "mount": True}
     assert httpx.post(f"{gateway.url}/v1/tables", json=table, headers=as_admin).is_success

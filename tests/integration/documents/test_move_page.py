@@ -25,7 +25,7 @@ ANYTHING: Final = [None, {"a": [1, None, {"b": "ö"}]}, ["x", 1.5, True], "text"
 
 
 @pytest.mark.parametrize("key", TYPES)
-def test_a_table_is_copied_whatever_its_keys_are(
+def test_the_copy_code_of_the_move_page_copies_tables_with_keys_of_every_type(
     key: str, addresses: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (plan,) = [it for it in run_plans() if it.page == PAGE]

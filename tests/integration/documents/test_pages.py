@@ -53,7 +53,7 @@ def test_a_page_does_what_it_says(
 
 
 @pytest.mark.parametrize("plan", REST, ids=lambda plan: plan.name)
-def test_a_page_about_rest_does_so_with_a_stand_in_for_curl(
+def test_a_page_about_rest_runs_with_a_replacement_for_curl(
     plan: RunPlan, folder: Path, addresses: dict[str, str], programs: Path, stand_in_curl: Path
 ) -> None:
     """Which not every machine has."""

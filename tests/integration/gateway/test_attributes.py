@@ -21,7 +21,7 @@ def test_a_misspelled_setting_is_refused_with_the_one_that_was_meant(rest: Rest)
     assert not rest("node_exists", path=path)["value"]
 
 
-def test_what_means_nothing_is_named_in_the_answer(rest: Rest) -> None:
+def test_the_answer_warns_of_attributes_without_meaning(rest: Rest) -> None:
     path = "//attributes/meaningless"
     ours = {"team": "x", "erasure_codec": "none"}
     made = rest("create_table", path=path, schema=SCHEMA, attributes=ours)
@@ -32,7 +32,7 @@ def test_what_means_nothing_is_named_in_the_answer(rest: Rest) -> None:
     assert "account" in told["warnings"][0]
 
 
-def test_what_means_something_is_answered_without_a_word(rest: Rest) -> None:
+def test_the_answer_has_no_warning_for_attributes_with_a_meaning(rest: Rest) -> None:
     path = "//attributes/plain"
     attributes = {"team": "x", "max_data_ttl": 5}
     assert "warnings" not in rest("create_table", path=path, schema=SCHEMA, attributes=attributes)

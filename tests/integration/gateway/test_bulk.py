@@ -164,7 +164,9 @@ def test_a_body_that_is_wrong_writes_nothing(
     assert count_rows(rest, table) == 0
 
 
-def test_without_atomicity_an_error_says_how_many_rows_count(rest: Rest) -> None:
+def test_the_error_of_a_non_atomic_bulk_write_reports_the_number_of_written_rows(
+    rest: Rest,
+) -> None:
     rest("create_table", path="//bulk/some", schema=SCHEMA, atomicity="none", mount=True)
     good = b"".join(b'{"k": %d, "v": ""}\n' % key for key in range(45_000))
     problem = refused(rest, "//bulk/some", LINES, good + b'{"k": -1, "v": 5}\n')
@@ -201,7 +203,7 @@ def hang_up(url: str, table: str, content: bytes) -> None:
         time.sleep(0.5)  # so that the load has begun, unless the machine is slow
 
 
-def test_a_caller_who_hangs_up_leaves_nothing_where_there_is_atomicity(
+def test_a_caller_that_disconnects_leaves_no_rows_of_an_atomic_bulk_write(
     rest: Rest, gateways: LocalCluster
 ) -> None:
     rest("create_table", path="//bulk/half", schema=SCHEMA, mount=True)
@@ -215,7 +217,7 @@ def test_a_caller_who_hangs_up_leaves_nothing_where_there_is_atomicity(
         )
 
 
-def test_a_gateway_that_dies_within_a_load_leaves_nothing(tmp_path: Path) -> None:
+def test_a_gateway_that_dies_during_a_load_leaves_no_rows(tmp_path: Path) -> None:
     with LocalCluster(
         tmp_path / "data", node_count=1, gateway_count=1, is_insecure=True, back_off_s_max=0.1
     ) as cluster:

@@ -111,7 +111,7 @@ def forget_status_lines(watched: Watched) -> None:
     watched.complaints = kept
 
 
-def test_whose_cookie_is_good_no_more_is_sent_to_the_door(
+def test_a_browser_with_an_invalid_cookie_is_redirected_to_the_login_page(
     stranger: Watched, cluster: LocalCluster
 ) -> None:
     add_cookie(stranger, cluster.admin_token[:-4] + "AAAA")
@@ -121,7 +121,7 @@ def test_whose_cookie_is_good_no_more_is_sent_to_the_door(
     assert page.context.cookies() == []
 
 
-def test_a_page_that_is_open_goes_to_the_door_when_its_token_ends(guest: Watched) -> None:
+def test_an_open_page_goes_to_the_login_page_when_its_cookie_is_gone(guest: Watched) -> None:
     page = guest.open()
     page.context.clear_cookies()
     page.wait_for_url("**/console/login")
@@ -132,7 +132,7 @@ def test_a_page_that_is_open_goes_to_the_door_when_its_token_ends(guest: Watched
 
 
 @pytest.mark.part("the console in a browser")
-def test_the_map_shows_what_is_where_and_moves(guest: Watched, cluster: LocalCluster) -> None:
+def test_the_map_shows_cells_tables_and_charts(guest: Watched, cluster: LocalCluster) -> None:
     page = guest.open()
     for cell in (0, 1):
         part = page.locator(f"#cell-{cell}")
@@ -163,7 +163,7 @@ def test_the_map_shows_what_is_where_and_moves(guest: Watched, cluster: LocalClu
     assert page.locator(".readings .warn").count() == 0, "ordinary commits alarm somebody"
 
 
-def test_what_the_map_counts_is_what_was_done(guest: Watched, writer: Writer) -> None:
+def test_the_map_counts_commits_and_conflicts(guest: Watched, writer: Writer) -> None:
     page = guest.open()
     counts = []
     for _ in range(2):
@@ -190,7 +190,7 @@ def counted(page: Page, what: str) -> int:
     return sum(int(it.replace(",", "")) for it in shown.all_inner_texts())
 
 
-def test_a_page_that_stands_still_says_so_and_why(guest: Watched) -> None:
+def test_a_page_that_cannot_refresh_shows_the_reason(guest: Watched) -> None:
     page = guest.open()
     stale, live = page.locator("#stale"), page.locator("#live")
     expect(stale).to_be_hidden()
@@ -251,7 +251,7 @@ def test_rows_of_then_are_not_those_of_now(guest: Watched, cluster: LocalCluster
     expect(page.locator(".empty")).to_contain_text("2001-02-03 04:05:06")
 
 
-def test_what_looks_like_markup_is_text(guest: Watched) -> None:
+def test_values_that_look_like_markup_are_shown_as_text(guest: Watched) -> None:
     page = guest.open(f"/rows?path={STOCK}")
     rows = page.locator("#rows tbody tr")
     expect(rows.nth(1).locator("td").first).to_have_text(MARKUP)
@@ -301,7 +301,7 @@ def test_a_query_is_answered_in_place_as_of_a_timestamp(
     expect(result).to_contain_text(str(before_all))
 
 
-def test_an_error_is_shown_with_its_place(guest: Watched) -> None:
+def test_the_console_shows_an_error_with_its_line_and_character(guest: Watched) -> None:
     page = guest.open("/query")
     page.get_by_label("YTsaurus’s query language").check()
     page.get_by_label("The query").fill(f"id,\nsumx(total) from [{ORDERS}]")
@@ -319,7 +319,7 @@ def test_an_error_is_shown_with_its_place(guest: Watched) -> None:
     expect(error).to_contain_text("a query is one SELECT statement")
 
 
-def test_a_query_that_can_t_be_sent_leaves_no_other_result_in_its_place(guest: Watched) -> None:
+def test_a_query_that_cannot_be_sent_clears_the_previous_result(guest: Watched) -> None:
     page = guest.open("/query")
     result = page.locator("#result")
     page.get_by_label("The query").fill("select 41 as n")
@@ -393,7 +393,7 @@ def test_a_silent_master_stalls_no_page_and_nothing_of_then_is_given_for_now(
     forget_status_lines(guest)
 
 
-def test_what_is_in_doubt_is_shown_and_so_is_the_recovery_that_takes_it_over(
+def test_the_console_shows_transactions_in_doubt_and_the_recovery_that_decides_them(
     guest: Watched, cluster: LocalCluster, writer: Writer
 ) -> None:
     commit = Commit(cluster.master_url)

@@ -174,7 +174,7 @@ def prepare(rest: Rest) -> None:
         rest("create_table", path=path, schema=schema, atomicity=atomicity, mount=True)
 
 
-def test_whatever_comes_it_is_answered_and_nothing_breaks(tmp_path: Path) -> None:
+def test_the_gateway_answers_random_requests_and_keeps_working(tmp_path: Path) -> None:
     print(f"DODONA_FUZZ_SEED={SEED}")
     with LocalCluster(tmp_path / "data", gateway_count=1, is_insecure=True) as cluster:
         (url,) = cluster.gateway_urls

@@ -74,7 +74,7 @@ def test_bounds_are_of_timestamps(written: Written) -> None:
 
 
 @pytest.mark.parametrize("written", ["full"], indirect=True)
-def test_a_transaction_sees_pages_of_its_start(written: Written) -> None:
+def test_a_transaction_reads_pages_of_versions_as_of_its_start(written: Written) -> None:
     rest, table, stamps = written
     its_id = rest("begin_transaction")["transaction"]
     rest("insert_rows", table=table, rows=[{"id": 1, "v": COUNT}])

@@ -150,7 +150,7 @@ def fields_of(case: Case, caller: Rest, realm: Realm) -> dict[str, Any]:
 # ---- the matrix
 
 
-def test_every_endpoint_that_is_served_has_its_case() -> None:
+def test_every_served_endpoint_has_a_permission_case() -> None:
     served: set[tuple[str, str]] = set()
     settings = parse_settings(GatewaySettings, "gateway", ["--insecure"])
     for it in create_gateway(settings)._application.routes:  # type: ignore[attr-defined]
@@ -170,7 +170,9 @@ def test_every_endpoint_that_is_served_has_its_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
-def test_an_operation_is_for_whom_it_is_meant_for(case: Case, realm: Realm) -> None:
+def test_an_operation_accepts_only_callers_with_the_required_grant(
+    case: Case, realm: Realm
+) -> None:
     """In order: what one carries out the next may need."""
     right = realm.callers[case.enough]
     fields = fields_of(case, right, realm)
@@ -223,13 +225,17 @@ def test_health_and_the_description_are_open_to_all(path: str, realm: Realm) -> 
     "target",
     ["/", "/v1", "/v1/table/", "/docs", "/metrics/", "/v1/rows/insert/x", "/openapi.json/"],
 )
-def test_what_is_not_served_is_not_told_to_strangers(target: str, realm: Realm) -> None:
+def test_an_unknown_path_is_401_without_a_token_and_404_for_an_administrator(
+    target: str, realm: Realm
+) -> None:
     realm.nobody.http.headers = authorization(None)
     assert problem_of(realm.nobody.http.get(target)).status == 401
     assert problem_of(realm.admin.http.get(target)).status == 404
 
 
-def test_other_methods_are_not_told_either(realm: Realm) -> None:
+def test_an_unsupported_method_is_401_without_a_token_and_405_for_an_administrator(
+    realm: Realm,
+) -> None:
     for method in ("PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"):
         realm.nobody.http.headers = authorization(None)
         stranger = realm.nobody.http.request(method, "/v1/tables")
@@ -272,7 +278,7 @@ def test_a_copy_takes_reading_here_and_admin_there(realm: Realm) -> None:
     realm.admin("remove_node", path="//others/two")
 
 
-def test_a_query_takes_reading_of_all_its_tables(realm: Realm) -> None:
+def test_a_query_requires_the_read_grant_for_all_its_tables(realm: Realm) -> None:
     realm.admin("create_table", path="//others/t", schema=SCHEMA, mount=True)
     sql = f"select * from [{TABLE}] union all select * from [//others/t]"
     for grant in (f"read:{MINE}", f"read:{OTHERS}"):
@@ -281,7 +287,7 @@ def test_a_query_takes_reading_of_all_its_tables(realm: Realm) -> None:
     assert both("query_rows", sql=sql)["columns"] == ["id", "v"]
 
 
-def test_nobody_but_an_administrator_of_everything_gets_at_tokens(realm: Realm) -> None:
+def test_only_an_administrator_of_everything_can_access_the_table_of_tokens(realm: Realm) -> None:
     """Their table holds what would let one guess, or make, a token."""
     nearly = realm.caller(realm.token("admin://*", "admin://mine/**", "write:/", "admin://sys"))
     before = realm.state()
@@ -338,7 +344,7 @@ def visit(realm: Realm, *grants: str) -> httpx.Client:
     return httpx.Client(base_url=realm.url, headers=cookie, timeout=60)
 
 
-def test_the_console_shows_what_a_token_may_see(realm: Realm) -> None:
+def test_the_console_shows_only_data_that_the_token_allows(realm: Realm) -> None:
     realm.admin("create_table", path="//others/hidden", schema=SCHEMA, mount=True)
     begun = realm.admin("begin_transaction")["transaction"]
     with visit(realm, f"read:{MINE}") as reader, visit(realm, "admin:/") as admin:
@@ -403,7 +409,7 @@ def test_a_form_of_another_page_does_nothing(realm: Realm, origin: str | None) -
     "content",
     [b"", b"token=", b"token=dodona_x", b"token=" + b"x" * 9000, b"%ff=%ff", b"&" * 4000, b"\xff"],
 )
-def test_what_is_no_token_opens_no_door(realm: Realm, content: bytes) -> None:
+def test_a_login_without_a_valid_token_is_refused(realm: Realm, content: bytes) -> None:
     headers = {
         "origin": realm.url,
         "content-type": "application/x-www-form-urlencoded",
@@ -414,7 +420,7 @@ def test_what_is_no_token_opens_no_door(realm: Realm, content: bytes) -> None:
     assert INSIDES.search(refused.text) is None
 
 
-def test_every_answer_of_the_console_has_its_policy(realm: Realm) -> None:
+def test_every_answer_of_the_console_has_a_content_security_policy(realm: Realm) -> None:
     with visit(realm, "admin:/") as admin:
         targets = [path for method, path, _ in PAGES if method == "GET"]
         targets += [LOGIN, *FILES, "/console/rows?path=//no/such", "/console/table?path=x"]
@@ -426,7 +432,7 @@ def test_every_answer_of_the_console_has_its_policy(realm: Realm) -> None:
             assert is_console(httpx.URL(answer.url).path)
 
 
-def test_the_logs_have_no_secret_and_the_audit_knows_who_did_what(realm: Realm) -> None:
+def test_the_logs_contain_calls_and_callers_but_no_secrets(realm: Realm) -> None:
     logs = realm.logs()
     assert "create_token" in logs
     assert "somebody" in logs

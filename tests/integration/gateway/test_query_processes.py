@@ -103,7 +103,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-async def test_what_a_query_gives_is_the_same_in_every_shape(ask: Asker) -> None:
+async def test_a_query_has_the_same_result_in_every_format(ask: Asker) -> None:
     sql = "select k, v from [//t] where k between 3 and 4"
     rows = [[3, "3"], [4, "4"]]
     assert msgspec.json.decode(await ask(sql, Encoded("json")))["rows"] == rows
@@ -118,7 +118,9 @@ async def test_what_a_query_gives_is_the_same_in_every_shape(ask: Asker) -> None
 
 
 @pytest.mark.parametrize("sql", TOO_MUCH)
-async def test_a_query_that_takes_too_much_ends_alone(sql: str, ask: Asker) -> None:
+async def test_a_query_over_its_limits_fails_and_the_next_query_succeeds(
+    sql: str, ask: Asker
+) -> None:
     with pytest.raises(LimitExceeded):
         await asyncio.wait_for(ask(sql, Encoded("arrow")), WAIT_S_MAX)
     assert msgspec.json.decode(await ask("select 1 as it", Encoded("json")))["rows"] == [[1]]
@@ -141,7 +143,7 @@ async def test_rows_that_cost_their_reader_more_than_their_bytes_are_refused(ask
 
 
 @pytest.mark.parametrize("rows_max", [None, 3])
-async def test_what_is_wrong_is_said_of_the_text_that_was_written(
+async def test_a_query_error_quotes_the_text_that_the_caller_wrote(
     rows_max: int | None, ask: Asker
 ) -> None:
     with pytest.raises(InvalidRequest, match="select nothing") as caught:
@@ -152,7 +154,7 @@ async def test_what_is_wrong_is_said_of_the_text_that_was_written(
     assert len(ask.queries.pids) == 1, "a mistake is no reason to begin anew"
 
 
-async def test_a_query_ends_with_whoever_asked(ask: Asker) -> None:
+async def test_a_query_process_ends_when_the_caller_cancels_the_query(ask: Asker) -> None:
     asking = asyncio.create_task(ask(ENDLESS, Encoded("json")))
     await until(lambda: bool(ask.queries.pids))
     (pid,) = ask.queries.pids
@@ -181,7 +183,7 @@ async def test_one_process_waits_for_the_next_query(ask: Asker) -> None:
         warming.cancel()
 
 
-async def test_a_process_has_its_bounds_and_no_secret(
+async def test_a_query_process_has_resource_limits_and_no_secrets(
     ask: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DODONA_CLUSTER_KEY", "a-key-that-nobody-else-has")
@@ -217,7 +219,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_dies_with_its_gateway() -> None:
+async def test_a_query_process_ends_when_its_gateway_dies() -> None:
     with program(
         [sys.executable, "-c", _ORPHAN, ENDLESS], stdout=subprocess.PIPE, text=True
     ) as gateway:

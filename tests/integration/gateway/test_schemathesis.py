@@ -34,7 +34,7 @@ def without_tokens(folder: Path) -> Path:
     return path
 
 
-def test_a_gateway_is_as_its_document_says(tmp_path: Path) -> None:
+def test_a_gateway_behaves_as_its_openapi_document_describes(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "data", gateway_count=1, is_insecure=True) as cluster:
         (url,) = cluster.gateway_urls
         arguments = ["run", str(without_tokens(tmp_path)), "--url", url]

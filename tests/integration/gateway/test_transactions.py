@@ -68,7 +68,9 @@ def test_a_key_column_that_is_not_named_is_an_error(rest: Rest, table: str) -> N
 
 
 @pytest.mark.part("transactions over REST")
-def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
+def test_a_conflict_error_contains_the_commit_timestamp_of_the_winner(
+    rest: Rest, table: str
+) -> None:
     first, second = begin(rest), begin(rest)
     insert(rest, first, table, 1)
     insert(rest, second, table, 1)
@@ -90,7 +92,9 @@ def test_the_second_of_two_learns_who_won(rest: Rest, table: str) -> None:
 
 
 @pytest.mark.part("transactions over REST")
-def test_reads_see_its_start_and_its_own_writes_only_if_asked(rest: Rest, table: str) -> None:
+def test_a_transaction_reads_as_of_its_start_and_its_own_writes_only_on_request(
+    rest: Rest, table: str
+) -> None:
     plain, own = begin(rest), begin(rest, read_own_writes=True)
     rest("insert_rows", table=table, rows=[{"id": 5, "balance": 5}])
     for its_id, expected in ((plain, []), (own, [7])):
@@ -126,7 +130,9 @@ def test_a_lease_ends_and_is_renewed(rest: Rest, table: str) -> None:
 
 
 @pytest.mark.part("transactions over REST")
-def test_another_gateway_says_so_and_loses_nothing(rest: Rest, other: Rest, table: str) -> None:
+def test_a_wrong_gateway_refuses_a_transaction_and_does_not_abort_the_transaction(
+    rest: Rest, other: Rest, table: str
+) -> None:
     its_id = begin(rest)
     insert(rest, its_id, table, 1)
     body = {"table": table, "rows": [{"id": 2, "balance": 2}]}
@@ -169,7 +175,7 @@ def test_an_end_is_an_end(rest: Rest, table: str) -> None:
     assert rows_of(rest, table) == [2]
 
 
-def test_what_is_too_old_or_too_much_is_said(rest: Rest, table: str) -> None:
+def test_the_gateway_reports_old_transactions_and_exceeded_limits(rest: Rest, table: str) -> None:
     rest("insert_rows", table=table, rows=[{"id": 1, "balance": 1}])
     its_id = begin(rest)
     long: list[dict[str, Any]] = [{"id": number, "owner": "x" * 1000} for number in range(8000)]
@@ -201,7 +207,7 @@ def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_what_a_dead_gateway_committed_others_know(mortal: LocalCluster) -> None:
+def test_other_gateways_know_the_commits_of_a_dead_gateway(mortal: LocalCluster) -> None:
     one, two = mortal.gateway_urls
     with Rest(one) as rest, Rest(two) as other:
         rest("create_table", path="//t", schema=SCHEMA, pivot_keys=[[], [100]], mount=True)

@@ -100,7 +100,7 @@ def test_every_command_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_a_command_takes_its_role(
+def test_each_command_requires_its_role(
     command: str, guarded_cluster: LocalCluster, make_token: Any, path: str
 ) -> None:
     url, asked = guarded_cluster.gateway_urls[0], ASKED[command]
@@ -122,7 +122,7 @@ def test_a_command_takes_its_role(
     assert allowed == ((400, asked.code) if asked.code else (200, 0))
 
 
-def test_a_table_s_own_grant_is_enough_for_its_rows(
+def test_a_grant_for_one_table_is_enough_for_its_rows(
     guarded_cluster: LocalCluster, make_token: Any, path: str
 ) -> None:
     url = guarded_cluster.gateway_urls[0]
@@ -133,7 +133,7 @@ def test_a_table_s_own_grant_is_enough_for_its_rows(
         assert answer.status_code == 200, answer.text
 
 
-def test_a_batch_gives_nobody_more_than_he_has(
+def test_a_batch_does_not_extend_the_grants_of_a_token(
     guarded_cluster: LocalCluster, make_token: Any, path: str
 ) -> None:
     url = guarded_cluster.gateway_urls[0]

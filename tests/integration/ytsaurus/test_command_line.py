@@ -124,7 +124,7 @@ def test_time_and_atomicity(yt: Run, folder: str) -> None:
 
 
 @pytest.mark.part("YTsaurus's command yt")
-def test_errors_end_it_with_a_text_and_a_status(yt: Run, folder: str) -> None:
+def test_errors_end_the_yt_command_with_a_text_and_a_status(yt: Run, folder: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         yt("get", f"{folder}/nothing")
     assert b"There is no table and no directory" in refused.value.stderr
@@ -143,7 +143,7 @@ def test_errors_end_it_with_a_text_and_a_status(yt: Run, folder: str) -> None:
         (("list", "{}", "-l"), b"list without -l"),
     ],
 )
-def test_what_has_no_answer_here_says_what_has(
+def test_an_unsupported_yt_command_names_an_alternative(
     yt: Run, folder: str, words: tuple[str, ...], said: bytes
 ) -> None:
     yt("create", "table", f"{folder}/t", "--attributes", ATTRIBUTES)

@@ -125,7 +125,7 @@ def test_tokens_that_are_none(urls: tuple[str, ...], connect: Any, table: str, t
     assert token not in str(refused.value)
 
 
-def test_without_a_token_there_is_only_what_the_client_asks_for_first(
+def test_without_a_token_only_the_first_requests_of_the_client_are_answered(
     urls: tuple[str, ...], connect: Any, table: str
 ) -> None:
     with pytest.raises(yt.errors.YtTokenError):
@@ -159,7 +159,7 @@ def test_a_revoked_token_is_refused(
         client.exists(table)
 
 
-def test_what_a_token_does_not_allow_is_denied(
+def test_calls_that_a_token_does_not_allow_are_denied(
     urls: tuple[str, ...], connect: Any, make_token: Any, table: str
 ) -> None:
     reader = connect(urls[0], make_token("reader", f"read:{table}"))
@@ -196,7 +196,9 @@ def test_what_a_token_does_not_allow_is_denied(
     assert shown.get_result() == "table"
 
 
-def test_tokens_are_nobodys_to_read(urls: tuple[str, ...], connect: Any, make_token: Any) -> None:
+def test_no_client_can_read_the_table_of_tokens(
+    urls: tuple[str, ...], connect: Any, make_token: Any
+) -> None:
     client = connect(urls[0], make_token("sys", "admin://sys/**", "read://sys"))
     assert "tokens" in client.list("//sys")
     denied: list[Callable[[], Any]] = [
@@ -215,7 +217,7 @@ def test_tokens_are_nobodys_to_read(urls: tuple[str, ...], connect: Any, make_to
     assert {str(it): getattr(it, "attributes", {}) for it in shown}["tokens"] == {}
 
 
-def test_what_a_client_looks_for_by_itself_is_no_error(
+def test_the_client_config_is_reported_missing_and_not_denied(
     guarded_cluster: LocalCluster, urls: tuple[str, ...], connect: Any, make_token: Any, table: str
 ) -> None:
     """The real client asks for it with whatever token it has, and says aloud if it may not."""
@@ -231,7 +233,7 @@ def test_what_a_client_looks_for_by_itself_is_no_error(
     assert error_of(answer)["code"] == 901
 
 
-def test_nobody_acts_for_somebody_else(
+def test_a_client_cannot_impersonate_another_user(
     urls: tuple[str, ...], connect: Any, guarded_cluster: LocalCluster, table: str
 ) -> None:
     token = guarded_cluster.admin_token
@@ -241,7 +243,7 @@ def test_nobody_acts_for_somebody_else(
     assert connect(urls[0], token, impersonation_user="first").exists(table)
 
 
-def test_what_an_administrator_does_is_in_the_audit(
+def test_the_audit_log_contains_the_calls_of_an_administrator(
     guarded_cluster: LocalCluster, admin: yt.YtClient, table: str
 ) -> None:
     folder = table.rpartition("/")[0]

@@ -56,7 +56,7 @@ ROW: Final = b'{k=%d;v="%s";};'
         (lambda it: it, "identity"),
     ],
 )
-def test_whatever_the_packing_the_rows_are_the_same(
+def test_packed_and_encoded_rows_are_inserted_completely(
     url: str, table: str, client: yt.YtClient, pack: Any, encoding: str
 ) -> None:
     content = b"".join(ROW % (k, b"x" * 1000) for k in range(3_000))
@@ -132,7 +132,7 @@ def check_memory(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 10_000, 1_000_000])
-def test_what_is_nested_too_deep_is_refused(url: str, table: str, depth: int) -> None:
+def test_values_that_are_nested_too_deep_are_refused(url: str, table: str, depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
     refused(insert(url, table, b"{k=1;a=" + nested + b"};"), "", 1, 307, 1717)
     refused(insert(url, table, b'{"k":1,"a":' + nested + b"}", form="json"), "", 1, 307, 1717)
@@ -223,7 +223,9 @@ def test_formats_that_are_none(url: str, table: str, form: Any) -> None:
         refused(answer, "format", 1)
 
 
-def test_too_much_of_everything(url: str, table: str) -> None:
+def test_requests_with_too_many_rows_too_long_values_or_large_batches_are_refused(
+    url: str, table: str
+) -> None:
     many = b"".join(b"{k=%d};" % k for k in range(100_002))
     refused(insert(url, table, many), "", 1717)
     exactly = b"".join(b"{k=%d};" % k for k in range(100_000))
@@ -255,7 +257,7 @@ def test_a_sender_that_goes_away_writes_nothing(url: str, table: str, client: yt
     assert list(client.select_rows(f"* from [{table}]")) == []
 
 
-def test_headers_that_are_too_long_are_an_error_of_ytsaurus_too(url: str) -> None:
+def test_headers_that_are_too_long_get_an_error_in_the_form_of_ytsaurus(url: str) -> None:
     answer = requests.get(
         f"{url}/api/v4/get", headers={"X-YT-Parameters": "x" * (2 << 20)}, timeout=10
     )

@@ -60,7 +60,7 @@ def total(client: yt.YtClient, path: str) -> int:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_commit_whose_reply_is_lost_was_made_once(
+def test_a_commit_with_a_lost_reply_is_made_once(
     client: yt.YtClient, patient: yt.YtClient, proxy: Lossy, table: str, count: int
 ) -> None:
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_a_commit_whose_reply_is_lost_was_made_once(
     assert proxy.asked["commit_transaction"] == 2 * (1 + count)
 
 
-def test_a_conflict_whose_reply_is_lost_is_still_one(
+def test_a_conflict_with_a_lost_reply_is_reported_on_the_retry(
     client: yt.YtClient, patient: yt.YtClient, proxy: Lossy, table: str
 ) -> None:
     begun = patient.Transaction(type="tablet")
@@ -85,7 +85,7 @@ def test_a_conflict_whose_reply_is_lost_is_still_one(
     assert total(client, table) == 1
 
 
-def test_a_start_whose_reply_is_lost_begins_one_transaction(
+def test_a_start_with_a_lost_reply_begins_one_transaction(
     patient: yt.YtClient, proxy: Lossy, table: str
 ) -> None:
     proxy.lose("start_transaction", 2)

@@ -95,7 +95,7 @@ def test_shared_locks_of_children_and_attributes(
             other.lock(folder, mode="shared", attribute_key="x")
 
 
-def test_a_snapshot_lock_keeps_what_was_there(
+def test_a_snapshot_lock_keeps_the_old_value_for_its_transaction(
     client: yt.YtClient, other: yt.YtClient, folder: str
 ) -> None:
     client.set(f"{folder}/@mine", "old")
@@ -132,7 +132,9 @@ def test_rows_are_no_matter_of_master_transactions(
     client.abort_transaction(begun)
 
 
-def test_a_transaction_ends_once_and_with_its_lease(client: yt.YtClient, folder: str) -> None:
+def test_a_master_transaction_ends_with_its_commit_or_its_lease(
+    client: yt.YtClient, folder: str
+) -> None:
     begun = client.start_transaction()
     with client.Transaction(transaction_id=begun, acquire=False):
         client.mkdir(f"{folder}/d")
@@ -159,7 +161,7 @@ def test_pings_keep_a_transaction(client: yt.YtClient, folder: str) -> None:
     assert client.list(folder) == ["d"]
 
 
-def test_a_conflict_of_two_is_told_to_the_second(
+def test_the_second_of_two_conflicting_transactions_gets_the_error(
     client: yt.YtClient, other: yt.YtClient, folder: str
 ) -> None:
     with client.Transaction():

@@ -38,7 +38,7 @@ def test_directories_are_made_listed_and_removed(any_client: yt.YtClient, folder
     client.remove(f"{folder}/c", force=True)
 
 
-def test_what_exists_is_not_made_again(client: yt.YtClient, folder: str) -> None:
+def test_an_existing_node_is_not_created_again(client: yt.YtClient, folder: str) -> None:
     its_id = client.create("table", f"{folder}/t", attributes=TABLE)
     with pytest.raises(yt.YtResponseError) as refused:
         client.create("table", f"{folder}/t", attributes=TABLE)
@@ -56,7 +56,7 @@ def test_what_exists_is_not_made_again(client: yt.YtClient, folder: str) -> None
         client.create("map_node", f"{folder}/t", ignore_existing=True, lock_existing=True)
 
 
-def test_a_parent_is_made_only_if_that_is_said(client: yt.YtClient, folder: str) -> None:
+def test_missing_parents_are_created_only_with_recursive(client: yt.YtClient, folder: str) -> None:
     for kind, attributes in (("map_node", {}), ("table", TABLE)):
         with pytest.raises(yt.errors.YtResolveError):
             client.create(kind, f"{folder}/no/such/node", attributes=attributes)
@@ -80,7 +80,9 @@ def _make(path: str, client: yt.YtClient) -> str:
     return str(client.mkdir(path, recursive=True))
 
 
-def test_force_makes_anew_or_leaves_all_as_it_was(client: yt.YtClient, folder: str) -> None:
+def test_create_with_force_replaces_a_node_or_changes_nothing(
+    client: yt.YtClient, folder: str
+) -> None:
     client.mkdir(f"{folder}/d/inner", recursive=True)
     bad = {"dynamic": True, "schema": [{"name": "v", "type": "nonsense"}]}
     with pytest.raises(yt.YtResponseError):
@@ -240,7 +242,7 @@ def test_a_long_list_is_cut_as_was_asked(client: yt.YtClient, folder: str) -> No
     assert part.attributes["incomplete"]
 
 
-def test_what_is_the_systems_is_not_set(client: yt.YtClient, folder: str) -> None:
+def test_system_attributes_cannot_be_set(client: yt.YtClient, folder: str) -> None:
     client.create("table", f"{folder}/t", attributes=TABLE)
     for name in ("id", "type", "tablet_state", "schema", "acl", "owner", "inherit_acl"):
         with pytest.raises(yt.YtResponseError):
@@ -301,7 +303,9 @@ def test_rows_are_counted_when_they_are_asked_for(
         client.row_count(f"{folder}/nothing")
 
 
-def test_a_static_read_is_refused_with_what_to_use(any_client: yt.YtClient, folder: str) -> None:
+def test_a_static_read_is_refused_with_the_call_to_use(
+    any_client: yt.YtClient, folder: str
+) -> None:
     client = any_client
     client.create("table", f"{folder}/t", attributes=TABLE)
     with pytest.raises(yt.YtResponseError, match="Use select_rows"):

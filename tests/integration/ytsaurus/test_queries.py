@@ -71,7 +71,9 @@ def test_a_query_of_a_hundred_kilobytes(any_client: yt.YtClient, table: str) -> 
     assert select(any_client, query) == [{"k": 5}, {"k": 7}]
 
 
-def test_a_query_that_is_too_long_is_an_error_of_its_own(client: yt.YtClient, table: str) -> None:
+def test_a_query_that_is_too_long_is_refused_with_the_limit(
+    client: yt.YtClient, table: str
+) -> None:
     query = f'k from [{table}] where v = "{"x" * (2 << 20)}"'
     with pytest.raises(yt.YtResponseError, match="at most"):
         client.select_rows(query)
@@ -91,7 +93,7 @@ def test_placeholders(client: yt.YtClient, table: str) -> None:
         client.select_rows(query, placeholder_values={"one": 1, "text": "x"})
 
 
-def test_a_limit_on_what_is_given(client: yt.YtClient, table: str) -> None:
+def test_output_row_limit_refuses_or_truncates_a_result(client: yt.YtClient, table: str) -> None:
     query = f"k from [{table}]"
     with pytest.raises(yt.YtResponseError, match="10 rows, and output_row_limit is 3"):
         client.select_rows(query, output_row_limit=3)

@@ -74,7 +74,7 @@ def test_nothing_is_written_and_looked_up(any_client: yt.YtClient, make_table: A
     assert found(any_client.select_rows(f"* from [{path}]")) == []
 
 
-def test_rows_of_an_unmounted_table_are_refused_with_its_code(
+def test_calls_on_rows_of_an_unmounted_table_raise_tablet_not_mounted(
     any_client: yt.YtClient, make_table: Any
 ) -> None:
     path = make_table("k int64 key", "v string")
@@ -129,7 +129,9 @@ def test_an_insert_writes_whole_rows_and_an_update_some_columns(
     assert found(client.lookup_rows(path, [{"k": 1}])) == [{"k": 1, "v": "d", "w": None}]
 
 
-def test_a_row_of_its_key_alone_is_a_row_of_nulls(client: yt.YtClient, make_table: Any) -> None:
+def test_a_row_with_only_key_columns_becomes_a_row_of_nulls(
+    client: yt.YtClient, make_table: Any
+) -> None:
     path = make_table("k int64 key", "l int64 key", "v string required", "w string", name="strict")
     with pytest.raises(yt.YtResponseError) as refused:
         client.insert_rows(path, [{"k": 1, "l": 2}])
@@ -143,7 +145,7 @@ def test_a_row_of_its_key_alone_is_a_row_of_nulls(client: yt.YtClient, make_tabl
         client.insert_rows(path, [{"k": 3}], update=True)
 
 
-def test_what_is_missing_of_a_key_is_null(client: yt.YtClient, make_table: Any) -> None:
+def test_missing_key_columns_are_null(client: yt.YtClient, make_table: Any) -> None:
     path = make_table("k int64 key", "l int64 key", "v string")
     client.insert_rows(path, [{"l": 1, "v": "x"}])
     row = {"k": None, "l": 1, "v": "x"}
@@ -185,7 +187,9 @@ def test_a_row_that_does_not_fit_is_a_schema_violation(
     assert found(client.select_rows(f"* from [{path}]")) == []
 
 
-def test_what_is_no_table_has_no_rows(client: yt.YtClient, folder: str) -> None:
+def test_calls_on_rows_of_a_directory_or_a_missing_path_are_refused(
+    client: yt.YtClient, folder: str
+) -> None:
     for path in (folder, f"{folder}/nothing"):
         for call in (client.insert_rows, client.delete_rows, client.lookup_rows):
             with pytest.raises(yt.errors.YtResolveError):
@@ -254,7 +258,7 @@ def test_reads_at_a_timestamp(any_client: yt.YtClient, make_table: Any) -> None:
         values(timestamp=0)
 
 
-def test_a_retention_timestamp_hides_what_is_older(client: yt.YtClient, make_table: Any) -> None:
+def test_a_retention_timestamp_hides_older_values(client: yt.YtClient, make_table: Any) -> None:
     path = make_table("k int64 key", "v string", "w string")
     client.insert_rows(path, [{"k": 1, "v": "a", "w": "b"}, {"k": 2, "v": "a"}])
     since = client.generate_timestamp()

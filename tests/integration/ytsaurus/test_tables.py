@@ -63,7 +63,9 @@ def test_a_frozen_table_is_read_only(client: yt.YtClient, folder: str) -> None:
     client.unmount_table(path, sync=True)
 
 
-def test_what_a_state_does_not_allow_has_its_code(client: yt.YtClient, folder: str) -> None:
+def test_calls_that_the_state_of_a_table_forbids_are_refused(
+    client: yt.YtClient, folder: str
+) -> None:
     path = f"{folder}/table"
     create(client, path)
     for call in (client.freeze_table, client.unfreeze_table):
@@ -198,7 +200,7 @@ def test_a_table_gets_another_column(client: yt.YtClient, folder: str) -> None:
     assert list(client.lookup_rows(path, [{"k": 1}])) == [{"k": 1, "v": "x", "w": None}]
 
 
-def test_a_schema_is_shown_as_it_was_made(any_client: yt.YtClient, folder: str) -> None:
+def test_a_schema_is_shown_as_it_was_created(any_client: yt.YtClient, folder: str) -> None:
     path = f"{folder}/table"
     schema = yt.schema.TableSchema(strict=True, unique_keys=True)
     schema.add_column("k", type_info.Int64, sort_order="ascending")
@@ -277,7 +279,9 @@ def test_tablets_say_how_they_are(client: yt.YtClient, folder: str) -> None:
         client.get_tablet_errors(folder)
 
 
-def test_what_is_asked_for_in_vain_is_refused(client: yt.YtClient, folder: str) -> None:
+def test_unsupported_options_of_table_commands_are_refused(
+    client: yt.YtClient, folder: str
+) -> None:
     path = f"{folder}/table"
     create(client, path)
     cell = client.list("//sys/tablet_cells")[0]

@@ -37,7 +37,7 @@ def table(make_table: Any) -> str:
 # ---- what is seen
 
 
-def test_writes_are_seen_by_nobody_before_the_commit(
+def test_no_client_sees_writes_before_the_commit(
     any_client: yt.YtClient, other: yt.YtClient, table: str
 ) -> None:
     client = any_client
@@ -53,7 +53,7 @@ def test_writes_are_seen_by_nobody_before_the_commit(
         assert [it["v"] for it in rows(one, table)] == ["new"]
 
 
-def test_a_transaction_reads_as_of_its_start(
+def test_a_transaction_reads_the_snapshot_of_its_start(
     client: yt.YtClient, other: yt.YtClient, table: str
 ) -> None:
     client.insert_rows(table, [{"k": 1, "v": "old"}])
@@ -242,7 +242,9 @@ def test_a_write_to_an_unmounted_table_fails_at_the_commit(client: yt.YtClient, 
     assert before >= {*threading.enumerate()}  # nobody pings any more
 
 
-def test_what_is_no_row_fails_at_once(client: yt.YtClient, table: str) -> None:
+def test_an_invalid_write_fails_immediately_and_the_transaction_can_commit(
+    client: yt.YtClient, table: str
+) -> None:
     with transaction(client):
         with pytest.raises(yt.YtResponseError, match="no such column"):
             client.insert_rows(table, [{"k": 1, "nope": 1}])
@@ -265,7 +267,7 @@ def test_a_transaction_ends_once(client: yt.YtClient, table: str) -> None:
     assert [it["k"] for it in rows(client, table)] == [1]
 
 
-def test_an_aborted_transaction_stays_so(client: yt.YtClient, table: str) -> None:
+def test_an_aborted_transaction_stays_aborted(client: yt.YtClient, table: str) -> None:
     begun = client.Transaction(type="tablet")
     with yt_attached(client, begun):
         client.insert_rows(table, [{"k": 1}])
@@ -288,7 +290,7 @@ def test_pings_keep_a_transaction(client: yt.YtClient, table: str) -> None:
     assert [it["k"] for it in rows(client, table)] == [1]
 
 
-def test_a_lease_that_ends_takes_the_transaction_with_it(client: yt.YtClient, table: str) -> None:
+def test_a_transaction_is_aborted_when_its_lease_ends(client: yt.YtClient, table: str) -> None:
     its_id, lease_ms = "", 0
 
     def write(timeout_ms: int) -> None:
@@ -322,7 +324,7 @@ def test_a_lost_transaction_interrupts_the_program(
         lose()
 
 
-def test_a_transaction_is_looked_at_by_its_id(
+def test_a_transaction_is_found_by_its_id_until_its_end(
     client: yt.YtClient, other: yt.YtClient, table: str
 ) -> None:
     with transaction(client, timeout=5_000) as begun:

@@ -77,7 +77,7 @@ def read_what_was_retired(patch: pytest.MonkeyPatch) -> None:
 
 
 def check_retained(_: Path) -> None:
-    test_reads.test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go()
+    test_reads.test_a_read_below_the_retained_timestamp_is_refused_with_that_timestamp()
 
 
 # The log
@@ -110,7 +110,9 @@ def take_damage_for_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def damage(change: Any, words: str) -> Any:
-    return lambda folder: test_log.test_damage_is_refused_with_its_place(folder, change, words)
+    return lambda folder: test_log.test_damage_is_refused_with_file_group_and_byte(
+        folder, change, words
+    )
 
 
 def answer_after_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
@@ -125,7 +127,7 @@ def answer_after_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
 
 def check_failed_flush(_: Path) -> None:
     asyncio.run(
-        test_runtime_lifecycle.test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told()
+        test_runtime_lifecycle.test_a_failed_log_stops_the_runtime_and_waiting_callers_get_no_answer()
     )
 
 
@@ -238,7 +240,7 @@ BUGS = (
         "a read below the retained timestamp is answered",
         read_what_was_retired,
         check_retained,
-        "test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go",
+        "test_a_read_below_the_retained_timestamp_is_refused_with_that_timestamp",
     ),
     CheckedBug(
         39,
@@ -258,7 +260,7 @@ BUGS = (
         "a log is read without a look at its checksums",
         skip_the_checksum,
         damage(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), "checksum"),
-        "test_damage_is_refused_with_its_place",
+        "test_damage_is_refused_with_file_group_and_byte",
     ),
     CheckedBug(
         41,
@@ -272,14 +274,14 @@ BUGS = (
         "callers that waited for a failed flush get the answer that it is durable",
         answer_after_a_failed_flush,
         check_failed_flush,
-        "test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told",
+        "test_a_failed_log_stops_the_runtime_and_waiting_callers_get_no_answer",
     ),
     CheckedBug(
         43,
         "a log that is full takes records nevertheless",
         ignore_a_full_map,
-        test_log.test_a_full_map_is_an_error_and_what_was_there_stays,
-        "test_a_full_map_is_an_error_and_what_was_there_stays",
+        test_log.test_a_full_map_raises_an_error_and_keeps_the_records,
+        "test_a_full_map_raises_an_error_and_keeps_the_records",
     ),
     CheckedBug(
         43,

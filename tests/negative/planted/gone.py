@@ -74,18 +74,16 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         None,
         "a master has cells drop what it does not know",
         drop_what_is_not_known,
-        lambda _: test_gone.test_what_a_master_never_gave_out_is_not_gone_for_it(
+        lambda _: test_gone.test_a_tablet_id_that_the_master_never_issued_is_not_reported_as_gone(
             test_gone.cluster()
         ),
-        "test_what_a_master_never_gave_out_is_not_gone_for_it",
+        "test_a_tablet_id_that_the_master_never_issued_is_not_reported_as_gone",
     ),
     CheckedBug(
         None,
         "an older assignment begins a dropped tablet anew, without its rows",
         drop_without_a_trace,
-        lambda _: (
-            test_dropping.test_an_older_assignment_does_not_begin_it_anew_even_after_a_restart()
-        ),
-        "test_an_older_assignment_does_not_begin_it_anew_even_after_a_restart",
+        lambda _: test_dropping.test_an_older_assignment_does_not_create_a_dropped_tablet_again(),
+        "test_an_older_assignment_does_not_create_a_dropped_tablet_again",
     ),
 )

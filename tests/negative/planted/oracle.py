@@ -298,8 +298,8 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         4,
         "two masters open one store",
         share_the_store,
-        test_store.test_a_second_opener_in_another_process_is_told_who_has_the_folder,
-        "test_a_second_opener_in_another_process_is_told_who_has_the_folder",
+        test_store.test_a_second_process_that_opens_a_folder_gets_the_id_of_the_first_process,
+        "test_a_second_process_that_opens_a_folder_gets_the_id_of_the_first_process",
     ),
     PlantedBug(
         5,
@@ -365,7 +365,7 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         14,
         "the master reports the result of a master transaction before the store has it",
         tell_before_it_is_written,
-        lambda _: test_master.test_nobody_is_told_of_a_commit_that_a_crash_could_take_back(),
-        "test_nobody_is_told_of_a_commit_that_a_crash_could_take_back",
+        lambda _: test_master.test_no_answer_reports_a_commit_that_a_crash_can_undo(),
+        "test_no_answer_reports_a_commit_that_a_crash_can_undo",
     ),
 )

@@ -111,8 +111,10 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         39,
         "a compaction passes over a reader that registered",
         pass_over_readers,
-        lambda _: test_readers.test_what_a_reader_sees_stays_until_it_lets_go(),
-        "test_what_a_reader_sees_stays_until_it_lets_go",
+        lambda _: (
+            test_readers.test_versions_for_a_reader_are_kept_until_the_reader_releases_the_snapshot()
+        ),
+        "test_versions_for_a_reader_are_kept_until_the_reader_releases_the_snapshot",
     ),
     PlantedBug(
         37,

@@ -78,7 +78,9 @@ def test_all_types_come_back_byte_for_byte(db: Client, other: Client, folder: Pa
     assert row == {"sum": 13}
 
 
-def test_the_rest_of_the_tree_comes_too(db: Client, other: Client, folder: Path) -> None:
+def test_a_backup_restores_directories_settings_and_attributes(
+    db: Client, other: Client, folder: Path
+) -> None:
     settings = {"max_data_versions": 5, "min_data_ttl": 0, "enable_shared_write_locks": True}
     make_plain(db, "//a/b/t", attributes={**settings, "owner": "ada", "tags": [1, {"x": None}]})
     make_plain(db, "//a/none", atomicity="none", tablet_count=7)
@@ -102,7 +104,7 @@ def test_the_rest_of_the_tree_comes_too(db: Client, other: Client, folder: Path)
         assert [it.state for it in ours.tablets] == [it.state for it in theirs.tablets]
 
 
-def test_directories_that_are_there_get_what_they_lack(
+def test_a_restore_adds_missing_attributes_to_an_existing_directory(
     db: Client, other: Client, folder: Path
 ) -> None:
     make_plain(db, "//a/t")
@@ -138,7 +140,9 @@ def test_tokens_stay_where_they_are(db: Client, other: Client, folder: Path) -> 
     assert same(db.read_arrow("//bank/accounts"), other.read_arrow("//bank/accounts"))
 
 
-def test_what_is_written_afterwards_is_not_in_it(db: Client, other: Client, folder: Path) -> None:
+def test_a_backup_excludes_rows_written_after_its_timestamp(
+    db: Client, other: Client, folder: Path
+) -> None:
     make_plain(db, "//t")
     at = db.generate_timestamp()
     db.insert_rows("//t", [{"k": 1, "v": -1}, {"k": 77, "v": -1}])
@@ -173,7 +177,7 @@ def test_long_tablets_have_several_files(
     assert other.read_arrow("//t").equals(db.read_arrow("//t"))
 
 
-def test_any_arrow_tool_reads_its_files(db: Client, folder: Path) -> None:
+def test_arrow_reads_the_files_of_a_backup(db: Client, folder: Path) -> None:
     make_plain(db, "//t")
     (part,) = back_up(db, folder).parts
     found = pyarrow.ipc.open_file(folder / part.name).read_all()
@@ -225,7 +229,7 @@ def test_an_empty_folder_is_taken(db: Client, folder: Path) -> None:
     assert read_manifest(folder).row_count == 10
 
 
-def test_what_can_t_be_saved_leaves_no_folder(db: Client, folder: Path) -> None:
+def test_a_backup_that_fails_leaves_no_folder(db: Client, folder: Path) -> None:
     with pytest.raises(InvalidRequest, match="there is no table"):
         back_up(db, folder)
     make_plain(db, "//t")
@@ -282,7 +286,7 @@ def test_a_killed_backup_is_never_restored(
         restore(other, folder)
 
 
-def test_a_table_that_is_altered_meanwhile_is_no_backup(
+def test_a_backup_fails_if_a_table_is_altered_meanwhile(
     db: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_plain(db, "//t")

@@ -88,7 +88,7 @@ def test_what_was_written_is_read(folder: Path) -> None:
     assert sorted(it.name for it in folder.iterdir()) == ["backup.json", "tables"]
 
 
-def test_it_is_json_for_people(folder: Path) -> None:
+def test_the_manifest_is_json_with_line_breaks(folder: Path) -> None:
     text = (folder / "backup.json").read_text()
     assert json.loads(text)["tables"][0]["attributes"] == {"owner": "ada", "sizes": [1, 2.5, None]}
     assert text.count("\n") > 20
@@ -103,7 +103,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert "the folder does not exist" in refusal(tmp_path / "none", InvalidRequest)
 
 
-def test_a_folder_of_something_else(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     assert "there is no backup.json in it" in refusal(tmp_path, InvalidRequest)
 
@@ -171,7 +171,7 @@ def test_the_format_before_is_read_and_has_no_versions(tmp_path: Path) -> None:
 # ---- files
 
 
-def test_sound_files_are_told_as_bytes(folder: Path) -> None:
+def test_the_check_of_backup_files_counts_their_bytes(folder: Path) -> None:
     counts: list[int] = []
     verify_parts(folder, MANIFEST.parts, counts.append)
     assert sum(counts) == len(CONTENT)
@@ -210,7 +210,7 @@ def test_some_tables_come_with_their_directories() -> None:
     ]
 
 
-def test_tables_that_it_does_not_have() -> None:
+def test_tables_that_the_manifest_lacks_are_refused_by_name() -> None:
     with pytest.raises(InvalidRequest, match="has no table //x, //y: it has //bank/accounts, "):
         MANIFEST.only(["//x", "//bank/accounts", "//y"])
 

@@ -95,7 +95,7 @@ def test_a_failed_restore_leaves_nothing(
     restore(other, folder)
 
 
-def test_what_can_t_be_removed_is_named(
+def test_a_failed_restore_names_a_folder_that_it_could_not_remove(
     db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_plain(db, "//t")
@@ -148,7 +148,7 @@ def test_a_file_is_loaded_again_after_an_answer_was_lost(
     assert same(other.read_arrow("//t"), db.read_arrow("//t"))
 
 
-def test_what_could_not_be_mounted_is_named(
+def test_a_restore_names_the_tables_that_it_could_not_mount(
     db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("//t", "//u", "//v"):

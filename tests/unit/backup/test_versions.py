@@ -64,7 +64,7 @@ def save_rows_of_versions(db: Client) -> None:
 
 
 @pytest.mark.parametrize("has_loads", [False, True])
-def test_a_restored_table_has_its_versions(
+def test_a_restored_table_refuses_versions_that_were_published_before(
     db: Client, other: Client, folder: Path, has_loads: bool
 ) -> None:
     make_loaded(db, "//bank/t", 3)
@@ -84,7 +84,7 @@ def test_a_restored_table_has_its_versions(
         assert publish(other, "//there", 6)
 
 
-def test_versions_are_those_of_the_moment_of_the_backup(
+def test_a_backup_saves_the_versions_as_of_its_timestamp(
     db: Client, other: Client, folder: Path
 ) -> None:
     make_loaded(db, "//t", 3)
@@ -97,7 +97,9 @@ def test_versions_are_those_of_the_moment_of_the_backup(
     assert publish(other, "//t", 4)
 
 
-def test_a_table_goes_back_to_where_it_was(db: Client, folder: Path) -> None:
+def test_a_table_restored_at_its_old_path_has_the_versions_of_the_backup(
+    db: Client, folder: Path
+) -> None:
     """The row of the removed table is still there, and names another id."""
     make_loaded(db, "//t", 3)
     back_up(db, folder)
@@ -127,7 +129,7 @@ def test_some_tables_come_with_their_versions_alone(
     assert [publish(other, path, 3) for path in ("//a", "//b", "//c")] == [False] * 3
 
 
-def test_what_counts_for_no_saved_table_is_not_saved(
+def test_versions_of_removed_or_moved_tables_are_not_saved(
     db: Client, other: Client, folder: Path
 ) -> None:
     for path in ("//made-anew", "//moved", "//kept"):
@@ -160,7 +162,7 @@ def test_versions_of_an_older_release_are_of_the_tables_that_existed_then(
     assert publish(other, "//t", 4)
 
 
-def test_many_versions_come_too(
+def test_a_restore_brings_back_many_versions(
     db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "ROWS_PER_CALL", 2)
@@ -177,7 +179,7 @@ def test_many_versions_come_too(
 
 
 @pytest.mark.parametrize("paths", [None, ["//t"]])
-def test_versions_of_an_older_backup_are_dropped_and_that_is_said(
+def test_a_restore_drops_versions_of_an_older_backup_with_a_warning(
     db: Client, other: Client, folder: Path, paths: list[str] | None
 ) -> None:
     make_loaded(db, "//t", 3)
@@ -213,7 +215,7 @@ def test_an_id_that_is_the_same_by_chance_skips_nothing(
     assert publish(other, "//t", 20)
 
 
-def test_an_older_backup_without_versions_needs_no_words(
+def test_a_restore_of_an_older_backup_without_versions_succeeds(
     db: Client, other: Client, folder: Path
 ) -> None:
     make_plain(db, "//t")
@@ -256,7 +258,7 @@ def test_versions_that_can_not_be_read(db: Client, other: Client, folder: Path) 
     assert publish(other, "//t", 3)
 
 
-def test_versions_that_are_not_kept_so_long(
+def test_a_backup_warns_if_versions_of_its_timestamp_are_no_longer_kept(
     db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_loaded(db, "//t", 3)
@@ -301,7 +303,7 @@ def test_a_restore_that_is_not_published_leaves_no_version_that_counts(
     assert not publish(db, "//u", 3)
 
 
-def test_versions_are_written_where_nobody_can_make_another_table(
+def test_a_restore_overwrites_no_versions_of_a_table_made_meanwhile(
     db: Client, other: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever made one there before is not overwritten, nor are the versions of that table."""
@@ -323,7 +325,7 @@ def test_versions_are_written_where_nobody_can_make_another_table(
 # ---- the manifest
 
 
-def test_versions_are_said_in_the_manifest(db: Client, folder: Path) -> None:
+def test_the_manifest_lists_the_versions_of_each_table(db: Client, folder: Path) -> None:
     make_loaded(db, "//t", 3)
     make_plain(db, "//u")
     made = back_up(db, folder, ["//t", "//u"])

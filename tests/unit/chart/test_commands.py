@@ -120,7 +120,7 @@ def each(request: pytest.FixtureRequest) -> Case:
     return case(request.param)
 
 
-def test_every_command_is_one_that_its_program_takes(each: Case) -> None:
+def test_every_server_accepts_the_command_of_its_container(each: Case) -> None:
     assert sorted(each.settings) == sorted(ROLES)
     for role, settings in each.settings.items():
         assert type(settings).__name__ == KINDS[role].__name__
@@ -174,7 +174,7 @@ def test_a_pod_hosts_the_cell_of_its_number_at_its_own_name(index: int) -> None:
     assert service["spec"]["ports"][0]["port"] == 8502
 
 
-def test_a_pod_that_is_not_told_its_number_does_not_start(
+def test_a_node_pod_without_its_number_does_not_start(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     owner = render().find("StatefulSet", "-node")
@@ -183,7 +183,7 @@ def test_a_pod_that_is_not_told_its_number_does_not_start(
     assert "cell: Input should be a valid integer" in capsys.readouterr().err
 
 
-def test_everybody_finds_the_master_and_what_it_names(each: Case) -> None:
+def test_the_urls_of_pods_name_services_and_their_ports(each: Case) -> None:
     services = {
         f"{it['metadata']['name']}.{NAMESPACE}.svc": it["spec"]["ports"][0]["port"]
         for it in each.rendered.of_kind("Service")
@@ -211,7 +211,7 @@ def test_everybody_finds_the_master_and_what_it_names(each: Case) -> None:
         ("IPv6", "http://[2001:db8::7]:8502"),
     ],
 )
-def test_each_gateway_says_where_it_is_itself(name: str, url: str) -> None:
+def test_each_gateway_reports_its_own_address(name: str, url: str) -> None:
     settings = case(name).settings["gateway"]
     assert settings.address == url
     owner = render().find("Deployment", "-gateway")
@@ -219,7 +219,7 @@ def test_each_gateway_says_where_it_is_itself(name: str, url: str) -> None:
     assert gateway_number(settings) != gateway_number(other)
 
 
-def test_gateways_get_what_they_are_given() -> None:
+def test_gateways_get_the_files_that_the_values_name() -> None:
     settings = case("gateway for all").settings["gateway"]
     given = ("first_token_file", "tls_certificate", "tls_key", "audit_log", "metrics_key_file")
     assert all(getattr(settings, name) is not None for name in given)
@@ -230,7 +230,7 @@ def test_gateways_get_what_they_are_given() -> None:
 @pytest.mark.parametrize(
     ("size_limit", "mib_max"), [("1Gi", 256), ("4Mi", 1), ("7Mi", 1), ("2Ti", 524_288)]
 )
-def test_an_audit_is_moved_away_long_before_its_volume_is_full(
+def test_the_audit_log_is_rotated_long_before_its_volume_is_full(
     size_limit: str, mib_max: int
 ) -> None:
     """Kubernetes ends a pod whose volume is over its limit, whatever the budget of disruptions."""
@@ -265,13 +265,13 @@ def test_probes_ask_for_pages_that_there_are(each: Case) -> None:
             assert asked == {"path": page, "port": port, "scheme": "HTTPS" if has_tls else "HTTP"}
 
 
-def test_a_start_may_take_as_long_as_it_is_given() -> None:
+def test_the_startup_probe_gives_a_master_600_s_and_a_node_3600_s() -> None:
     for role, seconds in (("master", 600), ("node", 3600)):
         probe = container_of(render().find("StatefulSet", f"-{role}"))["startupProbe"]
         assert probe["periodSeconds"] * probe["failureThreshold"] == seconds
 
 
-def test_the_end_may_take_as_long_as_it_is_given(each: Case) -> None:
+def test_the_grace_period_of_a_pod_covers_the_shutdown_of_its_server(each: Case) -> None:
     for owner in servers(each.rendered):
         settings = each.settings[role_of(owner)]
         spent_s = (settings.drain_ms + settings.finish_ms_max) / 1000 + GRACE_SECONDS
@@ -290,7 +290,7 @@ def bytes_of(quantity: str) -> int:
     return int(number) << {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
 
 
-def test_memory_is_enough_for_what_settings_allow() -> None:
+def test_memory_limits_cover_the_memory_that_settings_allow() -> None:
     found, settings = case("defaults")
     node, gateway = settings["node"], settings["gateway"]
     needed = {
@@ -335,7 +335,7 @@ def test_backups_are_a_command_that_there_is() -> None:
     assert (outcome.exit_code, "ftp" in outcome.stderr) == (1, True), "all else was understood"
 
 
-def test_the_check_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_pod_runs_its_script_with_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = render().find("Pod", "-check")
     run = command(owner)
     python, flag, script, *arguments = run.words

@@ -49,7 +49,7 @@ def test_hadolint_has_nothing_to_complain_of() -> None:
 
 
 @pytest.mark.parametrize("role", IMAGES)
-def test_what_is_copied_is_there_and_is_sent_to_the_builder(role: str) -> None:
+def test_copied_files_exist_and_are_sent_to_the_image_builder(role: str) -> None:
     context = [rest for word, rest in instructions(role) if word == "COPY" and "--from" not in rest]
     sources = [it for rest in context for it in rest.split()[:-1]]
     assert "client" in sources
@@ -75,7 +75,7 @@ def test_an_image_is_plain(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", IMAGES)
-def test_only_what_is_locked_is_installed(role: str) -> None:
+def test_images_install_only_hashed_or_own_packages(role: str) -> None:
     runs = [rest for word, rest in instructions(role) if word == "RUN"]
     installs = [it for run in runs for it in run.split(" && ") if "pip" in it and "venv" not in it]
     assert len(installs) == 4
@@ -123,7 +123,7 @@ def test_locks_have_all_that_the_extras_ask_for() -> None:
 @pytest.mark.integration
 @pytest.mark.part("an image starts")
 @pytest.mark.parametrize("role", IMAGES)
-def test_an_entry_point_starts_and_says_what_it_takes(role: str, tmp_path: Path) -> None:
+def test_an_entry_point_starts_and_prints_its_help(role: str, tmp_path: Path) -> None:
     """Where nothing of the environment or of the folder is in its way, as in the image."""
     (entry,) = [rest for word, rest in instructions(role) if word == "ENTRYPOINT"]
     python, *words = json.loads(entry)

@@ -53,7 +53,7 @@ def _schemas_are_read_once() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_it(each: Rendered, version: str) -> None:
+def test_kubernetes_accepts_all_rendered_objects(each: Rendered, version: str) -> None:
     for it in each.objects:
         if it["kind"] not in CUSTOM:
             kubernetes_validate.validate(it, version, strict=True)
@@ -91,7 +91,7 @@ def template_labels(owner: Object) -> dict[str, str]:
     return labels
 
 
-def test_what_can_never_change_has_no_version_in_it(each: Rendered) -> None:
+def test_volume_claim_templates_have_only_the_selector_labels(each: Rendered) -> None:
     for it in each.of_kind("StatefulSet"):
         for claim in it["spec"]["volumeClaimTemplates"]:
             assert set(claim["metadata"]["labels"]) == set(it["spec"]["selector"]["matchLabels"])
@@ -123,7 +123,7 @@ def templates() -> str:
 # ---- the cluster is what it has to be
 
 
-def test_there_is_one_master_and_each_cell_has_its_own_volume(each: Rendered) -> None:
+def test_the_chart_renders_one_master_and_a_volume_for_each_cell(each: Rendered) -> None:
     master, node = each.find("StatefulSet", "-master"), each.find("StatefulSet", "-node")
     assert master["spec"]["replicas"] == 1
     for it in (master, node):
@@ -140,7 +140,7 @@ def test_there_is_one_master_and_each_cell_has_its_own_volume(each: Rendered) ->
     )
 
 
-def test_data_outlive_the_release_unless_one_says_otherwise() -> None:
+def test_volumes_outlive_the_release_by_default() -> None:
     for it in rendered("defaults").of_kind("StatefulSet"):
         assert it["spec"]["persistentVolumeClaimRetentionPolicy"] == {
             "whenDeleted": "Retain",
@@ -148,7 +148,7 @@ def test_data_outlive_the_release_unless_one_says_otherwise() -> None:
         }
 
 
-def test_an_autoscaler_says_how_many_and_nobody_else() -> None:
+def test_with_an_autoscaler_the_deployment_sets_no_replicas() -> None:
     found = rendered("autoscaling")
     for role, most in (("proxy", 12), ("gateway", 6)):
         assert "replicas" not in found.find("Deployment", f"-{role}")["spec"]
@@ -189,7 +189,7 @@ def test_a_caller_of_gateways_is_kept_to_one() -> None:
 # ---- nothing is open
 
 
-def test_no_pod_may_do_more_than_it_must(each: Rendered) -> None:
+def test_no_pod_has_more_rights_than_necessary(each: Rendered) -> None:
     for owner in pod_owners(each):
         spec = pod_template(owner)["spec"]
         assert spec["automountServiceAccountToken"] is False
@@ -272,12 +272,12 @@ SPEAKS: Final[dict[str, set[str]]] = {
 
 
 @pytest.mark.parametrize("source", SPEAKS)
-def test_each_speaks_to_whom_it_has_to_and_to_nobody_else(source: str) -> None:
+def test_each_role_can_connect_only_to_the_roles_that_it_needs(source: str) -> None:
     found = rendered("who may speak")
     assert {it for it in ROLES if talks(found, source, it)} == SPEAKS[source]
 
 
-def test_those_who_are_named_get_in_where_they_are_named() -> None:
+def test_named_namespaces_and_labelled_pods_may_connect_to_every_role() -> None:
     found = rendered("who may speak")
     peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shops"}}}
     for role in ROLES:

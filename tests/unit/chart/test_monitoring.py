@@ -156,7 +156,7 @@ def test_the_page_of_metrics_was_read() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_an_alert_asks_for_what_there_is(name: str) -> None:
+def test_an_alert_uses_only_known_metrics(name: str) -> None:
     assert complaints_of(RULES[name]["expr"]) == []
 
 
@@ -170,7 +170,7 @@ def test_an_alert_is_of_this_release_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_an_alert_says_what_is_wrong_and_what_to_do(name: str) -> None:
+def test_an_alert_has_a_severity_a_summary_and_a_runbook(name: str) -> None:
     rule = RULES[name]
     assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
     assert rule["labels"]["severity"] in ("critical", "warning")
@@ -209,7 +209,7 @@ def test_the_page_has_no_alert_that_there_is_not() -> None:
     assert set(runbooks()) == {name.lower() for name in RULES}
 
 
-def test_the_page_says_what_each_alert_asks_for() -> None:
+def test_the_alerts_page_names_the_metrics_of_each_alert() -> None:
     for name, rule in RULES.items():
         text = runbooks()[name.lower()]
         for metric in {use.name for use in uses_of(rule["expr"]) if use.name in KNOWN}:
@@ -224,13 +224,15 @@ def backup_rules(**values: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("given", "hours"), [({}, 48), ({"oldAfterHours": 192}, 192)])
-def test_a_backup_is_old_when_one_says_so(given: dict[str, int], hours: int) -> None:
+def test_the_backup_alerts_use_the_hours_of_old_after_hours(
+    given: dict[str, int], hours: int
+) -> None:
     rules = backup_rules(**given)
     assert rules["DodonaBackupOld"].count(f"> {hours} * 3600") == 2
     assert rules["DodonaBackupVolumeFills"].count(f"[{hours}h]") == 2
 
 
-def test_the_volume_of_the_backups_is_looked_at_too() -> None:
+def test_an_alert_watches_the_volume_of_the_backups() -> None:
     rule = backup_rules()["DodonaBackupVolumeFills"]
     for use in uses_of(rule):
         assert ("persistentvolumeclaim", "MatchOp.Equal", "bank.backups") in use.matchers
@@ -241,7 +243,7 @@ def test_the_volume_of_the_backups_is_looked_at_too() -> None:
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES)
-def test_a_panel_asks_for_what_there_is(title: str, query: str) -> None:
+def test_a_panel_uses_only_known_metrics_and_filters_by_namespace(title: str, query: str) -> None:
     assert complaints_of(query) == []
     for use in uses_of(query):
         matchers = {(label, value) for label, _, value in use.matchers}
@@ -276,7 +278,7 @@ def test_a_process_that_is_gone_is_counted_among_those_that_are_not_ready_once()
 
 
 @pytest.mark.parametrize("values", [{}, {"fullnameOverride": "vault"}])
-def test_the_board_shows_the_volumes_of_its_release_alone(values: dict[str, Any]) -> None:
+def test_the_dashboard_shows_only_the_volumes_of_its_release(values: dict[str, Any]) -> None:
     (variable,) = [it for it in BOARD["templating"]["list"] if it["name"] == "name"]
     pattern = re.compile(variable["regex"].strip("/"))
     found = render(values)
@@ -312,7 +314,7 @@ def test_a_legend_names_labels_that_the_query_leaves() -> None:
 # ---- the operator's own kinds: no schema comes as a package, so their form is written down here
 
 
-def test_a_service_monitor_is_as_the_operator_reads_it() -> None:
+def test_the_service_monitor_has_the_form_that_the_operator_reads() -> None:
     found = render(COMBINATIONS["gateway for all"])
     spec = found.find("ServiceMonitor", "-dodona")["spec"]
     assert set(spec) == {"selector", "endpoints"}

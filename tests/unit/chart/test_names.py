@@ -45,7 +45,7 @@ def names_of(thing: Any, key: str = "") -> Iterator[Any]:
         yield thing
 
 
-def test_a_name_is_text_whatever_it_looks_like() -> None:
+def test_names_that_look_like_numbers_or_booleans_stay_text() -> None:
     found = list(names_of([*render(COMBINATIONS[ODD]).objects]))
     odd = {"0", "0x1f", "1.2", "1.5", "123", "1e3", "1e5", "42", "7", "8", "9", "no", "null"}
     assert odd | {"true"} <= set(found)
@@ -53,7 +53,7 @@ def test_a_name_is_text_whatever_it_looks_like() -> None:
 
 
 @pytest.mark.parametrize("release", ["true", "123", "1e5", "null"])
-def test_a_release_may_be_called_what_it_likes(release: str) -> None:
+def test_a_release_may_have_a_name_that_looks_like_another_type(release: str) -> None:
     found = render({**COMBINATIONS[ODD], "fullnameOverride": "null"}, name=release)
     for it in found.objects:
         assert_labels_are_text(it)

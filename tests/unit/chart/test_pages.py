@@ -59,7 +59,7 @@ def release() -> Rendered:
 
 
 @pytest.mark.parametrize("line", lines("helm"))
-def test_helm_takes_it(line: str) -> None:
+def test_helm_accepts_the_helm_commands_of_the_pages(line: str) -> None:
     _, verb, name, *rest = shlex.split(line)
     assert (verb in HELM, name) == (True, NAME)
     assert rest[rest.index("--namespace") + 1] == NAMESPACE
@@ -103,7 +103,7 @@ def test_a_client_of_one_s_own_is_as_the_chart_s_clients_are() -> None:
 
 
 @pytest.mark.parametrize("line", lines("kubectl"))
-def test_kubectl_is_told_of_what_there_is(line: str) -> None:
+def test_kubectl_commands_of_the_pages_name_existing_objects(line: str) -> None:
     words = shlex.split(line.partition(" -- ")[0].replace("$(", "").replace(")", ""))
     if "--namespace" in words:
         assert words[words.index("--namespace") + 1] == NAMESPACE
@@ -149,7 +149,7 @@ def verb_of(words: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [it for it in lines("kubectl") if "create secret" in it])
-def test_a_secret_that_is_made_so_is_one_that_is_taken(line: str, tmp_path: Path) -> None:
+def test_the_secrets_that_the_pages_create_are_accepted(line: str, tmp_path: Path) -> None:
     """A shell runs the line, with a kubectl that only says what it was given."""
     script = f"set -o pipefail\nkubectl() {{ printf '%s\\0' \"$@\"; }}\n{line}"
     ended = subprocess.run(

@@ -25,7 +25,7 @@ def owner(role: str, values: Any = None) -> Object:
 
 
 @pytest.mark.parametrize("role", STATEFUL)
-def test_a_pod_that_can_t_start_does_not_keep_its_successor_away(role: str) -> None:
+def test_pods_of_stateful_sets_start_in_parallel(role: str) -> None:
     """In order, Kubernetes waits for the broken one to be ready before it makes the mended one."""
     assert owner(role)["spec"]["podManagementPolicy"] == "Parallel"
 
@@ -59,7 +59,9 @@ def test_where_no_two_share_a_machine_an_old_one_makes_room(role: str) -> None:
         ("node", {"updateStrategy": "OnDelete"}, {"type": "OnDelete"}),
     ],
 )
-def test_cells_and_the_master_change_as_one_says(role: str, values: Any, strategy: Any) -> None:
+def test_cells_and_the_master_use_the_update_strategy_of_the_values(
+    role: str, values: Any, strategy: Any
+) -> None:
     assert owner(role, {role: values})["spec"]["updateStrategy"] == strategy
 
 

@@ -33,5 +33,5 @@ def test_a_value_is_minded(name: str) -> None:
     assert found != objects(json.dumps(values))
 
 
-def test_what_is_said_to_be_needed_is_of_values_that_there_are() -> None:
+def test_the_samples_name_only_existing_values() -> None:
     assert {*NEEDS, *UNMINDED} <= set(LEAVES)

@@ -32,7 +32,9 @@ def each(request: pytest.FixtureRequest) -> tuple[Rendered, dict[str, Any]]:
 # ---- Services and the Ingress
 
 
-def test_a_service_has_one_port_which_is_its_pods(each: tuple[Rendered, dict[str, Any]]) -> None:
+def test_a_service_has_one_port_which_leads_to_the_port_of_its_pods(
+    each: tuple[Rendered, dict[str, Any]],
+) -> None:
     found, values = each
     ports = {**PORTS, "gateway": values["gateway"]["service"]["port"]}
     for role in ROLES:
@@ -58,7 +60,7 @@ def test_an_ingress_leads_to_a_port_that_the_service_has(name: str) -> None:
     assert backend == {"name": "bank-dodona-gateway", "port": {"name": port["name"]}}
 
 
-def test_a_balancer_is_told_whom_to_let_in_and_to_keep_their_addresses() -> None:
+def test_the_gateway_service_sets_source_ranges_and_traffic_policy() -> None:
     spec = render(COMBINATIONS["gateway for all"]).find("Service", "-gateway")["spec"]
     assert spec["type"] == "LoadBalancer"
     assert spec["externalTrafficPolicy"] == "Local"
@@ -68,7 +70,7 @@ def test_a_balancer_is_told_whom_to_let_in_and_to_keep_their_addresses() -> None
     assert given.items() <= spec.items()
 
 
-def test_what_is_not_said_is_left_to_kubernetes() -> None:
+def test_traffic_settings_without_a_value_are_left_to_kubernetes() -> None:
     for kind in ("ClusterIP", "LoadBalancer"):
         found = render({"gateway": {"service": {"type": kind}}}).find("Service", "-gateway")
         assert not {"externalTrafficPolicy", "loadBalancerSourceRanges"} & set(found["spec"])
@@ -77,7 +79,9 @@ def test_what_is_not_said_is_left_to_kubernetes() -> None:
 # ---- policies
 
 
-def test_whoever_speaks_to_anybody_may_ask_for_names(each: tuple[Rendered, dict[str, Any]]) -> None:
+def test_every_pod_that_may_connect_may_also_ask_the_dns(
+    each: tuple[Rendered, dict[str, Any]],
+) -> None:
     found, values = each
     policy = values["networkPolicy"]
     names = [{"protocol": it, "port": policy["dnsPort"]} for it in ("UDP", "TCP")]
@@ -117,7 +121,7 @@ def test_traces_leave_by_the_port_of_the_collector_s_pods(url: str, given: int, 
 # ---- what a collector is told
 
 
-def test_headers_for_the_collector_are_of_a_secret_and_for_those_who_trace() -> None:
+def test_only_nodes_and_gateways_get_the_secret_headers_of_the_collector() -> None:
     found = render(COMBINATIONS["watched"])
     source = {"secretKeyRef": {"name": "bank-traces", "key": "headers"}}
     wanted = {"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": source}

@@ -67,7 +67,7 @@ def test_the_chart_has_the_project_s_version() -> None:
     assert metadata["description"] == project["description"]
 
 
-def test_the_page_of_the_project_says_which_kubernetes() -> None:
+def test_readme_and_chart_name_the_oldest_kubernetes_version() -> None:
     assert ">=1.28" in chart().metadata["kubeVersion"]
     assert "1.28" in README.read_text()
 
@@ -75,7 +75,7 @@ def test_the_page_of_the_project_says_which_kubernetes() -> None:
 # ---- the schema
 
 
-def test_the_schema_is_closed_and_says_what_each_value_is() -> None:
+def test_the_schema_is_closed_and_describes_each_value() -> None:
     for where, described in objects_of(schema(), "values"):
         is_map = described.get("additionalProperties") not in (None, False)
         assert is_map or described["additionalProperties"] is False, where
@@ -179,7 +179,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_makes_no_sense_is_refused_in_words(name: str) -> None:
+def test_inconsistent_values_are_refused_with_a_reason(name: str) -> None:
     values, words = BAD[name]
     with pytest.raises(helm.HelmError) as caught:
         render(values)
@@ -220,7 +220,7 @@ def test_a_schedule_is_taken(schedule: str) -> None:
 @pytest.mark.parametrize(
     "schedule", ["", "daily", "@noon", "0 3 * *", "0 3 * * * *", "TZ=UTC @daily"]
 )
-def test_what_is_no_schedule_is_refused(schedule: str) -> None:
+def test_an_invalid_backup_schedule_is_refused(schedule: str) -> None:
     with pytest.raises(helm.HelmError, match="/backup/schedule"):
         render({"backup": {"schedule": schedule}})
 

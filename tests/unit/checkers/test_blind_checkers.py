@@ -25,7 +25,7 @@ def test_blind_writes_pass(script: Script) -> None:
     assert script.check() == []
 
 
-def test_a_blind_write_over_what_others_wrote_and_read_locked(script: Script) -> None:
+def test_a_blind_write_may_overwrite_rows_that_others_wrote_or_locked(script: Script) -> None:
     other = script.begin(1, "x")
     written = script.blind([2], 3, Write(B, value(1)))
     script.finish(other, 4, Write(A, value(2)), locks=(Lock(C, is_strong=True),))
@@ -59,7 +59,7 @@ def test_a_blind_write_that_failed_and_is_there(script: Script) -> None:
     assert script.promises() == {"GHOST"}
 
 
-def test_a_blind_write_that_is_there_under_both_of_its_names(script: Script) -> None:
+def test_the_checker_reports_a_blind_write_that_exists_twice(script: Script) -> None:
     script.blind([1, 2], 3, Write(A, value(1)))
     script.dump.append(Version(A, 4, value(1)))
     assert script.promises() == {"GHOST"}
@@ -72,14 +72,16 @@ def test_a_name_given_out_twice(script: Script) -> None:
 
 
 @pytest.mark.parametrize("name", [5, 6, 20])
-def test_a_name_that_is_somebody_else_s_timestamp(script: Script, name: int) -> None:
+def test_the_checker_reports_a_name_that_equals_another_timestamp(
+    script: Script, name: int
+) -> None:
     script.write(5, 6, Write(A, value(1)))
     script.history.acquisitions.append(Acquisition("cell", script.now(), script.now(), 20, 29))
     script.blind([name], 30, Write(B, value(1)))
     assert script.promises() == {"UNIQUE"}
 
 
-def test_a_blind_write_committed_below_its_name(script: Script) -> None:
+def test_the_checker_reports_a_blind_write_committed_below_its_name(script: Script) -> None:
     script.blind([5], 4, Write(A, value(1)))
     assert script.promises() == {"ORDER"}
 
@@ -132,7 +134,7 @@ def test_a_blind_write_never_loses_a_row_to_a_commit(script: Script) -> None:
     assert script.promises() == {"FALSE-CONFLICT"}
 
 
-def test_a_blind_write_may_tire_of_whoever_holds_a_row(script: Script) -> None:
+def test_a_blind_write_may_time_out_on_a_row_that_another_transaction_holds(script: Script) -> None:
     """Rule 20: it waits a bounded time."""
     script.write(3, 9, Write(A, value(1)), session="x")
     loser = script.blind([1], None, Write(A, value(2)), Write(B, value(2)), status="fail")
@@ -154,7 +156,7 @@ def test_an_unsure_blind_deletion_may_be_there_or_not(script: Script) -> None:
     assert script.check() == []
 
 
-def test_unsure_blind_deletions_of_one_row_are_told_apart_by_real_time(script: Script) -> None:
+def test_real_time_distinguishes_unsure_blind_deletions_of_one_row(script: Script) -> None:
     script.blind([1], 10, Write(A, None), status="info")
     script.read(11)
     script.blind([2], 12, Write(A, None), status="info")
@@ -162,7 +164,9 @@ def test_unsure_blind_deletions_of_one_row_are_told_apart_by_real_time(script: S
     assert script.check() == []
 
 
-def test_a_deletion_before_any_that_could_have_made_it(script: Script) -> None:
+def test_the_checker_reports_a_deletion_earlier_than_its_only_possible_write(
+    script: Script,
+) -> None:
     script.read(11)
     script.blind([1], 10, Write(A, None), status="info")
     assert script.promises() == {"MONOTONIC"}
@@ -185,7 +189,7 @@ def test_a_deletion_that_failed_and_is_there(script: Script) -> None:
     assert script.promises() == {"GHOST"}
 
 
-def test_an_unsure_deletion_belongs_to_one_whose_name_is_below(script: Script) -> None:
+def test_an_unsure_deletion_belongs_to_a_blind_write_with_a_smaller_name(script: Script) -> None:
     """Found by seed 60132: the first to come waited for its name, the second had one in reserve."""
     script.blind([20], None, Write(A, None), status="open")
     script.blind([3], 10, Write(A, None), status="info")
@@ -193,6 +197,8 @@ def test_an_unsure_deletion_belongs_to_one_whose_name_is_below(script: Script) -
 
 
 @pytest.mark.parametrize("names", [[], [15], [5, 15]])
-def test_a_deletion_by_one_who_was_not_yet_named(script: Script, names: list[int]) -> None:
+def test_the_checker_reports_a_deletion_by_a_write_that_had_no_name_yet(
+    script: Script, names: list[int]
+) -> None:
     script.blind(names, 10, Write(A, None), status="open")
     assert script.promises() == {"GHOST"}

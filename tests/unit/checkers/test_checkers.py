@@ -95,7 +95,7 @@ def test_overlapping_ranges(script: Script) -> None:
     assert script.promises() == {"UNIQUE"}
 
 
-def test_a_start_that_is_too_small(script: Script) -> None:
+def test_the_checker_reports_a_start_timestamp_that_is_too_small(script: Script) -> None:
     script.read(10)
     script.read(9)
     assert script.promises() == {"MONOTONIC"}
@@ -117,13 +117,13 @@ def test_timestamps_asked_for_at_the_same_time_may_come_in_any_order(script: Scr
     assert script.check() == []
 
 
-def test_an_unacknowledged_commit_bounds_nobody(script: Script) -> None:
+def test_an_unacknowledged_commit_bounds_no_later_start(script: Script) -> None:
     script.write(1, 10, Write(A, value(1)), status="info")
     script.read(5, Read(A, None))
     assert script.check() == []
 
 
-def test_a_commit_below_its_start(script: Script) -> None:
+def test_the_checker_reports_a_commit_below_its_start(script: Script) -> None:
     script.write(5, 4, Write(A, value(1)))
     assert "ORDER" in script.promises()
 
@@ -163,7 +163,7 @@ def test_read_skew(script: Script) -> None:
     assert script.promises() == {"EXT"}
 
 
-def test_reads_of_failed_transactions_count_too(script: Script) -> None:
+def test_the_checker_reports_wrong_reads_of_failed_transactions(script: Script) -> None:
     script.write(1, 2, Write(A, value(1)))
     t = script.begin(3)
     t.reads = [Read(A, None)]
@@ -182,7 +182,9 @@ def test_reads_of_failed_transactions_count_too(script: Script) -> None:
     ],
     ids=["empty", "row missing", "wrong order", "wrong value", "row of the future"],
 )
-def test_a_scan_that_is_not_its_range(script: Script, reads: tuple[Read, ...]) -> None:
+def test_the_checker_reports_a_scan_that_does_not_match_its_range(
+    script: Script, reads: tuple[Read, ...]
+) -> None:
     script.write(1, 2, Write(A, value(1)), Write(B, value(2)))
     script.read(4, scans=(Scan(TABLE, b"", b"z", reads),))
     script.write(5, 6, Write(C, value(3)))
@@ -212,7 +214,7 @@ def test_a_read_of_the_last_commit(script: Script) -> None:
     assert second.end_us is not None
 
 
-def test_a_read_of_the_last_commit_before_it_was_asked_for(script: Script) -> None:
+def test_the_checker_reports_a_latest_read_of_a_later_commit(script: Script) -> None:
     latest = LatestRead(script.now(), script.now(), Read(A, value(1)))
     script.history.latest_reads.append(latest)
     script.write(1, 2, Write(A, value(1)))
@@ -230,7 +232,9 @@ def test_a_lost_update(script: Script) -> None:
 
 
 @pytest.mark.parametrize("is_strong", [False, True])
-def test_a_read_lock_on_a_row_written_meanwhile(script: Script, is_strong: bool) -> None:
+def test_the_checker_reports_a_read_lock_on_a_row_written_meanwhile(
+    script: Script, is_strong: bool
+) -> None:
     locker, writer = script.begin(1, "x"), script.begin(2, "y")
     script.finish(writer, 3, Write(A, value(1)))
     script.finish(locker, 4, Write(B, value(2)), locks=(Lock(A, is_strong),))
@@ -307,7 +311,7 @@ def test_two_halves_at_two_timestamps(script: Script) -> None:
     assert script.promises() == {"ATOMICITY", "GHOST"}
 
 
-def test_a_commit_at_another_timestamp_than_told(script: Script) -> None:
+def test_the_checker_reports_a_commit_at_another_timestamp_than_answered(script: Script) -> None:
     t = script.write(1, 3, Write(A, value(1)))
     t.commit = 2
     assert script.promises() == {"DURABILITY", "GHOST"}
@@ -318,7 +322,7 @@ def test_a_failed_transaction_that_left_a_version(script: Script) -> None:
     assert script.promises() == {"GHOST"}
 
 
-def test_a_version_that_nobody_wrote(script: Script) -> None:
+def test_the_checker_reports_a_version_without_a_write(script: Script) -> None:
     script.dump.append(Version(A, 7, value(1)))
     assert script.promises() == {"GHOST"}
 
@@ -341,7 +345,7 @@ def test_a_version_listed_twice(script: Script) -> None:
     assert script.promises() == {"GHOST"}
 
 
-def test_a_session_killed_while_it_committed(script: Script) -> None:
+def test_a_transaction_of_a_killed_session_may_have_committed_or_not(script: Script) -> None:
     """An open transaction is as unsure as one that was told nothing."""
     script.write(1, 2, Write(A, value(1)), status="open")
     script.write(3, None, Write(A, value(2)), status="open")

@@ -107,7 +107,7 @@ def test_concurrent_readers_may_see_before_and_after(story: Story) -> None:
     assert story.violations() == []
 
 
-def test_an_append_that_nobody_looked_for_is_not_lost(story: Story) -> None:
+def test_an_append_without_a_later_read_is_not_lost(story: Story) -> None:
     story.tell("t", saw("x"), Append("x", 1), us=(0, 10))
     story.tell("u", saw("x"), us=(10, 12))
     story.tell("v", saw("y"), us=(20, 30))
@@ -140,19 +140,21 @@ def test_an_element_that_comes_twice(story: Story) -> None:
     assert story.violations() == ["DUPLICATE: x has 1 twice: (1, 1)"]
 
 
-def test_an_element_that_nobody_appended(story: Story) -> None:
+def test_the_checker_reports_an_element_without_an_append(story: Story) -> None:
     story.tell("t", Append("x", 1))
     story.tell("u", saw("x", 1, 7))
     assert story.violations() == ["GARBAGE: x was seen with 7, which nobody appended"]
 
 
-def test_a_read_of_what_failed(story: Story) -> None:
+def test_the_checker_reports_a_read_of_a_failed_append(story: Story) -> None:
     story.tell("t", Append("x", 1), status="fail")
     story.tell("u", saw("x", 1))
     assert story.violations() == ["G1A: x was seen with [1] of t, which failed"]
 
 
-def test_what_failed_in_the_midst_of_a_list_or_in_one_that_does_not_fit(story: Story) -> None:
+def test_the_checker_reports_failed_appends_within_lists_and_with_other_anomalies(
+    story: Story,
+) -> None:
     story.tell("t", Append("x", 1), status="fail")
     story.tell("u", Append("x", 2))
     story.tell("v", saw("x", 1, 2))
@@ -192,13 +194,13 @@ def test_all_that_a_reader_saw_counts(story: Story) -> None:
     assert story.promises() == {"INTERNAL", "G1A"}
 
 
-def test_a_transaction_that_sees_its_own_append(story: Story) -> None:
+def test_the_checker_reports_a_transaction_that_sees_its_own_append(story: Story) -> None:
     """Dodona promises that it does not."""
     story.tell("t", saw("x", 1), Append("x", 1))
     assert story.violations() == ["INTERNAL: t saw [1] of its own in x"]
 
 
-def test_an_acknowledged_append_that_nobody_ever_saw(story: Story) -> None:
+def test_the_checker_reports_an_acknowledged_append_that_no_read_saw(story: Story) -> None:
     story.tell("t", saw("x"), Append("x", 1), us=(0, 10))
     story.tell("u", saw("x"), us=(11, 12))
     assert story.violations() == ["LOST-APPEND: t appended [1] to x, and nobody ever saw it"]
@@ -242,7 +244,7 @@ def test_read_skew(story: Story) -> None:
     assert story.violations() == ["G-SINGLE: t → wr y: 1 → u → rw x: empty, 1 → t"]
 
 
-def test_read_skew_of_what_nobody_saw(story: Story) -> None:
+def test_the_checker_reports_read_skew_of_an_append_that_no_read_saw(story: Story) -> None:
     """That there is another append behind all that was seen is known all the same."""
     story.tell("t", Append("x", 1), Append("y", 1))
     story.tell("u", saw("x"), saw("y", 1))
@@ -258,7 +260,7 @@ def test_lost_update(story: Story) -> None:
     assert story.violations() == ["G-SINGLE: t → ww x: 2, 3 → u → rw x: 1, 2 → t"]
 
 
-def test_lost_update_of_what_nobody_saw(story: Story) -> None:
+def test_the_checker_reports_a_lost_update_of_appends_that_no_read_saw(story: Story) -> None:
     story.tell("t", saw("x"), Append("x", 1))
     story.tell("u", saw("x"), Append("x", 2))
     assert story.violations() == ["G-SINGLE: t and u all saw x as () and appended to it"]
@@ -274,7 +276,7 @@ def test_long_fork(story: Story) -> None:
     ]
 
 
-def test_the_strongest_and_shortest_cycle_of_a_knot_is_told(story: Story) -> None:
+def test_the_checker_reports_the_strongest_and_shortest_cycle_of_a_component(story: Story) -> None:
     story.tell("t", Append("x", 1), Append("y", 1), Append("z", 1), saw("q", 9))
     story.tell("u", saw("x"), saw("y", 1), Append("q", 8))
     story.tell("v", saw("z", 1), Append("q", 9))
@@ -282,7 +284,7 @@ def test_the_strongest_and_shortest_cycle_of_a_knot_is_told(story: Story) -> Non
     assert story.violations() == ["G1C: t → wr z: 1 → v → wr q: 9 → t"]
 
 
-def test_the_shortest_cycle_of_a_knot_is_told(story: Story) -> None:
+def test_the_checker_reports_the_shortest_cycle_of_a_component(story: Story) -> None:
     story.tell("t", Append("x", 1), saw("z", 1))
     story.tell("u", saw("x", 1), Append("y", 1), saw("w", 1))
     story.tell("v", saw("y", 1), Append("w", 1), Append("z", 1))
@@ -299,7 +301,7 @@ def test_the_shortest_cycle_is_found_in_a_large_knot(story: Story) -> None:
     assert story.violations() == ["G1C: u → wr y: 1 → v → wr x: 1 → u"]
 
 
-def test_the_cycle_with_the_fewest_rw_is_told(story: Story) -> None:
+def test_the_checker_reports_the_cycle_with_the_fewest_rw_edges(story: Story) -> None:
     story.tell("t", Append("x", 1))
     story.tell("u", Append("y", 1))
     story.tell("v", saw("x", 1), saw("y"), saw("r", 1))
@@ -312,7 +314,7 @@ def test_the_cycle_with_the_fewest_rw_is_told(story: Story) -> None:
     ]
 
 
-def test_each_knot_is_told(story: Story) -> None:
+def test_the_checker_reports_a_cycle_of_each_component(story: Story) -> None:
     for key in "xy":
         story.tell(f"t{key}", Append(key, 1), Append(key * 2, 1))
         story.tell(f"u{key}", saw(key), saw(key * 2, 1))
@@ -356,14 +358,14 @@ def test_equal_instants_are_no_order(story: Story) -> None:
     assert story.violations() == []
 
 
-def test_a_session_that_does_not_see_its_own_past(story: Story) -> None:
+def test_the_checker_reports_a_session_that_does_not_see_its_own_append(story: Story) -> None:
     story.tell("t", saw("x"), Append("x", 1), session="s", us=(0, 10))
     story.tell("u", saw("x"), session="s", us=(10, 12))
     assert story.violations() == ["SESSION: t → session → u → rw x: empty, 1 → t"]
     assert story.violations("none") == []
 
 
-def test_a_session_whose_reads_go_back(story: Story) -> None:
+def test_the_checker_reports_a_session_with_reads_that_go_back(story: Story) -> None:
     story.tell("t", Append("x", 1))
     story.tell("u", saw("x", 1), session="s", us=(0, 10))
     story.tell("v", saw("x"), session="s", us=(11, 20))
@@ -382,7 +384,7 @@ def test_a_session_s_transactions_are_ordered_by_their_instants(story: Story) ->
 
 
 @pytest.mark.parametrize("status", ["info", "open"])
-def test_an_unsure_transaction_that_nobody_saw_did_nothing(story: Story, status: Status) -> None:
+def test_an_unsure_transaction_that_no_read_saw_did_nothing(story: Story, status: Status) -> None:
     end_us = 10 if status == "info" else None
     story.tell("t", saw("x"), Append("x", 1), status=status, us=(0, end_us))
     story.tell("u", saw("x"), Append("x", 2), us=(20, 30))
@@ -417,7 +419,7 @@ def test_half_of_an_unsure_transaction(story: Story, status: Status) -> None:
     assert story.promises() == {"G-SINGLE"}
 
 
-def test_what_an_unsure_transaction_saw_is_past_when_it_is_told(story: Story) -> None:
+def test_reads_of_an_unsure_transaction_precede_its_answer(story: Story) -> None:
     story.tell("t", Append("x", 1), us=(0, 100))
     story.tell("u", saw("x", 1), saw("y"), Append("y", 1), status="info", us=(0, 10))
     story.tell("v", saw("x"), us=(20, 30))
@@ -427,14 +429,16 @@ def test_what_an_unsure_transaction_saw_is_past_when_it_is_told(story: Story) ->
 
 
 @pytest.mark.parametrize("status", ["fail", "info", "open"])
-def test_reads_of_what_did_not_commit_are_of_a_snapshot_too(story: Story, status: Status) -> None:
+def test_the_checker_reports_read_skew_of_transactions_that_did_not_commit(
+    story: Story, status: Status
+) -> None:
     story.tell("t", Append("x", 1), Append("y", 1))
     story.tell("u", saw("x"), saw("y", 1), Append("z", 1), status=status)
     story.tell("v", saw("x", 1))
     assert story.promises() == {"G-SINGLE"}
 
 
-def test_a_failed_transaction_stands_in_nobody_s_way(story: Story) -> None:
+def test_a_failed_transaction_conflicts_with_no_other_transaction(story: Story) -> None:
     story.tell("t", saw("x"), Append("x", 1), status="fail")
     story.tell("u", saw("x"), Append("x", 2))
     story.tell("v", saw("x", 2))

@@ -66,7 +66,7 @@ def test_a_row_that_stays_where_a_load_erased(script: Script) -> None:
     assert script.promises() == {"LOAD"}
 
 
-def test_a_deletion_outside_of_what_a_load_erased(script: Script) -> None:
+def test_the_checker_reports_a_deletion_outside_the_range_a_load_erased(script: Script) -> None:
     script.write(1, 2, Write(A, value(1)))
     script.finish(load(script, 3, 4), 5, Write(B, value(3)))
     script.dump.append(Version(A, 5, None))
@@ -96,7 +96,9 @@ def test_the_deletion_of_nothing_is_no_change(script: Script) -> None:
     assert script.check() == []
 
 
-def test_read_locks_count_once_a_load_takes_its_own(script: Script) -> None:
+def test_read_locks_conflict_with_a_load_only_after_the_load_takes_its_locks(
+    script: Script,
+) -> None:
     early = load(script, 1, 4)
     script.write(2, 3, locks=(Lock(A, is_strong=True),))
     script.finish(early, 5, Write(A, value(1)))
@@ -108,7 +110,9 @@ def test_read_locks_count_once_a_load_takes_its_own(script: Script) -> None:
 
 
 @pytest.mark.parametrize("erases", [False, True])
-def test_a_row_that_is_lost_to_a_load_that_erases_it(script: Script, erases: bool) -> None:
+def test_a_row_may_conflict_with_a_load_only_if_the_load_erases_it(
+    script: Script, erases: bool
+) -> None:
     script.write(1, 2, Write(B, value(1)))
     winner = load(script, 3, 4, erases=erases)
     loser = script.begin(5, "y")

@@ -45,7 +45,7 @@ OVERLAPS = [((1,), (1,), True), ((1,), (2,), False), ((0,), (2,), True), ((1,), 
 
 
 @pytest.mark.parametrize(("held", "written", "is_conflict"), OVERLAPS)
-def test_a_writer_older_than_a_strong_lock_of_its_group(
+def test_a_strong_lock_conflicts_with_an_older_writer_of_its_group(
     script: Script, held: tuple[int, ...], written: tuple[int, ...], is_conflict: bool
 ) -> None:
     there(script)
@@ -57,7 +57,7 @@ def test_a_writer_older_than_a_strong_lock_of_its_group(
 
 @pytest.mark.parametrize("is_strong", [False, True])
 @pytest.mark.parametrize(("written", "held", "is_conflict"), OVERLAPS)
-def test_a_read_lock_on_a_group_written_meanwhile(
+def test_a_read_lock_conflicts_with_a_write_of_its_group_meanwhile(
     script: Script,
     written: tuple[int, ...],
     held: tuple[int, ...],
@@ -71,7 +71,7 @@ def test_a_read_lock_on_a_group_written_meanwhile(
     assert script.promises() == ({"NOCONFLICT"} if is_conflict else set())
 
 
-def test_a_lock_of_a_row_that_is_not_there_is_one_of_all_its_groups(script: Script) -> None:
+def test_a_lock_on_a_missing_row_covers_all_lock_groups(script: Script) -> None:
     """Whoever writes another group creates the row."""
     locker, writer = script.begin(1, "x"), script.begin(2, "y")
     script.finish(writer, 3, p(1, 1))
@@ -84,7 +84,7 @@ def test_a_lock_of_a_row_that_is_not_there_is_one_of_all_its_groups(script: Scri
     assert other.promises() == {"RWLOCK"}
 
 
-def test_a_deletion_takes_the_main_lock_and_so_meets_everybody(script: Script) -> None:
+def test_a_deletion_conflicts_with_locks_of_every_group(script: Script) -> None:
     locker, eraser = script.begin(1, "x"), script.begin(2, "y")
     script.finish(locker, 3, Write(B, value(1)), locks=(locked(2),))
     script.finish(eraser, 4, Write(A, None), Write(B, value(2)))
@@ -145,7 +145,7 @@ def refused(
         ((locked(1),), (p(2, 1)._replace(is_shared=True),), False),
     ],
 )
-def test_only_a_lock_that_does_not_go_with_the_loser_s_refuses_it(
+def test_a_conflict_is_false_if_the_locks_of_loser_and_winner_are_compatible(
     script: Script,
     loser: tuple[Write | Lock, ...],
     winner: tuple[Write | Lock, ...],
@@ -155,7 +155,7 @@ def test_only_a_lock_that_does_not_go_with_the_loser_s_refuses_it(
     assert refused(script, loser, winner, held=held) is is_false
 
 
-def test_a_weak_lock_stands_in_the_way_only_while_it_is_held(script: Script) -> None:
+def test_a_weak_lock_conflicts_only_while_it_is_held(script: Script) -> None:
     weak = (locked(1, is_strong=False),)
     assert not refused(Script(), (p(1, 1),), weak, held=True)
     assert refused(script, (p(1, 1),), weak, held=False)
@@ -231,7 +231,7 @@ def test_plain_values_take_the_place_of_changes(script: Script) -> None:
         ({"n": 2}, Write(A, (("n", 5),)), {"n": 5}),
     ],
 )
-def test_what_a_write_leaves(
+def test_the_model_computes_the_row_after_a_write(
     state: dict[str, Any] | None, write: Write, expected: dict[str, Any] | None
 ) -> None:
     assert after(state, write) == expected

@@ -103,7 +103,7 @@ def test_a_correct_database_raises_no_alarm(first: int) -> None:
         assert found == [], f"seed {seed}"
 
 
-def test_every_bug_has_its_expectation() -> None:
+def test_every_bug_has_an_expected_result() -> None:
     assert sorted(BUGS) == sorted([*EXPECTED, *SELDOM_SEEN_IN_LISTS])
 
 

@@ -27,7 +27,7 @@ def show(history: list[AppendTransaction]) -> str:
 
 
 @pytest.mark.parametrize(("order", "is_serializable"), LEVELS)
-def test_the_checker_refuses_exactly_what_is_impossible(
+def test_the_checker_refuses_exactly_the_impossible_histories(
     order: Order, is_serializable: bool
 ) -> None:
     verdicts: Counter[bool] = Counter()
@@ -64,7 +64,7 @@ def test_a_serial_execution_is_accepted(is_blind: bool) -> None:
             assert found == [], f"seed {seed}: {found}\n{show(history)}"
 
 
-def test_what_is_stricter_allows_less() -> None:
+def test_a_stricter_level_allows_fewer_histories() -> None:
     """Each demand refuses histories that the one before allows, and none the other way round."""
     allowed = {level: set[int]() for level in LEVELS}
     for seed in range(HISTORIES):
@@ -77,7 +77,7 @@ def test_what_is_stricter_allows_less() -> None:
     assert allowed[plain, True] < allowed[plain, False]
 
 
-def test_the_histories_contain_what_they_are_to_prove() -> None:
+def test_the_random_histories_contain_each_status_and_each_anomaly() -> None:
     histories = [draw_history(Random(seed)) for seed in range(HISTORIES)]
     statuses = Counter(t.status for history in histories for t in history)
     assert min(statuses[status] for status in ("ok", "fail", "info", "open")) > 50, statuses

@@ -71,7 +71,7 @@ def recorded(*steps: Calls) -> Transaction:
     return transaction
 
 
-def test_a_write_to_one_cell_is_blind_and_has_all_its_names() -> None:
+def test_a_write_to_one_cell_is_blind_and_is_recorded_with_all_its_names() -> None:
     transaction = recorded(commit_one(5), commit_one(5), commit_one(6))
     assert transaction.is_blind
     assert transaction.names == [5, 6]
@@ -83,7 +83,7 @@ def test_a_write_to_several_cells_begins_at_its_name() -> None:
     assert transaction.start == 8
 
 
-def test_a_write_to_several_cells_that_is_named_anew_begins_at_its_last_name() -> None:
+def test_a_renamed_write_to_several_cells_begins_at_its_last_name() -> None:
     """What it was called before is aborted: nothing between the two stands in its way."""
     transaction, sent_once = recorded(prepare(8), prepare(8), prepare(9)), recorded(prepare(8))
     assert transaction.start == 9
@@ -92,12 +92,12 @@ def test_a_write_to_several_cells_that_is_named_anew_begins_at_its_last_name() -
     assert transaction.begun_us > sent_once.begun_us
 
 
-def test_what_a_caller_was_told_is_counted_whatever_is_found_out_later() -> None:
+def test_an_unsure_answer_is_counted_although_the_outcome_is_known_later() -> None:
     assert history_of(Sender(commit_one(5), is_sure=False)).unknown_count == 1
     assert history_of(Sender(commit_one(5))).unknown_count == 0
 
 
-def test_the_time_of_asking_what_became_of_a_commit_is_known() -> None:
+def test_the_recorder_measures_the_time_of_questions_for_an_outcome() -> None:
     """The caller had his answer before: it is no part of what he waited."""
     instant_us = 0
 

@@ -92,7 +92,7 @@ def test_a_clean_story_passes(story: Story) -> None:
     assert story.promises() == set()
 
 
-def test_its_rows_are_not_taken_for_those_of_transactions(story: Story) -> None:
+def test_rows_of_a_non_atomic_table_are_not_checked_as_transactional_rows(story: Story) -> None:
     story.write(1, 10)
     assert story.promises() == set()
     story.dump.append(Version(RowKey("//t", b"a"), 5, value(1)))
@@ -113,7 +113,7 @@ def test_a_failed_write_that_is_there(story: Story) -> None:
     assert story.promises() == {"GHOST"}
 
 
-def test_a_row_that_nobody_wrote(story: Story) -> None:
+def test_the_checker_reports_a_row_without_a_write(story: Story) -> None:
     story.write(1, 10)
     story.dump.append(Version(A, 11, value(2)))
     assert story.promises() == {"GHOST"}
@@ -161,7 +161,7 @@ def test_a_write_below_one_that_was_seen_before(story: Story) -> None:
     assert story.promises() == {"STAMP"}
 
 
-def test_another_stamp_told_than_the_largest(story: Story) -> None:
+def test_the_checker_reports_an_answer_other_than_the_largest_timestamp(story: Story) -> None:
     first, second = story.ask(1), story.ask(1, B)
     story.answer(first, 10)
     story.answer(second, 12)
@@ -197,7 +197,9 @@ def test_a_reader_that_goes_back(story: Story) -> None:
 
 
 @pytest.mark.parametrize("columns", [value(7), (("mark", 1), ("twin", 2))])
-def test_a_read_of_what_nobody_wrote(story: Story, columns: Columns) -> None:
+def test_the_checker_reports_a_read_of_values_without_a_write(
+    story: Story, columns: Columns
+) -> None:
     story.write(1, 10)
     story.read(columns)
     assert story.promises() == {"GHOST"}
@@ -209,7 +211,7 @@ def test_a_read_before_the_write(story: Story) -> None:
     assert story.promises() == {"GHOST", "STAMP"}
 
 
-def test_a_read_of_what_a_crash_took_back(story: Story) -> None:
+def test_the_checker_reports_a_read_of_a_write_that_a_crash_lost(story: Story) -> None:
     story.write(1, None, is_durable=False)
     story.read(value(1))
     story.crash()
@@ -220,7 +222,9 @@ def test_a_read_of_what_a_crash_took_back(story: Story) -> None:
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_a_refusal_of_clocks_that_do_not_differ_so_much(story: Story, sign: int) -> None:
+def test_the_checker_reports_a_refusal_of_clocks_within_the_allowed_difference(
+    story: Story, sign: int
+) -> None:
     write = story.write(1, None, "fail")
     base = 10**6 * SECOND
     write.clocks = base, base + sign * (CLOCK_DIFFERENCE_S_MAX + 1) * SECOND
@@ -233,7 +237,7 @@ def test_a_refusal_of_clocks_that_do_not_differ_so_much(story: Story, sign: int)
     ("ahead_s", "status", "is_wrong"),
     [(-500, "ok", False), (60, "ok", False), (61, "ok", True), (61, "info", False)],
 )
-def test_a_clock_that_is_too_far_ahead(
+def test_the_checker_reports_a_timestamp_too_far_ahead_of_the_oracle(
     story: Story, ahead_s: int, status: Status, is_wrong: bool
 ) -> None:
     """By what the oracle gave to whoever asked just after it. What was not answered may have been
@@ -290,7 +294,7 @@ def test_the_end_may_be_lost(story: list[Answered]) -> None:
     ],
     ids=["a hole", "a hole below what is durable", "too much", "without a crash"],
 )
-def test_nothing_else_may_be(story: list[Answered]) -> None:
+def test_the_checker_reports_any_loss_except_the_end_before_a_crash(story: list[Answered]) -> None:
     assert [it.promise for it in check_losses(story, [CRASH], LOSS_US_MAX)] == ["HOLE"]
 
 

@@ -116,7 +116,7 @@ def test_a_history_becomes_appends_and_looks(tale: Tale) -> None:
     assert len({it.session for it in found}) == 2
 
 
-def test_what_was_never_sent_has_failed(tale: Tale) -> None:
+def test_a_transaction_that_was_never_sent_has_failed(tale: Tale) -> None:
     workload = ListAppend(Random(1))
     t = append(tale, workload, "open", "", "x")
     assert workload.transactions(tale.history)[0].status == "open"
@@ -155,7 +155,7 @@ def duties(workload: WriteSkew, away: tuple[int, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_pair_of_which_nobody_is_on_duty() -> None:
+def test_write_skew_reports_a_pair_without_a_member_on_duty() -> None:
     workload = WriteSkew(Random(1))
     assert workload.problem(duties(workload, ())) is None
     assert workload.problem(duties(workload, (0,))) is None
@@ -243,7 +243,7 @@ def test_changes_are_recorded_as_such() -> None:
 
 
 @pytest.mark.parametrize(("changes", "is_wrong"), [(1, True), (2, False), (3, False), (4, True)])
-def test_the_changes_are_the_sure_and_some_unsure_ones(
+def test_sums_accepts_a_count_of_the_sure_and_some_unsure_changes(
     tale: Tale, changes: int, is_wrong: bool
 ) -> None:
     workload = Sums(Random(1))
@@ -288,7 +288,7 @@ def test_a_row_that_is_half_of_one_write() -> None:
         (1, {"wave": 9, "mark": "late"}, False),
     ],
 )
-def test_whoever_heard_of_a_commit_sees_it_or_a_later_one(
+def test_a_reader_that_heard_of_a_commit_must_see_that_commit_or_a_later_one(
     number: int, row: dict[str, Any] | None, is_blind: bool
 ) -> None:
     workload = Sideband(Random(1))
@@ -315,7 +315,7 @@ def counted(name: str, seeds: int) -> Counter[str]:
 
 
 @pytest.mark.slow("many seeds")
-def test_skew_really_happens_where_it_is_allowed() -> None:
+def test_write_skew_occurs_only_in_the_workload_without_read_locks() -> None:
     assert counted("unlocked_write_skew", 8)["skews"] > 10
     assert counted("write_skew", 8)["skews"] == 0
 
@@ -327,7 +327,7 @@ def test_writers_of_different_groups_really_go_side_by_side() -> None:
     assert counts["conflicts"] > 20
 
 
-def test_a_run_of_sideband_tells_of_much_that_was_heard_of() -> None:
+def test_a_run_of_sideband_contains_many_reads_after_a_message() -> None:
     assert counted("sideband", 6)["told after hearing"] > 300
 
 
@@ -376,7 +376,7 @@ def test_rows_that_expire_come_by_transactions_and_by_loads_beside_locks() -> No
     assert counts["young rows looked for"] > 50 * len(seeds)
 
 
-def test_a_row_that_went_before_its_time() -> None:
+def test_retention_reports_a_row_with_another_mark_and_a_refused_row() -> None:
     """And one that has another mark, or was refused: no row is written twice."""
     workload = Retention(Random(1))
     rows = [{"lane": 0, "n": number, "mark": f"m{number}"} for number in range(3)]
@@ -424,7 +424,7 @@ def test_locks_are_recorded_with_their_groups() -> None:
 
 
 @pytest.mark.slow("many seeds")
-def test_crashes_take_back_what_was_answered_from_memory() -> None:
+def test_crashes_lose_writes_that_were_acknowledged_from_memory() -> None:
     """And clocks are refused, rows are left unsure, and some calls are half done."""
     counts: Counter[str] = Counter()
     for seed in range(12):

@@ -42,14 +42,14 @@ def test_an_overwrite_sets_absent_columns_to_null_and_takes_all_groups() -> None
 @pytest.mark.parametrize(
     ("row", "groups"), [({"p": 1}, (1,)), ({"q": "x"}, (2,)), ({"r": "x", "p": 1}, (0, 1))]
 )
-def test_an_update_takes_the_groups_of_its_columns(
+def test_an_update_takes_the_lock_groups_of_its_columns(
     row: dict[str, Any], groups: tuple[int, ...]
 ) -> None:
     write = SHAPE.write({"id": 7} | row, is_update=True)
     assert write == Write(KEY, tuple(sorted(row.items())), groups)
 
 
-def test_a_row_is_read_without_its_nulls() -> None:
+def test_a_row_is_recorded_without_its_nulls() -> None:
     assert SHAPE.columns_read({"id": 7, "p": None, "q": "x", "r": None}) == (("q", "x"),)
     assert SHAPE.columns_read(None) is None
 
@@ -116,7 +116,7 @@ def blind_run(seed: int) -> list[Transaction]:
 
 
 @pytest.mark.slow("many seeds")
-def test_the_blind_workload_contains_what_it_is_to_prove() -> None:
+def test_the_blind_workload_contains_erasures_renames_and_refusals() -> None:
     """Writes to one cell and to several, erasures, refusals, and names that were refused."""
     counts: Counter[str] = Counter()
     for t in (t for seed in range(20) for t in blind_run(seed)):
@@ -164,7 +164,7 @@ def to_several(number: int) -> Prepare:
     return Prepare(TransactionId(number), (CellId(0), CellId(1)), ())
 
 
-def test_a_write_to_several_cells_that_begins_anew_has_its_last_start() -> None:
+def test_a_restarted_write_to_several_cells_has_its_last_start() -> None:
     """What was committed between the two is no conflict. Found under faults (seed 40, 20 s)."""
     record = recorded(to_several(5), to_several(5), to_several(9))
     assert (record.start, record.names, record.is_blind) == (9, [5], False)
@@ -179,7 +179,7 @@ def test_a_write_is_blind_if_its_last_attempt_went_to_one_cell() -> None:
     assert (record.start, record.names, record.is_blind) == (5, [3], False)
 
 
-def test_a_blind_write_is_recorded_under_its_name() -> None:
+def test_a_blind_write_is_recorded_with_names_and_without_a_start() -> None:
     for t in blind_run(1):
         if t.is_blind:
             assert t.begun_us is None

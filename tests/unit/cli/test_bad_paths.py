@@ -92,7 +92,7 @@ def test_a_place_is_absolute_and_may_be_empty(folder: Path) -> None:
     ],
     ids=lambda it: it[0],
 )
-def test_a_command_says_so(command: list[str], path: str, words: str) -> None:
+def test_a_command_reports_a_bad_path(command: list[str], path: str, words: str) -> None:
     done = CliRunner().invoke(application, [*command, path])
     assert done.exit_code == 1, done.exception
     assert done.stdout == ""

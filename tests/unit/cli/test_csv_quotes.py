@@ -227,7 +227,7 @@ def sample_of(form: FileFormat) -> bytes:
 
 
 @pytest.mark.parametrize("form", FileFormat)
-def test_nobody_reads_a_file_between_two_parts(
+def test_no_thread_reads_a_file_between_two_parts(
     form: FileFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of Arrow's that still reads when the interpreter ends aborts the process, which is

@@ -65,7 +65,7 @@ def test_a_database_that_was_there_stays(saved: Path, tmp_path: Path) -> None:
     assert commands.said("list") == ""
 
 
-def test_what_is_restored_but_not_mounted_stays(
+def test_tables_that_are_restored_but_not_mounted_stay(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def planted(*_: Any, **__: Any) -> None:

@@ -25,7 +25,7 @@ COMMANDS: Final = dict(commands_of(typer.main.get_command(application)))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_it_says_what_is_written(words: tuple[str, ...]) -> None:
+def test_help_contains_all_texts_of_a_command(words: tuple[str, ...]) -> None:
     command = COMMANDS[words]
     done = CliRunner().invoke(application, [*words, "--help"], env=WIDE)
     assert done.exit_code == 0, done.exception

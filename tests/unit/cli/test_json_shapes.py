@@ -19,7 +19,7 @@ def test_pretty_printed_objects_are_read(bank: Commands, indent: int | None, bet
         assert bank.rows() == ROWS
 
 
-def test_lines_may_come_before_what_is_pretty_printed(bank: Commands) -> None:
+def test_json_lines_may_precede_pretty_printed_objects(bank: Commands) -> None:
     text = json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1], indent=2) + json.dumps(ROWS[2])
     bank.said("insert", TABLE, "-", *JSON, stdin=text)
     assert bank.rows() == ROWS

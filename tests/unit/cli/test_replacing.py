@@ -42,7 +42,7 @@ def device(folder: Path, name: str, minor: int) -> Path:
 
 
 @both
-def test_a_device_is_written_as_it_is(tmp_path: Path, is_overwriting: bool) -> None:
+def test_a_device_is_written_and_not_replaced(tmp_path: Path, is_overwriting: bool) -> None:
     null = device(tmp_path, "null", 3)
     link = tmp_path / "link"
     link.symlink_to(null)
@@ -57,7 +57,7 @@ def test_a_device_is_written_as_it_is(tmp_path: Path, is_overwriting: bool) -> N
 
 
 @both
-def test_a_named_pipe_is_written_as_it_is(tmp_path: Path, is_overwriting: bool) -> None:
+def test_a_named_pipe_is_written_and_not_replaced(tmp_path: Path, is_overwriting: bool) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[bytes] = []
@@ -94,7 +94,7 @@ def test_a_disk_is_refused(
         write(tmp_path / "disk", is_overwriting)
 
 
-def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+def test_an_export_through_a_link_keeps_the_link_and_replaces_its_target(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     target = tmp_path / "far" / "target"
     target.write_text("old")
@@ -132,7 +132,7 @@ def test_a_link_to_nothing_leads_to_the_new_file(tmp_path: Path) -> None:
         write(loop)
 
 
-def test_who_may_read_the_old_file_may_read_the_new(tmp_path: Path) -> None:
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     file = tmp_path / "file"
     for mode in (0o600, 0o640, 0o666):
         file.write_text("old")
@@ -165,7 +165,9 @@ def full(bank: Commands) -> Commands:
     return bank
 
 
-def test_an_export_into_a_device_leaves_it(full: Commands, tmp_path: Path) -> None:
+def test_an_export_into_a_device_does_not_replace_the_device(
+    full: Commands, tmp_path: Path
+) -> None:
     null = device(tmp_path, "null", 3)
     for words in ([], ["--overwrite"]):
         for form in ("csv", "jsonl", "json", "arrows", "arrow", "parquet"):

@@ -91,7 +91,7 @@ def test_a_format_has_to_be_known(bank: Commands, tmp_path: Path) -> None:
     assert "Parquet can't be read from a pipe, only from a file" in said
 
 
-def test_null_and_an_empty_text_are_two_things(bank: Commands) -> None:
+def test_a_csv_import_keeps_null_and_empty_text_apart(bank: Commands) -> None:
     bank.said("insert", TABLE, "-", "--input-format", "csv", stdin=TEXT)
     assert bank.rows() == [
         {"id": 1, "name": "ann", "balance": 5},
@@ -100,7 +100,7 @@ def test_null_and_an_empty_text_are_two_things(bank: Commands) -> None:
     ]
 
 
-def test_what_is_too_much_for_a_transaction_is_a_bulk_load(
+def test_an_insert_of_too_many_rows_for_a_transaction_becomes_a_bulk_load(
     bank: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inserting, "BATCH_ROWS", 10)
@@ -115,7 +115,7 @@ def test_what_is_too_much_for_a_transaction_is_a_bulk_load(
     assert bank.rows() == []
 
 
-def test_long_rows_are_a_bulk_load_too(bank: Commands) -> None:
+def test_an_insert_of_too_many_bytes_for_a_transaction_becomes_a_bulk_load(bank: Commands) -> None:
     """They are few enough for a transaction, and have too many bytes for one."""
     rows = [account(number, name="x" * (9 << 20)) for number in range(4)]
     bank.said("insert", TABLE, "-", *JSON, stdin=lines_of(rows))
@@ -333,7 +333,7 @@ def test_rows_may_go_on_in_the_next_block(bank: Commands, monkeypatch: pytest.Mo
     assert "a row of CSV is longer than 200 bytes" in said
 
 
-def test_a_file_that_is_not_there_is_said(bank: Commands, tmp_path: Path) -> None:
+def test_insert_reports_a_missing_or_unusable_file(bank: Commands, tmp_path: Path) -> None:
     assert "No such file" in bank.refused("insert", TABLE, tmp_path / "none.csv")
     assert "Is a directory" in bank.refused("insert", TABLE, tmp_path, "--input-format", "csv")
     (tmp_path / "x.parquet").write_bytes(b"PAR1")

@@ -81,7 +81,7 @@ def test_rows_are_chosen_by_key_and_by_number(full: Commands) -> None:
     assert "write a key as JSON, or as name=value" in full.refused("select", TABLE, "--lower", "7")
 
 
-def test_the_past_is_read_by_its_timestamp_or_its_time(full: Commands) -> None:
+def test_commands_read_the_past_by_a_timestamp_or_a_time(full: Commands) -> None:
     before = full.said("timestamp").strip()
     full.said("delete", TABLE, "--key", "id=1")
     assert full.rows() == ROWS[1:]
@@ -139,12 +139,12 @@ def test_a_number_that_means_another_time_is_refused(
         assert f"Write a time with a time zone, such as {day}T00:00:00Z." in said
 
 
-def test_a_backup_is_of_a_time_too(full: Commands) -> None:
+def test_a_backup_accepts_a_time_for_its_timestamp(full: Commands) -> None:
     saved = full.folder.parent / "saved"
     assert "2001-01-01" in full.said("backup", saved, "--timestamp", "2001-01-01T00:00:00Z")
 
 
-def test_lookup_keeps_the_order_of_its_keys(full: Commands) -> None:
+def test_lookup_keeps_the_order_of_keys_and_refuses_invalid_keys(full: Commands) -> None:
     said = full.said("lookup", TABLE, "id=3", '{"id": 1}', "[99]", "[2]", "--format", "json")
     assert [json.loads(line)["id"] for line in said.splitlines()] == [3, 1, 2]
     assert (
@@ -185,7 +185,7 @@ def test_versions_are_printed_in_pages(full: Commands) -> None:
     assert "no such column: 'x'" in full.refused("versions", TABLE, "id=1", "--columns", "x")
 
 
-def test_strange_values_are_spelled_so_that_nothing_is_lost(strange: Commands) -> None:
+def test_output_formats_write_unusual_values_without_loss(strange: Commands) -> None:
     by_key = sorted(STRANGE_ROWS, key=lambda row: [None, "", {"$base64": "/wA="}].index(row["k"]))
     assert json.dumps(strange.rows("//t")) == json.dumps(by_key)
     text = strange.said("select", "//t", "--format", "csv")
@@ -223,7 +223,7 @@ def test_what_is_exported_can_be_inserted(
         strange.said("remove", f"//copy{len(how)}")
 
 
-def test_a_file_is_of_one_moment(full: Commands, tmp_path: Path) -> None:
+def test_an_export_reads_at_the_given_timestamp(full: Commands, tmp_path: Path) -> None:
     before = full.said("timestamp").strip()
     full.said("delete", TABLE, "--key", "id=1")
     words = ("--timestamp", before, "--columns", "id", "--upper", "[3]")
@@ -286,7 +286,7 @@ def test_a_query_is_printed_in_any_format(full: Commands) -> None:
     assert pa.ipc.open_stream(raw).read_all().column("n").to_pylist() == [3]
 
 
-def test_what_duckdb_makes_is_spelled_too(full: Commands) -> None:
+def test_query_prints_duckdb_values_of_many_types(full: Commands) -> None:
     sql = """select 'a'::blob b, '\\xFF'::blob c, 1.10::decimal(9,2) d,
       'nan'::double n, 'inf'::float f, timestamp '2026-01-02 03:04:05.5' t, date '2026-01-02' e,
       interval '1 day 1.5 seconds' i, [1, null] l, [interval 2 month] j,
@@ -318,6 +318,6 @@ def test_a_column_that_would_hide_another_is_refused(full: Commands) -> None:
     assert "two columns have the same name" in full.refused("query", sql, "--format", "json")
 
 
-def test_a_query_that_is_wrong_is_told(full: Commands) -> None:
+def test_an_invalid_query_is_refused_with_the_reason(full: Commands) -> None:
     assert "SELECT" in full.refused("query", "drop table x")
     assert "There is no table //none" in full.refused("query", "select * from [//none]")

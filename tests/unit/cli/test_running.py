@@ -114,7 +114,7 @@ def test_completion_knows_the_commands(tmp_path: Path) -> None:
     assert "--install-completion" in CliRunner().invoke(application, ["--help"]).stdout
 
 
-def test_help_loads_nothing_that_it_does_not_need() -> None:
+def test_importing_the_command_line_loads_no_heavy_module() -> None:
     heavy = "{'dodona', 'pyarrow', 'msgspec', 'httpx', 'duckdb', 'rich.progress'}"
     check = f"import sys, dodona_local.cli; sys.exit(str({heavy} & set(sys.modules)))"
     done = subprocess.run(
@@ -138,7 +138,7 @@ def test_fresh_timestamps_rise(dodona: Commands) -> None:
         assert CliRunner().invoke(application, ["timestamp", *words]).exit_code == 1
 
 
-def test_an_embedded_database_says_how_it_is(bank: Commands) -> None:
+def test_commands_show_the_status_and_outcomes_of_an_embedded_database(bank: Commands) -> None:
     (status,) = bank.value("cluster", "status")
     assert (status["part"], status["state"], status["tablets"]) == ("embedded", "ready", 1)
     assert bank.value("transactions", "in-doubt") == []
@@ -188,7 +188,9 @@ def process(folder: Path, *words: object, **streams: Any) -> "Iterator[subproces
 @pytest.mark.integration
 @pytest.mark.part("a command and its signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_says_what_was_written(bank: Commands, number: int, code: int) -> None:
+def test_an_interrupted_insert_reports_the_number_of_rows_written(
+    bank: Commands, number: int, code: int
+) -> None:
     """Batches that were committed stay; what had been read of the next is gone."""
     pipe = subprocess.PIPE
     words = ("insert", TABLE, "-", "--input-format", "json", "--batch-rows", 10)
@@ -214,7 +216,7 @@ LONG_QUERY = "select count(*) from range(100000000) a, range(100000000) b where 
 @pytest.mark.integration
 @pytest.mark.part("a command and its signals")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_query_needs_no_words(bank: Commands, number: int, code: int) -> None:
+def test_an_interrupted_query_prints_no_error(bank: Commands, number: int, code: int) -> None:
     """DuckDB has an error of its own for that, which is nobody's business."""
     pipe = subprocess.PIPE
     with process(bank.folder, "query", LONG_QUERY, stderr=pipe, stdout=pipe) as running:
@@ -313,7 +315,7 @@ def test_arrow_is_not_for_terminals(bank: Commands) -> None:
         assert it.wait(WAIT_S_MAX) == 2
 
 
-def test_a_table_can_be_made_without_a_word_of_sql(dodona: Commands) -> None:
+def test_commands_create_fill_and_read_a_table_without_sql(dodona: Commands) -> None:
     """What the first minute of a user looks like."""
     dodona.said("create", TABLE, "--schema", ACCOUNTS)
     dodona.said("insert", TABLE, "-", "--input-format", "csv", stdin="id,name,balance\n1,ann,5\n")

@@ -106,7 +106,7 @@ def test_a_silent_master_is_all_there_is_to_say(serve: Callable[..., None]) -> N
     assert run("transactions", "in-doubt").exit_code == 3
 
 
-def test_a_master_that_is_not_one_is_told(serve: Callable[..., None]) -> None:
+def test_status_names_a_server_that_is_not_a_dodona_master(serve: Callable[..., None]) -> None:
     serve({**HEALTHY, "http://master:1/v1/cluster": (200, b"<html>")})
     code, parts = look()
     assert code == 1
@@ -115,7 +115,7 @@ def test_a_master_that_is_not_one_is_told(serve: Callable[..., None]) -> None:
     assert look()[1]["master"]["state"] == "it answers with HTTP status 404"
 
 
-def test_whoever_is_not_ready_says_why(serve: Callable[..., None]) -> None:
+def test_status_shows_why_a_part_of_the_cluster_is_not_ready(serve: Callable[..., None]) -> None:
     problem = {"status": 503, "detail": "the disk hangs", "kind": "unavailable"}
     lost = [CELLS[0], {**CELLS[1], "is_alive": False}]
     serve(
@@ -147,7 +147,7 @@ def test_a_cell_that_never_joined_is_no_bad_address(serve: Callable[..., None]) 
     assert "has admitted no node of this cell" in parts["cell 1"]["state"]
 
 
-def test_a_cell_that_is_gone_is_told(serve: Callable[..., None]) -> None:
+def test_status_names_a_cell_that_does_not_answer(serve: Callable[..., None]) -> None:
     serve(without("http://node-1"))
     code, parts = look()
     assert code == 1
@@ -161,7 +161,9 @@ def test_statistics_of_another_kind_are_left_out(serve: Callable[..., None]) -> 
     assert (code, parts["cell 0"]["rows"], parts["cell 0"]["tablets"]) == (0, None, 3)
 
 
-def test_what_is_undecided_is_listed(serve: Callable[..., None]) -> None:
+def test_the_list_of_in_doubt_transactions_covers_all_cells_that_answer(
+    serve: Callable[..., None],
+) -> None:
     older = {**DOUBT, "transaction": 5}
     pages = {
         **HEALTHY,

@@ -123,7 +123,7 @@ def test_an_interrupt_waits_for_no_reader(
         assert written.read().startswith(b"  id  name")
 
 
-def test_nor_does_one_in_the_last_words(bank: Commands) -> None:
+def test_an_interrupt_during_the_final_output_waits_for_no_reader(bank: Commands) -> None:
     """Of a command that says little: all of it is written at the end."""
     ours, theirs = full_pipe()
     with started(bank.folder, "list", "//", stdout=theirs) as running:
@@ -167,7 +167,7 @@ def test_a_signal_that_ends_nothing_loses_nothing() -> None:
     assert wakeup_fd() == told
 
 
-def test_an_event_loop_hears_of_a_signal_that_came_meanwhile() -> None:
+def test_an_event_loop_receives_a_signal_that_came_during_a_blocked_write() -> None:
     """As `dodona up`, whose words find no room: Ctrl-C is its loop's to handle."""
     ours, theirs = full_pipe()
 
@@ -192,7 +192,7 @@ def test_an_event_loop_hears_of_a_signal_that_came_meanwhile() -> None:
     os.close(ours)
 
 
-def test_output_waits_for_its_reader_where_no_more_can_be_opened() -> None:
+def test_output_waits_for_its_reader_when_no_file_descriptor_is_free() -> None:
     ours, theirs = full_pipe()
     read: list[bytes] = []
 
@@ -211,7 +211,7 @@ def test_output_waits_for_its_reader_where_no_more_can_be_opened() -> None:
     assert b"".join(read).lstrip(b"x") == b"words"
 
 
-def test_what_comes_behind_dropped_output_is_dropped() -> None:
+def test_output_after_dropped_output_is_dropped() -> None:
     ours, theirs = full_pipe()
     with Output(theirs, "wb") as output:
         output.waits = False
@@ -222,7 +222,7 @@ def test_what_comes_behind_dropped_output_is_dropped() -> None:
     os.close(ours)
 
 
-def test_an_interrupt_in_the_very_last_words_needs_none() -> None:
+def test_an_interrupt_while_python_flushes_at_exit_prints_no_error() -> None:
     """Those that Python writes when the command has ended already."""
     ours, theirs = full_pipe()
     pipe = subprocess.PIPE
@@ -277,7 +277,7 @@ def test_a_pipe_that_does_not_wait_gets_everything(
 
 @BUFFERING
 @pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
-def test_what_a_command_changed_is_done_whether_it_can_say_so_or_not(
+def test_a_change_is_kept_when_the_command_cannot_write_its_output(
     bank: Commands, streams: str, words: str, unbuffered: str
 ) -> None:
     command = f"insert {TABLE} - --input-format json {streams}"
@@ -310,7 +310,9 @@ def test_a_token_that_can_not_be_shown_allows_nothing(
 
 
 @BUFFERING
-def test_a_token_whose_reader_has_gone_allows_nothing(bank: Commands, unbuffered: str) -> None:
+def test_a_new_token_is_revoked_if_the_reader_of_the_output_is_gone(
+    bank: Commands, unbuffered: str
+) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     environment = environment_of(PYTHONUNBUFFERED=unbuffered)
@@ -324,7 +326,7 @@ def test_a_token_whose_reader_has_gone_allows_nothing(bank: Commands, unbuffered
     assert states_of_tokens(bank) == [("ada", "revoked")]
 
 
-def test_a_token_that_is_interrupted_before_it_is_shown_allows_nothing(bank: Commands) -> None:
+def test_a_new_token_is_revoked_if_an_interrupt_comes_before_its_output(bank: Commands) -> None:
     """Standard output is a pipe that is full, and nobody reads."""
     ours, theirs = full_pipe()
     pipe = subprocess.PIPE
@@ -361,7 +363,7 @@ def test_a_token_is_shown_where_standard_error_is_not(bank: Commands) -> None:
     assert states_of_tokens(bank) == [("ada", "valid")]
 
 
-def test_a_mistake_keeps_its_code_when_it_can_not_be_told(bank: Commands) -> None:
+def test_an_error_keeps_its_exit_code_when_stderr_cannot_be_written(bank: Commands) -> None:
     done = in_shell(bank.folder, "get //nowhere", "> /dev/full 2> /dev/full")
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
@@ -378,7 +380,7 @@ def test_standard_error_fails_nothing(bank: Commands, streams: str, tmp_path: Pa
     assert bank.rows() == rows
 
 
-def test_standard_input_that_is_closed_is_told(bank: Commands) -> None:
+def test_a_command_that_needs_a_closed_standard_input_reports_an_error(bank: Commands) -> None:
     words = b"dodona: standard input can't be read: Bad file descriptor"
     for command in (f"insert {TABLE} - --input-format json", "query -"):
         done = in_shell(bank.folder, command, "<&-")
@@ -398,7 +400,9 @@ def test_no_file_takes_the_place_of_a_closed_stream(bank: Commands) -> None:
     assert checked.count("  sound  ") == len(checked.splitlines()) - 1
 
 
-def test_a_query_that_is_no_text_is_told(bank: Commands) -> None:
+def test_a_query_that_is_not_utf_8_is_refused_with_the_place_of_the_bad_byte(
+    bank: Commands,
+) -> None:
     done = in_shell(bank.folder, "query -", "", input=b"select '\xff'")
     words = "dodona: standard input is not UTF-8 text: see byte 8\n"
     assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", words)

@@ -56,7 +56,7 @@ def test_a_file_without_a_schema_is_refused(dodona: Commands, tmp_path: Path) ->
     assert "has no schema" in dodona.refused("create", "//t", "--schema", file)
 
 
-def test_a_table_is_made_with_all_that_it_is_to_have(dodona: Commands) -> None:
+def test_create_sets_schema_atomicity_pivot_keys_and_attributes(dodona: Commands) -> None:
     dodona.said(
         *("create", "//a/t", "--schema", "k:string:key,v:int64", "--atomicity", "none"),
         *("--pivot-keys", '[[], ["m"], [{"$base64": "/w=="}]]', "--no-mount"),
@@ -87,7 +87,7 @@ def states(dodona: Commands) -> list[str]:
     return [it["state"] for it in dodona.value("describe", TABLE, "--tablets")]
 
 
-def test_a_table_goes_through_its_states(bank: Commands) -> None:
+def test_commands_move_a_table_through_its_states(bank: Commands) -> None:
     assert states(bank) == ["mounted"]
     bank.said("freeze", TABLE)
     assert states(bank) == ["frozen"]
@@ -108,7 +108,7 @@ def test_a_table_goes_through_its_states(bank: Commands) -> None:
     assert len(bank.value("describe", TABLE, "--schema")) == 4
 
 
-def test_what_can_t_be_done_is_said(bank: Commands) -> None:
+def test_impossible_changes_of_a_table_are_refused_with_the_reason(bank: Commands) -> None:
     assert "unmount" in bank.refused("reshard", TABLE, "--tablet-count", 2)
     assert "There is no table //none" in bank.refused("mount", "//none")
     assert "either pivot_keys or tablet_count" in bank.refused(

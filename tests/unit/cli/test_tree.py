@@ -14,7 +14,7 @@ def test_names_are_lines(bank: Commands) -> None:
     assert "type" in bank.said("list", f"{TABLE}/@").splitlines()
 
 
-def test_a_long_list_says_what_each_is(bank: Commands) -> None:
+def test_list_long_shows_type_state_and_tablet_count_of_each_entry(bank: Commands) -> None:
     bank.said("mkdir", "//bank/old")
     assert bank.value("list", "//bank", "--long") == [
         {"name": "accounts", "type": "table", "state": "mounted", "tablets": 1},
@@ -40,14 +40,16 @@ def test_a_long_list_says_what_each_is(bank: Commands) -> None:
         ("Grün", "Grün"),
     ],
 )
-def test_an_attribute_is_set_to_json_or_a_word(bank: Commands, word: str, value: object) -> None:
+def test_set_accepts_json_or_one_word_as_the_value_of_an_attribute(
+    bank: Commands, word: str, value: object
+) -> None:
     bank.said("set", "//bank/@x", "--", word)
     assert bank.value("get", "//bank/@x") == value
     assert bank.value("get", "//bank/@")["x"] == value
 
 
 @pytest.mark.parametrize("word", ["two words", "{bad", "[1,", "1.2.3", "'x'", ""])
-def test_what_is_neither_is_refused(bank: Commands, word: str) -> None:
+def test_set_refuses_a_value_that_is_neither_json_nor_one_word(bank: Commands, word: str) -> None:
     said = bank.refused("set", "//bank/@x", word)
     assert "a value, unless it is one word, is not JSON" in said
 

@@ -15,7 +15,9 @@ WRONG: list[Any] = ["Prepared", "", None, 1, ["prepared"]]
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_another_word_is_refused_before_anything_is_opened(wrong: Any, tmp_path: Path) -> None:
+def test_an_invalid_acknowledgement_is_refused_before_a_client_opens(
+    wrong: Any, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidRequest, match="acknowledgement is one of"):
         dodona.connect(NOWHERE, acknowledgement=wrong)
     with pytest.raises(InvalidRequest, match="acknowledgement is one of"):
@@ -25,7 +27,9 @@ def test_another_word_is_refused_before_anything_is_opened(wrong: Any, tmp_path:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_the_twins_refuse_it_too(wrong: Any, tmp_path: Path) -> None:
+async def test_the_asyncio_client_refuses_an_invalid_acknowledgement(
+    wrong: Any, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidRequest, match="acknowledgement"):
         await dodona.aio.connect(NOWHERE, acknowledgement=wrong)
     with pytest.raises(InvalidRequest, match="acknowledgement"):
@@ -54,7 +58,7 @@ def test_an_embedded_database_takes_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_so_does_its_twin(tmp_path: Path) -> None:
+async def test_an_embedded_asyncio_database_accepts_acknowledgement_decided(tmp_path: Path) -> None:
     async with await dodona.aio.open(tmp_path / "data", acknowledgement="decided") as db:
         assert db._session._context.acknowledgement == "decided"
         unheard = await db.generate_timestamp()

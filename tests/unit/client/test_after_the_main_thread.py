@@ -78,7 +78,7 @@ def test_an_embedded_database_opens(tmp_path: Path, before: str) -> None:
         assert said(before, str(tmp_path / name), filled) == ROWS
 
 
-def test_it_answers_queries(tmp_path: Path) -> None:
+def test_an_embedded_client_answers_queries_after_the_main_thread_has_ended(tmp_path: Path) -> None:
     before = "imported before"
     query = 'print((await db.query("select count(*) from [//t]")).num_rows)'
     work = ASYNC.format(begin="open", create=f"await {CREATE}", more=query)
@@ -102,7 +102,9 @@ def test_a_cluster_is_connected_to(url: str, before: str) -> None:
 
 
 @pytest.mark.parametrize("before", share(["imported late", "without uvloop"], one_in=2))
-def test_a_name_is_looked_up_or_the_error_says_why_not(url: str, before: str) -> None:
+def test_after_the_main_thread_a_host_is_resolved_or_the_error_names_the_cause(
+    url: str, before: str
+) -> None:
     """A program's own event loop looks up names in Python's threads."""
     name = url.replace("127.0.0.1", "localhost")
     blocking = BLOCKING.format(begin="connect", create="pass", more="pass")
@@ -115,7 +117,7 @@ def test_a_name_is_looked_up_or_the_error_says_why_not(url: str, before: str) ->
     assert "after" in found
 
 
-def test_a_client_whose_event_loop_can_not_be_made_is_an_error(
+def test_connect_raises_the_error_of_an_event_loop_that_cannot_be_created(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was waited for, for ever."""

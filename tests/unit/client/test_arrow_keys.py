@@ -39,7 +39,7 @@ def batch(numbers: list[float | None], texts: list[str | None]) -> Any:
         (batch([None, math.nan, math.nan], ["a"] * 3), {"column": "number", "row_index": 1}),
     ],
 )
-def test_what_is_no_key_is_told_with_column_and_row(
+def test_an_invalid_key_is_reported_with_column_and_row(
     refused: Any, attributes: dict[str, Any]
 ) -> None:
     with pytest.raises(SchemaViolation) as caught:
@@ -50,7 +50,7 @@ def test_what_is_no_key_is_told_with_column_and_row(
     assert caught.value.attributes == attributes | {"row_index": attributes["row_index"] + 1}
 
 
-def test_a_key_that_is_too_long_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_too_long_is_reported_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_keys, "KEY_BYTES_MAX", 100)
     fitting = batch([1.0] * 3, ["a", "b" * 88, "c"])
     assert max(map(len, encode_keys(SCHEMA, fitting).to_pylist())) == 100
@@ -65,7 +65,7 @@ def test_more_keys_than_an_array_holds_are_refused(monkeypatch: pytest.MonkeyPat
         encode_keys(SCHEMA, batch([1.0], ["a" * 50]))
 
 
-def test_a_bad_key_among_good_ones_is_the_one_that_is_told() -> None:
+def test_the_error_names_the_corrupted_key_among_valid_keys() -> None:
     good = encode_key([1.0, "a"], TYPES)
     bad = encode_key([2.0, b"\xff"], ("double", "string"))
     for keys in ([good, bad], [bad, good], [good, bad, good]):

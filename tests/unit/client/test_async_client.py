@@ -52,7 +52,9 @@ async def test_the_twin_does_the_same(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_twin_locks_changes_and_reads_its_own_writes(cluster: FakeCluster) -> None:
+async def test_the_asyncio_client_locks_aggregates_and_reads_its_own_writes(
+    cluster: FakeCluster,
+) -> None:
     async with await dodona.aio.connect(cluster.url) as db:
         summed = [SCHEMA[0], {**SCHEMA[1], "aggregate": "sum"}]
         await db.create_table(PATH, summed, mount=True)
@@ -167,7 +169,7 @@ async def test_a_cancelled_call_leaves_the_client_usable(cluster: FakeCluster) -
 
 
 @pytest.mark.anyio
-async def test_a_closed_twin_says_so(cluster: FakeCluster) -> None:
+async def test_a_closed_asyncio_client_refuses_calls(cluster: FakeCluster) -> None:
     db = await dodona.aio.connect(cluster.url)
     await db.close()
     await db.close()

@@ -45,7 +45,7 @@ async def test_a_load_from_begin_to_end(tmp_path: Path) -> None:
         assert await db.loads.recover() == await db.loads.list_recoveries() == []
 
 
-async def test_a_block_publishes_at_its_end_or_aborts(tmp_path: Path) -> None:
+async def test_a_load_block_publishes_at_its_end_or_aborts_after_an_error(tmp_path: Path) -> None:
     async with await dodona.aio.open(tmp_path / "db") as db:
         await db.create_table("//t", COLUMNS, mount=True)
         await db.create_table("//none", COLUMNS, "none", mount=True)
@@ -78,7 +78,7 @@ async def test_a_block_publishes_at_its_end_or_aborts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("atomicity", ["full", "none"])
-async def test_a_forgotten_await_is_published_all_the_same(
+async def test_a_load_publishes_writes_that_were_not_awaited(
     tmp_path: Path, atomicity: Atomicity
 ) -> None:
     """An empty load was published, its version recorded, and each later try skipped."""
@@ -92,7 +92,7 @@ async def test_a_forgotten_await_is_published_all_the_same(
         assert [row["k"] for row in await db.select("//t")] == [0, 1, 2, 3]
 
 
-async def test_what_a_forgotten_write_can_not_do_ends_its_load(tmp_path: Path) -> None:
+async def test_the_error_of_a_write_that_was_not_awaited_aborts_the_load(tmp_path: Path) -> None:
     async with await dodona.aio.open(tmp_path / "db") as db:
         await db.create_table("//t", COLUMNS, mount=True)
 
@@ -144,7 +144,7 @@ async def test_an_abort_leaves_no_write_behind(tmp_path: Path) -> None:
         assert len(await db.select("//t")) == 0
 
 
-def test_whoever_runs_a_loop_by_hand_may_call_before(tmp_path: Path) -> None:
+def test_asyncio_calls_may_be_made_before_the_event_loop_runs(tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     db = loop.run_until_complete(dodona.aio.open(tmp_path / "db"))
     loop.run_until_complete(db.create_table("//t", COLUMNS, mount=True))

@@ -29,7 +29,7 @@ def test_other_names_are_a_users_own(name: str) -> None:
     assert meant(name) is None
 
 
-def test_what_is_yt_saurus_own_is_no_misspelling_and_no_setting() -> None:
+def test_attributes_of_ytsaurus_are_neither_settings_nor_misspelled_settings() -> None:
     assert not WITHOUT_MEANING & set(SETTINGS)
     assert all(meant(name) is None for name in WITHOUT_MEANING)
 

@@ -101,7 +101,7 @@ def test_the_first_asks_for_many_ids_and_the_next_for_none() -> None:
     assert all(it.is_blind for it in oracle.commits)
 
 
-def test_what_is_buffered_in_a_transaction_is_not_blind() -> None:
+def test_a_transaction_that_buffers_writes_is_not_blind() -> None:
     clock, session, oracle = fresh()
     transaction = play(clock, session.begin(), oracle)
     play(clock, session.insert_rows(transaction, PATH, [{"id": 1, "value": 1}]), oracle)
@@ -180,7 +180,9 @@ def test_an_id_of_which_nothing_can_come_is_replaced(refusal: Failure) -> None:
 @pytest.mark.parametrize(
     ("refusal", "error"), [(TOO_OLD, SnapshotTooOld), (GIVEN_UP, TransactionAborted)]
 )
-def test_new_ids_are_tried_only_so_long(refusal: Failure, error: type[DodonaError]) -> None:
+def test_a_blind_write_tries_new_ids_only_until_the_retry_limit(
+    refusal: Failure, error: type[DodonaError]
+) -> None:
     clock, session, oracle = fresh()
     began_us = clock.now_us
 
@@ -201,7 +203,7 @@ def test_an_ordinary_transaction_is_not_begun_again() -> None:
         it.answer(TOO_OLD)
 
 
-def test_after_a_stale_route_it_goes_on_under_its_id() -> None:
+def test_a_blind_write_keeps_its_id_after_a_stale_route() -> None:
     """The cell has no record: a copy of the request that comes late must not commit once more."""
     clock, session, oracle = fresh()
     it = Play(clock, write(session, 1))
@@ -271,7 +273,7 @@ def asked_of_several(it: Play[Any], oracle: Oracle) -> TransactionId:
 @pytest.mark.parametrize(
     "reply", [NEVER_SENT, CONFLICT, TOO_OLD, GIVEN_UP, Aborted(TransactionId(1_000))]
 )
-def test_what_several_cells_can_not_have_prepared_begins_anew(reply: Reply) -> None:
+def test_a_write_to_two_cells_that_one_cell_did_not_prepare_gets_a_new_id(reply: Reply) -> None:
     """A node that is being started again is a pause to whoever writes there, over one cell or
     several: it was an error at once for several."""
     clock, session, oracle = fresh()
@@ -283,7 +285,7 @@ def test_what_several_cells_can_not_have_prepared_begins_anew(reply: Reply) -> N
 
 
 @pytest.mark.parametrize("reply", [LOST, MOVED])
-def test_what_several_cells_may_have_prepared_is_aborted_and_begins_anew(reply: Reply) -> None:
+def test_a_write_to_two_cells_in_doubt_is_aborted_and_retried_with_a_new_id(reply: Reply) -> None:
     clock, session, oracle = fresh()
     it = Play(clock, write(session, 1, PIVOT))
     start = asked_of_several(it, oracle)
@@ -293,7 +295,7 @@ def test_what_several_cells_may_have_prepared_is_aborted_and_begins_anew(reply: 
     committed_anew(it, oracle, 1_001)
 
 
-def test_what_several_cells_may_have_prepared_may_be_committed_all_the_same() -> None:
+def test_a_write_to_two_cells_may_commit_after_a_lost_prepare_reply() -> None:
     clock, session, oracle = fresh()
     it = Play(clock, write(session, 1, PIVOT))
     start = asked_of_several(it, oracle)
@@ -319,7 +321,7 @@ def test_several_cells_are_asked_for_as_long_as_one_is() -> None:
     assert len(oracle.counts) > 10, "each under a start of its own"
 
 
-def test_several_cells_of_which_one_has_too_much_to_do_are_not_pressed() -> None:
+def test_a_write_to_two_cells_is_not_retried_if_one_cell_is_overloaded() -> None:
     clock, session, oracle = fresh()
     it = Play(clock, write(session, 1, PIVOT))
     start = asked_of_several(it, oracle)

@@ -72,7 +72,7 @@ class Bench:
 # ---- what one call means
 
 
-def test_values_of_aggregate_columns_are_changes_only_if_the_call_says_so() -> None:
+def test_an_aggregate_column_gets_a_change_only_if_the_call_requests_one() -> None:
     it = Bench()
     it.put(update=True, sum=5)
     assert (it.write, it.special) == ((SUM, (5,)), None)
@@ -81,7 +81,7 @@ def test_values_of_aggregate_columns_are_changes_only_if_the_call_says_so() -> N
     assert (it.write, it.special) == ((SUM, (5,)), (SUM, 0))
 
 
-def test_an_overwriting_change_overwrites_only_what_does_not_aggregate() -> None:
+def test_an_aggregating_insert_overwrites_only_columns_without_aggregate() -> None:
     it = Bench()
     it.change(update=False, sum=5)
     assert (it.write, it.special) == ((A | SUM, (None, 5)), (SUM, 0))
@@ -159,7 +159,7 @@ def test_a_plain_value_takes_the_place_of_a_change() -> None:
     assert (it.write, it.special) == ((15, (1, None, None, None)), None)
 
 
-def test_a_deletion_drops_changes_and_after_it_a_change_is_the_value() -> None:
+def test_a_deletion_drops_changes_and_turns_a_later_change_into_the_value() -> None:
     it = Bench()
     it.change(sum=5, lock_type="shared_write")
     it.delete()
@@ -179,7 +179,7 @@ def test_one_call_may_modify_a_row_several_times() -> None:
 # ---- lock types
 
 
-def test_a_shared_write_shares_the_groups_of_its_columns() -> None:
+def test_a_shared_write_takes_shared_locks_on_the_lock_groups_of_its_columns() -> None:
     it = Bench()
     it.put(update=True, sum=1, lock_type="shared_write")
     assert it.special == (0, S_GROUP)
@@ -198,7 +198,7 @@ def test_exclusive_beats_shared_write_in_either_order() -> None:
     assert it.special is None
 
 
-def test_what_follows_a_deletion_is_exclusive() -> None:
+def test_a_shared_write_after_a_deletion_takes_an_exclusive_lock() -> None:
     it = Bench()
     it.delete()
     it.put(lock_type="shared_write", a=1)
@@ -319,7 +319,7 @@ def commit_on(row: Model, it: Bench) -> Model:
 
 
 @given(bases, steps)
-def test_the_buffer_comes_to_what_its_steps_come_to_one_by_one(base: Model, taken: Any) -> None:
+def test_a_committed_buffer_equals_its_steps_applied_one_by_one(base: Model, taken: Any) -> None:
     it, expected = Bench(), base
     for step in taken:
         expected = step_on(expected, step)
@@ -328,7 +328,7 @@ def test_the_buffer_comes_to_what_its_steps_come_to_one_by_one(base: Model, take
 
 
 @given(bases, steps, st.sets(st.sampled_from(["a", "sum"])))
-def test_who_reads_own_writes_sees_what_they_come_to(
+def test_a_read_of_own_writes_equals_the_steps_applied_one_by_one(
     base: Model, taken: Any, columns: set[str]
 ) -> None:
     it, expected = Bench(), base

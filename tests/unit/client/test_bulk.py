@@ -140,7 +140,7 @@ def test_data_that_does_not_fit_is_refused(data: Any, said: str) -> None:
 
 
 @pytest.mark.parametrize("data", [5, "text", b"bytes", {"id": [1]}, [5], None])
-def test_what_is_no_arrow_data_is_refused(data: Any) -> None:
+def test_a_bulk_write_refuses_data_that_is_not_arrow(data: Any) -> None:
     with pytest.raises(InvalidRequest, match="rows in bulk are"):
         write(data)
 
@@ -195,14 +195,14 @@ def test_required_columns_must_be_there_and_whole() -> None:
         every_type(of(id=pyarrow.array([1, None]), u=[1, 2]))
 
 
-def test_a_value_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_write_refuses_a_value_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "VALUE_BYTES_MAX", 100)
     with pytest.raises(SchemaViolation, match="longer than 100 bytes"):
         every_type(of(id=[1], t=["x" * 101]))
     assert every_type(of(id=[1, 2], t=["x" * 100] * 2))
 
 
-def test_a_key_that_is_none_is_told_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_write_reports_an_invalid_key_with_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "PART_ROWS_MAX", 2)
     columns = (Column("id", "double", "ascending", required=True), Column("value", "int64"))
     clock, cells = Clock(), Cells()
@@ -254,7 +254,9 @@ def test_messages_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["id"] for row in cells.rows(0)] == list(range(50))
 
 
-def test_one_row_that_is_too_long_has_a_message_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_write_sends_a_row_that_exceeds_the_message_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bulk, "MESSAGE_BYTES", 4_000)
     notes = ["n", "n" * 10_000, *["n"] * 6]
     cells = write(of(id=list(range(8)), note=notes))
@@ -262,7 +264,9 @@ def test_one_row_that_is_too_long_has_a_message_of_its_own(monkeypatch: pytest.M
     assert [it for it in cells.row_counts() if it > 1]
 
 
-def test_parts_are_bounded_by_what_the_table_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bulk_messages_are_bounded_by_the_size_of_the_encoded_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bulk, "PART_BYTES_FIRST", 10_000)
     monkeypatch.setattr(bulk, "PART_BYTES_MAX", 10_000)
     monkeypatch.setattr(bulk, "SAMPLE_ROWS", 10)
@@ -388,7 +392,9 @@ def test_a_cell_that_stays_full_is_waited_for_longer_than_one_that_is_not_there(
     assert waited_ms["unavailable"] == 10_000
 
 
-def test_a_lost_reply_ends_it_with_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_reply_ends_a_bulk_write_with_a_report_per_tablet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bulk, "PART_ROWS_MAX", 10)
     cells = Cells()
 

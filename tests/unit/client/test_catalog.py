@@ -107,7 +107,7 @@ def test_a_bad_cut_is_refused(
 
 
 @pytest.mark.parametrize("values", [[], [1], [1, "a"], [None], [None, None]])
-def test_a_pivot_is_told_in_the_users_words(values: list[Any]) -> None:
+def test_a_pivot_key_decodes_to_the_values_of_the_caller(values: list[Any]) -> None:
     types = ("int64", "utf8")
     assert decode_prefix(encode_key(values, types), types) == tuple(values)
 
@@ -120,7 +120,7 @@ def test_a_pivot_that_is_none_is_damage() -> None:
 # ---- calls
 
 
-def test_a_table_is_created_in_the_users_words() -> None:
+def test_create_table_parses_columns_and_encodes_pivot_keys() -> None:
     clock = Clock()
     session = new_session(clock)
     first = {"name": "id", "type": "int64", "sort_order": "ascending"}
@@ -203,7 +203,7 @@ def test_mounting_waits_until_all_tablets_are_served() -> None:
     assert [it.state for it in route.tablets] == ["mounted", "mounted"]
 
 
-def test_a_new_table_can_be_mounted_at_once() -> None:
+def test_create_table_can_mount_the_new_table() -> None:
     clock, master = Clock(), Master(3)
     play(clock, new_session(clock).catalog.create_table(PATH, COLUMNS, mount=True), master)
     assert master.states == ["mounted", "mounted"]
@@ -218,7 +218,9 @@ LIFE: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "kind", "state"), LIFE)
-def test_a_change_of_life_waits_for_its_own_state(name: str, kind: Any, state: str) -> None:
+def test_a_call_that_changes_the_tablet_state_waits_for_the_new_state(
+    name: str, kind: Any, state: str
+) -> None:
     clock, master = Clock(), Master(4, state="mounted" if state != "mounted" else "frozen")
     session = new_session(clock, table())
     play(clock, getattr(session.catalog, name)(PATH), master)
@@ -261,7 +263,7 @@ def test_a_change_of_life_outlasts_an_absence_of_the_master(
     assert master.states == [state, state]
 
 
-def test_a_wait_gives_up_when_told_to_and_says_for_whom_it_waited() -> None:
+def test_a_mount_that_times_out_names_the_cell_that_the_master_waits_for() -> None:
     clock = Clock()
     began_us = clock.now_us
     told = "1 tablets of //t are not mounted after 2000 ms: the master waits for cell 1 at node1"
@@ -285,7 +287,7 @@ def test_remounting_waits_for_nothing() -> None:
     assert session.routing.find(PATH) is None
 
 
-def test_resharding_is_asked_for_in_keys_of_the_schema_as_it_is_now() -> None:
+def test_reshard_table_encodes_pivot_keys_by_the_current_schema() -> None:
     clock = Clock()
     session = new_session(clock, table(columns=keyed_by("utf8").columns))
     reshard = Play(clock, session.catalog.reshard_table(PATH, [[100], [150]], None, 1, 1))
@@ -321,7 +323,7 @@ def test_a_bad_reshard_changes_nothing(arguments: Any) -> None:
     assert all(isinstance(it, GetTable) for it in master.requests)
 
 
-def test_altering_is_asked_for_in_the_users_words() -> None:
+def test_alter_table_sends_the_new_columns_to_the_master() -> None:
     clock = Clock()
     session = new_session(clock, table())
     wider = (*COLUMNS, Column("more", "double"))
@@ -336,7 +338,9 @@ def test_altering_is_asked_for_in_the_users_words() -> None:
 
 @pytest.mark.parametrize("reply", [LOST, NEVER_SENT])
 @pytest.mark.parametrize("change", ["reshard", "alter"])
-def test_what_might_be_done_twice_is_asked_for_once(change: str, reply: Failure) -> None:
+def test_alter_and_reshard_are_not_retried_after_a_missing_reply(
+    change: str, reply: Failure
+) -> None:
     clock = Clock()
     session = new_session(clock, table())
     catalog = session.catalog
@@ -406,7 +410,7 @@ def test_tables_are_listed_and_removed() -> None:
         play(clock, session.catalog.remove_table(PATH), lambda target, body: MISSING)
 
 
-def test_connecting_waits_for_the_master_as_long_as_told() -> None:
+def test_connecting_waits_for_the_master_until_the_given_timeout() -> None:
     clock = Clock()
     session = new_session(clock)
     looking = Play(clock, session.catalog.get_cluster(500))

@@ -119,7 +119,7 @@ def test_a_transaction_locks_rows_and_changes_aggregates(
     assert second.special == {key(3): (1, 0)}
 
 
-def test_a_transaction_reads_what_it_wrote_if_it_was_begun_so(db: dodona.Client) -> None:
+def test_a_transaction_with_read_own_writes_reads_its_writes(db: dodona.Client) -> None:
     with db.begin(read_own_writes=True) as tx:
         tx.insert_rows(PATH, [account(1), account(200)])
         assert tx.select(PATH) == tx.lookup_rows(PATH, [{"id": 1}, {"id": 200}])
@@ -162,7 +162,7 @@ def test_a_block_that_ended_its_transaction_itself_is_left_alone(db: dodona.Clie
     assert db.select(PATH) == [account(2)]
 
 
-def test_what_an_object_shows_is_no_secret(cluster: FakeCluster) -> None:
+def test_the_repr_of_an_object_hides_the_secret_of_the_url(cluster: FakeCluster) -> None:
     url = cluster.url.replace("http://", "http://user:secret@")
     with dodona.connect(url) as client:
         shown = [repr(client), repr(client.begin())]
@@ -187,7 +187,9 @@ def test_a_conflict_is_run_again(
     assert len(db.select(PATH)) == len(ids)
 
 
-def test_an_error_of_the_function_is_raised_at_once(db: dodona.Client) -> None:
+def test_run_in_transaction_raises_an_error_of_the_function_without_retry(
+    db: dodona.Client,
+) -> None:
     attempts: list[int] = []
 
     def broken(tx: dodona.Transaction) -> None:
@@ -245,7 +247,7 @@ def test_threads_share_the_connections(db: dodona.Client, cluster: FakeCluster) 
     assert len(cluster.cells[0].paths) + len(cluster.cells[1].paths) - count_before <= 2
 
 
-def test_a_closed_client_says_so(cluster: FakeCluster) -> None:
+def test_a_closed_client_of_a_cluster_refuses_calls(cluster: FakeCluster) -> None:
     client = dodona.connect(cluster.url)
     client.close()
     client.close()
@@ -277,7 +279,7 @@ def test_closing_ends_calls_that_wait(cluster: FakeCluster) -> None:
     assert [type(it) for it in outcome] == [CommitOutcomeUnknown]
 
 
-def test_a_client_that_is_forgotten_ends_its_thread(cluster: FakeCluster) -> None:
+def test_a_client_without_references_ends_its_thread(cluster: FakeCluster) -> None:
     others = {*threading.enumerate()}
     client = dodona.connect(cluster.url)
     started = {*threading.enumerate()} - others
@@ -288,7 +290,7 @@ def test_a_client_that_is_forgotten_ends_its_thread(cluster: FakeCluster) -> Non
     assert not thread.is_alive()
 
 
-def test_a_fork_is_told_to_make_its_own(db: dodona.Client) -> None:
+def test_a_client_refuses_calls_in_a_forked_process(db: dodona.Client) -> None:
     db.generate_timestamp()
     read, write = os.pipe()
     child = os.fork()
@@ -329,7 +331,7 @@ def test_without_a_proxy_the_master_is_asked_for_timestamps(
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host", "http://", "http://host:0", "http://host:x"])
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_connect_refuses_an_invalid_url(url: str) -> None:
     with pytest.raises(InvalidRequest, match="URL"):
         dodona.connect(url)
 
@@ -343,7 +345,7 @@ def test_a_master_that_is_not_there_is_named() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_a_path_that_is_no_text_is_refused_and_nobody_waits(db: dodona.Client) -> None:
+def test_a_path_that_is_not_unicode_is_refused_without_waiting(db: dodona.Client) -> None:
     with pytest.raises(InvalidRequest, match="Unicode"):
         db.list_tables("//\ud800")
     with pytest.raises(InvalidRequest, match="Unicode"):
@@ -359,7 +361,7 @@ def test_an_answer_that_is_none_of_a_master_is_unavailable(cluster: FakeCluster)
 # ---- the package
 
 
-def test_importing_it_imports_no_network_library_and_no_server() -> None:
+def test_importing_dodona_imports_no_network_library_and_no_server() -> None:
     heavy = ("asyncio", "fastapi", "httpx", "lmdb", "pandas", "picows", "pyarrow", "uvicorn")
     code = f"import dodona, sys; print([it for it in {heavy} if it in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from dodona_wire.net.cluster_key import ENVIRONMENT, ClusterKey, key_headers
 TEXT = "correct-horse:battery"
 
 
-def test_it_comes_from_a_file_with_nothing_else_in_it(tmp_path: Path) -> None:
+def test_a_cluster_key_is_read_from_a_file_that_contains_only_the_key(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text(TEXT + "\n")
     assert ClusterKey.read(path).admits(ClusterKey(TEXT).authorization())
@@ -23,14 +23,18 @@ def test_it_comes_from_a_file_with_nothing_else_in_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://:{}@127.0.0.1:8500", "any:{}@127.0.0.1:8500"])
-def test_a_client_has_it_in_the_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_key_in_the_url_overrides_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(ENVIRONMENT, "another-key-altogether")
     key = ClusterKey.of_client(url.format(TEXT.replace(":", "%3A")))
     assert key is not None
     assert ClusterKey(TEXT).admits(key.authorization())
 
 
-def test_or_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_takes_the_cluster_key_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(ENVIRONMENT, TEXT)
     key = ClusterKey.of_client("http://127.0.0.1:8500")
     assert key is not None
@@ -54,11 +58,11 @@ def test_or_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ClusterKey(TEXT).authorization() + "=",
     ],
 )
-def test_whoever_shows_anything_else_stays_out(header: str | None) -> None:
+def test_a_cluster_key_admits_no_other_authorization_header(header: str | None) -> None:
     assert not ClusterKey(TEXT).admits(header)
 
 
-def test_it_never_shows(tmp_path: Path) -> None:
+def test_repr_and_errors_do_not_show_the_cluster_key(tmp_path: Path) -> None:
     assert TEXT not in repr(ClusterKey(TEXT))
     for text in ("short", "with a space in it, long", "x" * 257):
         (tmp_path / "key").write_text(text)

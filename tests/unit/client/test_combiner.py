@@ -119,7 +119,7 @@ def test_a_lone_thread_serves_itself() -> None:
     assert cores.groups == [[3, 4]]
 
 
-def test_those_who_come_while_one_serves_are_served_together() -> None:
+def test_calls_that_arrive_while_one_is_served_are_served_together() -> None:
     is_serving, may_end = threading.Event(), threading.Event()
 
     def block(numbers: list[int]) -> None:
@@ -140,7 +140,7 @@ def test_those_who_come_while_one_serves_are_served_together() -> None:
     assert sorted(cores.groups[1]) == list(range(1, 11))
 
 
-def test_everybody_gets_an_answer_however_many_there_are() -> None:
+def test_all_calls_of_many_threads_get_their_answers() -> None:
     def work(number: int) -> None:
         for step in range(200):
             at = (number * 1_000 if step % 3 else 0) + step
@@ -180,7 +180,7 @@ def test_others_are_served_while_one_flushes_and_share_the_next_flush() -> None:
 
 
 @pytest.mark.parametrize("error", [AssertionError("surprise"), OSError("the disk")])
-def test_a_flush_that_fails_ends_all_who_wait(error: Exception) -> None:
+def test_a_failed_flush_ends_all_waiting_calls_with_an_error(error: Exception) -> None:
     is_flushing, may_fail = threading.Event(), threading.Event()
 
     def fail(numbers: list[int]) -> None:
@@ -276,7 +276,7 @@ def test_a_recovery_that_finds_no_thread_waits_for_one(monkeypatch: pytest.Monke
     assert it.exchange(question(2)) == [answer_to(2)]
 
 
-def test_an_interrupt_goes_on_to_its_caller_and_ends_the_others() -> None:
+def test_an_interrupt_reaches_its_caller_and_other_calls_are_served() -> None:
     is_queued = threading.Event()
 
     def interrupt(numbers: list[int]) -> None:
@@ -313,7 +313,7 @@ def test_a_recovery_that_fails_is_named_and_tried_again() -> None:
     assert it.exchange(question(3)) == [answer_to(3)]
 
 
-def test_closing_ends_who_waits_and_refuses_who_comes() -> None:
+def test_closing_answers_waiting_calls_and_refuses_new_calls() -> None:
     is_serving, may_end = threading.Event(), threading.Event()
 
     def block(numbers: list[int]) -> None:

@@ -120,7 +120,7 @@ def two() -> Bench:
 # ---- nothing, and one cell
 
 
-def test_an_empty_transaction_commits_without_a_timestamp_and_asks_nobody() -> None:
+def test_an_empty_transaction_commits_without_a_timestamp_and_without_requests() -> None:
     clock = Clock()
     session = new_session(clock, table())
     transaction = begin(clock, session)
@@ -201,7 +201,7 @@ def test_after_a_move_the_rows_may_be_in_several_cells() -> None:
     assert [type(body) for _, body in commit.calls] == [Prepare, Prepare]
 
 
-def test_what_was_never_sent_is_sent_again_until_patience_ends() -> None:
+def test_a_commit_that_never_left_is_retried_until_the_timeout() -> None:
     bench = one()
     attempts = 0
     began_us = bench.clock.now_us
@@ -254,7 +254,7 @@ def never_answered(bench: Bench) -> CommitOutcomeUnknown:
     return caught.value
 
 
-def test_nobody_answers_for_ten_seconds_then_the_outcome_is_unknown() -> None:
+def test_the_outcome_is_unknown_after_ten_seconds_without_an_answer() -> None:
     bench = one()
     error = never_answered(bench)
     assert error.attributes == {"transaction": ID, "coordinator": 0}
@@ -266,7 +266,7 @@ def test_nobody_answers_for_ten_seconds_then_the_outcome_is_unknown() -> None:
     assert bench.outcome() == later.result
 
 
-def test_the_cell_is_asked_where_it_is_now() -> None:
+def test_a_commit_asks_a_silent_cell_again_at_its_new_address() -> None:
     bench = one()
     bench.commit.answer(LOST)
     bench.commit.answer(LOST)
@@ -309,7 +309,7 @@ def test_all_prepared_commits_at_the_largest_timestamp() -> None:
     assert bench.outcome() == Outcome("committed", Timestamp(70))
 
 
-def test_acknowledged_as_prepared_it_reports_before_the_decision_is_answered() -> None:
+def test_with_acknowledgement_prepared_a_commit_returns_before_the_decision_reply() -> None:
     clock = Clock()
     session = new_session(clock, table(), acknowledgement="prepared")
     transaction = with_rows(clock, session, 1, 100)
@@ -320,7 +320,7 @@ def test_acknowledged_as_prepared_it_reports_before_the_decision_is_answered() -
     assert transaction.is_committed
 
 
-def test_the_coordinator_is_the_smallest_cell_whatever_the_order_of_rows() -> None:
+def test_the_coordinator_is_the_smallest_cell_for_any_order_of_rows() -> None:
     bench = Bench(100, 1)
     assert [target for target, _ in bench.commit.calls] == [0, 1]
     assert bench.transaction.coordinator == 0
@@ -333,7 +333,9 @@ def test_the_prepares_may_end_at_the_first_refusal() -> None:
 
 
 @pytest.mark.parametrize("replies", [(CONFLICT, LOST), (LOST, CONFLICT), (prepared(60), CONFLICT)])
-def test_a_refusal_is_reported_and_the_coordinator_told(replies: tuple[Reply, ...]) -> None:
+def test_a_refused_prepare_is_reported_and_the_coordinator_gets_an_abort(
+    replies: tuple[Reply, ...],
+) -> None:
     bench = two()
     bench.commit.answer(*replies)
     with pytest.raises(TransactionConflict):
@@ -353,7 +355,7 @@ def test_after_silence_the_next_commit_asks_where_the_cells_are(reply: Reply) ->
 
 
 @pytest.mark.parametrize("make", [one, two])
-def test_after_an_unknown_outcome_too(make: Callable[[], Bench]) -> None:
+def test_a_session_forgets_the_route_after_an_unknown_outcome(make: Callable[[], Bench]) -> None:
     bench = make()
     if make is two:
         bench.commit.answer(prepared(60), prepared(61))
@@ -379,7 +381,7 @@ def test_a_stale_route_at_prepare_is_forgotten_and_the_abort_is_settled() -> Non
     assert bench.state == "aborted"
 
 
-def test_a_stale_route_at_prepare_and_a_commit_all_the_same() -> None:
+def test_a_transaction_may_commit_after_a_stale_route_at_prepare() -> None:
     bench = two()
     bench.commit.answer(prepared(60), MOVED)
     bench.commit.answer(committed(70))
@@ -403,7 +405,7 @@ def test_a_time_out_is_no_refusal_the_coordinator_is_asked(replies: tuple[Reply,
     assert bench.state == "aborted"
 
 
-def test_the_coordinator_may_have_committed_all_the_same() -> None:
+def test_a_transaction_may_commit_after_a_lost_prepare_reply() -> None:
     bench = two()
     bench.commit.answer(prepared(60), LOST)
     bench.commit.answer(committed(66))

@@ -66,7 +66,7 @@ def kept(condition: str, table: Any = TABLE) -> list[int]:
         ("rows.k = 1", [0]),
     ],
 )
-def test_what_is_kept(condition: str, expected: list[int]) -> None:
+def test_a_condition_keeps_the_rows_that_match(condition: str, expected: list[int]) -> None:
     assert kept(condition) == expected
 
 
@@ -93,7 +93,9 @@ def test_the_order_stays_and_pages_follow_one_another() -> None:
         ("false", ScanRange(("k",), (), ())),
     ],
 )
-def test_what_is_read(condition: str, expected: ScanRange) -> None:
+def test_a_condition_limits_the_columns_and_keys_that_are_read(
+    condition: str, expected: ScanRange
+) -> None:
     assert plan(SCHEMA, condition) == expected
 
 
@@ -115,7 +117,7 @@ def test_what_is_read(condition: str, expected: ScanRange) -> None:
         ("k = read_text('x')", "function"),
     ],
 )
-def test_what_is_no_condition_is_refused(condition: str, message: str) -> None:
+def test_an_invalid_condition_is_refused_with_the_reason(condition: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         plan(SCHEMA, condition)
 
@@ -125,7 +127,7 @@ def test_a_condition_is_not_endless() -> None:
         plan(SCHEMA, "k > 1" + " " * TEXT_LENGTH_MAX)
 
 
-def test_what_can_t_be_computed_is_an_error() -> None:
+def test_a_condition_that_cannot_be_computed_raises_an_error() -> None:
     with pytest.raises(InvalidRequest, match="Division by zero"):
         kept("10 // (k - 1) > 0")
     with pytest.raises(InvalidRequest, match="Could not convert"):

@@ -55,12 +55,12 @@ def check_soon(connect: Callable[[], object]) -> None:
     assert BOUND_MS / 1000 / 2 < took_s < ENDS_S_MAX
 
 
-def test_it_holds_for_a_silent_master(silent: str) -> None:
+def test_the_connect_timeout_holds_for_a_silent_master(silent: str) -> None:
     check_soon(lambda: dodona.connect(f"http://{silent}", timeout_ms=BOUND_MS))
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_it_holds_in_asyncio(
+def test_the_connect_timeout_holds_in_asyncio(
     new_loop: Callable[[], asyncio.AbstractEventLoop], silent: str
 ) -> None:
     async def connect() -> None:
@@ -73,7 +73,7 @@ def test_it_holds_in_asyncio(
     check_soon(run)
 
 
-def test_it_holds_for_a_command(silent: str) -> None:
+def test_the_connect_timeout_holds_for_a_command(silent: str) -> None:
     """A start takes its time: so the answer says how long was waited."""
     words = [sys.executable, "-m", "dodona_local.cli", "--timeout-ms", "700", "list", "//"]
     done = subprocess.run(

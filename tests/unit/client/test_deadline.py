@@ -134,7 +134,7 @@ def test_a_server_that_has_answered_is_not_blamed_for_the_last_instant(
     assert ("timeout_ms" in caught.value.attributes) != is_named
 
 
-def test_what_was_given_up_in_a_hurry_may_have_left_or_not() -> None:
+def test_the_error_of_a_timeout_reports_whether_the_call_was_sent() -> None:
     """A commit that never left is not in doubt."""
     for told in ({}, {"is_sent": False}):
         clock = Clock()
@@ -171,7 +171,7 @@ def test_a_commit_that_was_sent_is_unknown_and_one_that_was_not_is_aborted() -> 
         assert caught.value.attributes["address"] == "node1"
 
 
-def test_a_decision_leaves_though_no_time_is_left_to_await_its_answer() -> None:
+def test_a_decision_is_sent_even_if_no_time_is_left_to_await_its_answer() -> None:
     """Cells hold locks until they hear of it."""
     clock = Clock()
     session = new_session(clock, table())
@@ -266,7 +266,7 @@ def test_an_embedded_database_takes_the_same_programs(db: dodona.Client) -> None
     assert db.lookup_rows("//t", [{"id": 1}]) == []
 
 
-def test_an_embedded_call_waits_for_others_no_longer_than_it_may(db: dodona.Client) -> None:
+def test_an_embedded_call_waits_for_other_threads_only_until_its_timeout(db: dodona.Client) -> None:
     """Another thread has the cores, as in a long flush or a long scan."""
     combiner: Any = db._driver._combiner  # type: ignore[attr-defined]
     began, done = threading.Event(), threading.Event()
@@ -303,7 +303,7 @@ def test_an_embedded_call_waits_for_others_no_longer_than_it_may(db: dodona.Clie
 ENDLESS = "select sum(a.i ^ b.i) from range(10000000) a(i), range(10000000) b(i)"
 
 
-def test_a_query_is_not_computed_for_longer_than_it_may(db: dodona.Client) -> None:
+def test_a_query_ends_at_its_timeout(db: dodona.Client) -> None:
     db.query("select 1")  # imports take a while
     began = time.monotonic()
     with pytest.raises(Unavailable, match="not computed in the 300 ms"):
@@ -311,7 +311,7 @@ def test_a_query_is_not_computed_for_longer_than_it_may(db: dodona.Client) -> No
     assert time.monotonic() - began < 5
 
 
-def test_a_query_in_asyncio_is_not_computed_for_longer_than_it_may(tmp_path: Path) -> None:
+def test_a_query_of_the_asyncio_client_ends_at_its_timeout(tmp_path: Path) -> None:
     async def attempt() -> float:
         async with await dodona.aio.open(tmp_path / "data", call_timeout_ms=60_000) as client:
             await client.query("select 1")

@@ -111,12 +111,14 @@ def user_error(db: dodona.Client) -> None:
         refused_row, refused_query, refused_open, user_error,
     ],
 )  # fmt: skip
-def test_it_is_free_at_once(use: Callable[[dodona.Client], None], folder: Path) -> None:
+def test_the_folder_is_free_immediately_after_a_client_is_dropped(
+    use: Callable[[dodona.Client], None], folder: Path
+) -> None:
     use(dodona.open(folder))
     check(folder)
 
 
-def test_an_exception_keeps_it_no_longer_than_it_lasts(folder: Path) -> None:
+def test_the_folder_is_free_once_an_exception_of_the_client_is_dropped(folder: Path) -> None:
     def cell() -> None:
         db = dodona.open(folder)
         db.insert_rows("//nothing/here", ROWS)
@@ -151,7 +153,7 @@ async def use_badly(db: dodona.aio.AsyncClient) -> None:
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("use", [use_a_little, use_chores, use_badly])
-def test_it_is_free_at_once_for_asyncio(
+def test_the_folder_is_free_immediately_after_an_asyncio_client_is_dropped(
     use: Callable[[dodona.aio.AsyncClient], Awaitable[None]],
     new_loop: Callable[[], asyncio.AbstractEventLoop],
     folder: Path,
@@ -168,7 +170,7 @@ def test_it_is_free_at_once_for_asyncio(
     check(folder)
 
 
-def test_it_is_free_though_a_thread_is_quicker_than_the_loop(
+def test_the_folder_is_free_even_if_a_thread_is_faster_than_the_event_loop(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It opens the folder again before the task that met an error has waited for anything."""
@@ -198,7 +200,7 @@ def test_it_is_free_though_a_thread_is_quicker_than_the_loop(
     check(folder)
 
 
-def test_what_is_not_durable_yet_becomes_so(folder: Path) -> None:
+def test_async_writes_of_a_dropped_client_become_durable(folder: Path) -> None:
     db = dodona.open(folder)
     db.create_table("//log", SCHEMA, atomicity="none", mount=True)
     db.insert_rows("//log", ROWS, durability="async")
@@ -218,7 +220,7 @@ def test_the_thread_of_chores_does_not_outlive_the_client(folder: Path) -> None:
     assert not pinger._doers
 
 
-def test_where_the_users_objects_lead_back_to_it_the_collector_is_called(
+def test_open_frees_a_folder_whose_client_is_in_a_reference_cycle(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -228,7 +230,7 @@ def test_where_the_users_objects_lead_back_to_it_the_collector_is_called(
     check(folder)
 
 
-def test_who_still_has_it_is_told_where_it_was_opened(
+def test_the_error_for_a_folder_in_use_names_the_line_that_opened_the_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -243,7 +245,9 @@ def test_who_still_has_it_is_told_where_it_was_opened(
 
 
 @pytest.mark.anyio
-async def test_so_it_is_in_asyncio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_asyncio_error_for_a_folder_in_use_names_the_line_that_opened_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     async with await dodona.aio.open(folder):
         with pytest.raises(FolderInUse, match=r"opened at .*test_dropped\.py, line \d+"):
@@ -252,7 +256,9 @@ async def test_so_it_is_in_asyncio(folder: Path, monkeypatch: pytest.MonkeyPatch
             dodona.open(folder)
 
 
-def test_a_cluster_s_client_is_free_at_once_too(cluster: FakeCluster) -> None:
+def test_the_driver_of_a_dropped_cluster_client_is_released_immediately(
+    cluster: FakeCluster,
+) -> None:
     db = dodona.connect(cluster.url)
     db.create_table(PATH, SCHEMA, mount=True)
     for use in (refused_row, refused_path, user_error):
@@ -262,7 +268,7 @@ def test_a_cluster_s_client_is_free_at_once_too(cluster: FakeCluster) -> None:
     assert gone() is None
 
 
-def test_a_finalizer_of_the_users_may_open_it_while_another_opens_it(
+def test_a_finalizer_may_open_the_folder_while_another_call_opens_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The collector that `open` calls runs the user's finalizers, too."""

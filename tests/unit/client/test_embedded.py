@@ -48,7 +48,7 @@ def db(folder: str) -> Iterator[dodona.Client]:
         yield client
 
 
-def test_it_is_a_database(db: dodona.Client) -> None:
+def test_an_embedded_database_commits_reads_and_reports_outcomes(db: dodona.Client) -> None:
     with db.begin() as tx:
         tx.insert_rows(PATH, [account(1), account(200)])
     with db.begin() as tx:
@@ -63,7 +63,7 @@ def test_it_is_a_database(db: dodona.Client) -> None:
     assert tx.commit_timestamp < first < second
 
 
-def test_what_was_committed_is_there_after_a_restart(folder: str) -> None:
+def test_committed_rows_exist_after_a_restart_of_an_embedded_database(folder: str) -> None:
     with dodona.open(folder) as db:
         db.create_table(PATH, SCHEMA, mount=True)
         db.create_table("//log", SCHEMA, atomicity="none", mount=True)
@@ -148,7 +148,9 @@ def open_elsewhere(folder: str, *options: str) -> subprocess.CompletedProcess[st
     return run
 
 
-def test_a_second_process_is_told_which_folder_is_in_use(db: dodona.Client, folder: str) -> None:
+def test_the_error_in_a_second_process_names_the_folder_in_use(
+    db: dodona.Client, folder: str
+) -> None:
     run = open_elsewhere(folder)
     assert "dodona.errors.FolderInUse" in run.stderr
     assert folder in run.stderr
@@ -156,7 +158,7 @@ def test_a_second_process_is_told_which_folder_is_in_use(db: dodona.Client, fold
     assert db.list_tables() == [PATH]
 
 
-def test_the_same_process_is_told_too_and_a_failed_open_leaves_no_lock(folder: str) -> None:
+def test_a_second_open_in_the_same_process_fails_and_leaves_no_folder_lock(folder: str) -> None:
     with dodona.open(folder), pytest.raises(FolderInUse, match=folder):
         dodona.open(folder)
     dodona.open(folder).close()
@@ -191,12 +193,12 @@ def test_damage_is_named_and_nothing_stays_locked(folder: str) -> None:
             dodona.open(folder)
 
 
-def test_it_needs_assertions(folder: str) -> None:
+def test_an_embedded_database_refuses_to_run_without_assertions(folder: str) -> None:
     run = open_elsewhere(folder, "-O")
     assert "InvalidRequest: an embedded database does not run under python -O" in run.stderr
 
 
-def test_without_the_server_extra_it_says_what_to_install(
+def test_open_without_the_server_extra_names_the_extra_to_install(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> Any:
@@ -271,7 +273,7 @@ def test_a_transaction_begun_before_a_recovery_has_to_begin_again(
 # ---- closing, forking, awaiting
 
 
-def test_a_closed_database_says_so(folder: str) -> None:
+def test_a_closed_embedded_database_refuses_calls(folder: str) -> None:
     db = dodona.open(folder)
     tx = db.begin()
     db.close()
@@ -282,7 +284,7 @@ def test_a_closed_database_says_so(folder: str) -> None:
     tx.abort()
 
 
-def test_a_fork_must_not_touch_it(db: dodona.Client) -> None:
+def test_an_embedded_database_refuses_calls_in_a_forked_process(db: dodona.Client) -> None:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

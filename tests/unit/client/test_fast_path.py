@@ -130,7 +130,9 @@ def test_both_ways_ask_and_say_the_same(
     [{"update": 1}, {"update": None}, {"aggregate": True}, {"aggregate": 0}, {"aggregate": None}],
     ids=str,
 )
-def test_what_is_no_plain_insert_goes_the_long_way(options: dict[str, Any]) -> None:
+def test_insert_options_have_the_same_effect_on_the_fast_and_general_path(
+    options: dict[str, Any],
+) -> None:
     outcomes = []
     for way in WAYS:
         clock, session = fresh()
@@ -188,7 +190,7 @@ def test_a_lost_answer_is_asked_for_under_the_same_id() -> None:
     assert it.result == 9
 
 
-def test_what_nobody_knows_is_told_with_its_id_and_can_be_asked_for() -> None:
+def test_an_unknown_outcome_on_the_fast_path_names_the_transaction() -> None:
     clock, session = fresh()
     it, body = sent(session, clock)
     it.answer(LOST)
@@ -228,7 +230,7 @@ def test_after_a_stale_route_the_same_rows_go_on_under_the_same_id() -> None:
     assert second == first
 
 
-def test_a_schema_that_changed_meanwhile_aborts() -> None:
+def test_a_schema_change_during_a_fast_path_write_aborts_the_write() -> None:
     clock, session = fresh()
     it, _ = sent(session, clock)
     it.answer(MOVED)
@@ -245,7 +247,7 @@ def test_a_lost_answer_is_asked_for_even_if_the_table_is_another_by_now() -> Non
     assert it.call == (0, AskOutcome(body.transaction))
 
 
-def test_after_a_conflict_it_is_as_on_the_long_way() -> None:
+def test_after_a_conflict_the_fast_path_continues_like_the_general_path() -> None:
     steps = []
     for way in WAYS:
         clock, session = fresh()
@@ -260,7 +262,7 @@ def test_after_a_conflict_it_is_as_on_the_long_way() -> None:
 
 
 @pytest.mark.parametrize("refusal", [NEVER_SENT, MOVED, Failure("overloaded", "the store is full")])
-def test_what_left_nothing_behind_is_written_the_long_way(refusal: Failure) -> None:
+def test_a_non_atomic_write_refused_without_effect_is_retried(refusal: Failure) -> None:
     clock, session = fresh("none")
     it = Play(clock, write(session, ROWS, "async"))
     _, first = it.call
@@ -271,7 +273,7 @@ def test_what_left_nothing_behind_is_written_the_long_way(refusal: Failure) -> N
     assert it.result == 8
 
 
-def test_a_lost_reply_is_not_repeated_and_its_tablet_named() -> None:
+def test_a_non_atomic_write_with_a_lost_reply_names_the_tablet_without_retry() -> None:
     accounts = []
     for way in WAYS:
         clock, session = fresh("none")

@@ -79,7 +79,9 @@ def first(
 
 @pytest.mark.parametrize("page_rows", [1, 2, 100])
 @pytest.mark.parametrize("count", range(1, 8))
-def test_so_many_rows_and_where_the_next_one_is(count: int, page_rows: int) -> None:
+def test_first_rows_returns_the_requested_count_and_the_next_key(
+    count: int, page_rows: int
+) -> None:
     ids, behind, at = first(Tablets(page_rows), count)
     assert ids == [*IDS[:count]]
     assert behind == ((IDS[count],) if count < len(IDS) else None)
@@ -160,7 +162,7 @@ class Unmoved(Tablets):
         return table() if target == MASTER else super().__call__(target, body)
 
 
-def test_a_table_without_atomicity_is_read_as_it_is_now() -> None:
+def test_first_rows_of_a_non_atomic_table_reads_the_last_committed_rows() -> None:
     tablets = Tablets(1)
     session = new_session(Clock(), table(atomicity="none"))
     ids, _, at = first(tablets, 10, session=session)
@@ -185,7 +187,7 @@ class Changing(Tablets):
         return super().__call__(target, body)
 
 
-def test_it_follows_tablets_that_move_and_are_cut_anew() -> None:
+def test_first_rows_follows_tablets_that_move_or_are_resharded() -> None:
     cut = (tablet(20, 5, None), tablet(21, 6, 50), tablet(22, 1, PIVOT), tablet(23, 1, 160))
     for now in (table(MOVED_TABLETS), table(cut)):
         ids, behind, _ = first(Changing(now), 5)
@@ -197,7 +199,7 @@ def test_it_follows_tablets_that_move_and_are_cut_anew() -> None:
     [table(MOVED_TABLETS, columns=OTHERS), table(MOVED_TABLETS)],
     ids=["schema", "atomicity"],
 )
-def test_it_begins_anew_where_the_table_became_another_on_the_way(now: Any) -> None:
+def test_first_rows_restarts_if_schema_or_atomicity_changes_during_the_read(now: Any) -> None:
     tablets, clock = Changing(now), Clock()
     read = new_session(clock, table(atomicity="none")).first_rows(PATH, 10, PLENTY)
     found, at = play(clock, read, tablets)

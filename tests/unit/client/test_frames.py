@@ -45,7 +45,7 @@ def missing(kind: ColumnType) -> Any:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_values_stay_what_they_are_beside_a_null(kind: ColumnType) -> None:
+def test_a_pandas_frame_keeps_values_and_types_beside_a_null(kind: ColumnType) -> None:
     values = EDGES[kind]
     frame = frame_of(kind, [*values, None])
     *found, last = frame["v"].to_list()
@@ -56,7 +56,7 @@ def test_values_stay_what_they_are_beside_a_null(kind: ColumnType) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_the_dtype_is_the_same_whatever_the_values(kind: ColumnType) -> None:
+def test_the_dtype_of_a_pandas_column_does_not_depend_on_its_values(kind: ColumnType) -> None:
     for values in ([], [None], [None, None], EDGES[kind][:1], EDGES[kind]):
         frame = frame_of(kind, values)
         assert frame["v"].dtype == DTYPES[kind]
@@ -83,7 +83,9 @@ def test_a_part_of_the_rows_is_counted_from_zero() -> None:
     assert rows[1:].to_pandas().index.to_list() == [0, 1]
 
 
-def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = builtins.__import__
 
     def without_pandas(name: str, *args: Any, **others: Any) -> Any:

@@ -41,7 +41,7 @@ def test_a_table_can_be_read_in_this_state(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["freezing", "frozen", "unmounting", "frozen_mounting"])
-def test_a_commit_to_a_table_in_this_state_is_refused_with_it(state: str) -> None:
+def test_a_refused_commit_names_the_state_of_the_tablet(state: str) -> None:
     clock = Clock()
     closed = table((tablet(10, 0, None, state=state),))
     session = new_session(clock, closed)
@@ -54,7 +54,7 @@ def test_a_commit_to_a_table_in_this_state_is_refused_with_it(state: str) -> Non
 
 
 @pytest.mark.parametrize("state", ["unmounted", "unmounting"])
-def test_a_read_of_a_table_in_this_state_is_refused_with_it(state: str) -> None:
+def test_a_refused_read_names_the_state_of_the_tablet(state: str) -> None:
     clock = Clock()
     closed = table((tablet(10, 0, None, state=state),))
     session = new_session(clock, closed)
@@ -85,7 +85,7 @@ def test_other_tablets_that_are_mounted_do_not_keep_a_writer_waiting() -> None:
     assert clock.now_us - began_us < 1_000_000
 
 
-def test_the_word_of_a_cell_that_its_tablet_is_frozen_is_final() -> None:
+def test_a_commit_aborts_when_a_cell_reports_that_its_tablet_is_frozen() -> None:
     """The cell remembers the refusal, so that a late copy of the request does nothing either."""
     clock = Clock()
     session = new_session(clock, table((tablet(10, 0, None),)))
@@ -109,7 +109,7 @@ def test_one_frozen_tablet_aborts_a_commit_of_several_cells() -> None:
     assert session.routing.find(PATH) is None
 
 
-def test_a_tablet_that_was_divided_meanwhile_is_found_again() -> None:
+def test_a_lookup_finds_the_new_tablets_after_a_reshard() -> None:
     clock = Clock()
     session = new_session(clock, table((tablet(10, 0, None, state="unmounted"),)))
     asked: list[Any] = []
@@ -126,7 +126,7 @@ def test_a_tablet_that_was_divided_meanwhile_is_found_again() -> None:
     assert [target for target, _ in asked] == [1, 1]
 
 
-def test_nobody_is_asked_to_write_to_a_table_known_to_be_frozen() -> None:
+def test_a_commit_to_a_frozen_table_sends_no_request_to_a_cell() -> None:
     clock = Clock()
     session = new_session(clock, FROZEN)
     transaction = with_rows(clock, session, 1)

@@ -14,7 +14,7 @@ from twins.generating import generated, with_origin
 
 
 @pytest.mark.parametrize("name", ORIGINS)
-def test_a_blocking_module_is_what_its_asyncio_module_makes(name: str) -> None:
+def test_a_blocking_module_equals_the_module_generated_from_asyncio(name: str) -> None:
     assert (FOLDER / name).read_text("utf-8") == text_of(name), "run `python -m twins`"
 
 
@@ -23,7 +23,7 @@ def test_every_asyncio_module_has_a_blocking_one() -> None:
 
 
 @pytest.mark.parametrize("name", ORIGINS)
-def test_a_generated_module_says_so_behind_its_docstring(name: str) -> None:
+def test_a_generated_module_names_its_origin_after_the_docstring(name: str) -> None:
     behind = (FOLDER / name).read_text("utf-8").split('"""\n', 1)[1]
     assert behind.startswith(f"\n# Generated from {ORIGINS[name]} by python -m twins: ")
     assert f"makes {name} of this module" in (FOLDER / ORIGINS[name]).read_text("utf-8")
@@ -67,7 +67,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("source", RULES)
-def test_words_become_those_of_the_blocking_api(source: str) -> None:
+def test_the_generator_turns_asyncio_code_into_blocking_code(source: str) -> None:
     assert generated(source) == f"{RULES[source]}\n"
 
 
@@ -101,7 +101,7 @@ def test_marked_lines_are_left_out_or_replaced() -> None:
         ("# asyncio only\n# asyncio only\n# end", "within"),
     ],
 )
-def test_a_mark_without_its_other_half_is_refused(source: str, error: str) -> None:
+def test_the_generator_refuses_an_unmatched_mark(source: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         generated(source)
 
@@ -124,7 +124,7 @@ def test_a_file_is_named_in_the_place_of_the_other() -> None:
         with_origin('"""Reads."""\n', "aio_reads.py")
 
 
-def test_imports_are_put_in_order_and_unneeded_ones_left_out() -> None:
+def test_the_generator_sorts_imports_and_removes_unused_imports() -> None:
     text = "from b import y\nfrom a import x, z\nfrom c import d as d\n\nprint(x,\n y)\n"
     better = "from a import x\nfrom b import y\nfrom c import d as d\n\nprint(x, y)\n"
     assert formatted(text, "client.py") == better

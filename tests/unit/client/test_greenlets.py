@@ -89,7 +89,7 @@ def run(program: str, words: str, imports: str, cluster: FakeCluster, folder: Pa
 
 
 @pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
-def test_where_threads_are_greenlets_it_is_refused(
+def test_a_client_refuses_to_open_where_threads_are_greenlets(
     imports: str, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     run(REFUSED, "", imports, cluster, tmp_path / "data")

@@ -78,7 +78,9 @@ def renew(clock: Clock, session: Session, cells: Cells) -> dict[Target, list[int
 # ---- the beginning
 
 
-def test_every_cell_is_told_of_its_tablets(clock: Clock, session: Session, cells: Cells) -> None:
+def test_a_hold_sends_each_cell_the_list_of_its_tablets(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     held = hold(clock, session, cells)
     assert held.timestamp == 77
     assert cells.take() == {0: [10], 1: [11]}
@@ -96,7 +98,7 @@ def test_one_cell_is_asked_once(clock: Clock, session: Session) -> None:
     assert cells.take() == {0: [10, 11]}
 
 
-def test_what_is_too_old_is_refused_and_the_others_let_go(
+def test_a_hold_refused_as_too_old_is_released_in_all_cells(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     cells.replies[1] = TOO_OLD
@@ -129,7 +131,7 @@ def test_a_tablet_that_moved_is_looked_for(clock: Clock, session: Session, cells
         (SnapshotHeld(LEASE_MS, (TabletId(11),)), Unavailable),
     ],
 )
-def test_what_passes_is_waited_for_and_bounded(
+def test_a_hold_retries_temporary_errors_until_the_timeout(
     clock: Clock, session: Session, cells: Cells, reply: Reply, kind: type[Exception]
 ) -> None:
     cells.replies[1] = reply
@@ -139,7 +141,9 @@ def test_what_passes_is_waited_for_and_bounded(
     assert 9_000_000 < clock.now_us - began_us < 11_000_000
 
 
-def test_a_table_that_nobody_serves_is_refused_at_once(clock: Clock, session: Session) -> None:
+def test_a_hold_on_a_table_with_an_unmounted_tablet_is_refused(
+    clock: Clock, session: Session
+) -> None:
     cells = Cells(table((tablet(10, 0, None), tablet(11, 1, 100, state="unmounted"))))
     with pytest.raises(TableNotMounted):
         hold(clock, session, cells)
@@ -184,7 +188,7 @@ def test_a_timestamp_is_one_of_the_oracle_s(clock: Clock, session: Session, at: 
 # ---- renewals
 
 
-def test_it_is_renewed_several_times_in_a_lease(
+def test_the_client_renews_a_hold_several_times_within_its_lease(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     held = hold(clock, session, cells)
@@ -206,7 +210,9 @@ def test_a_cell_that_grants_less_is_asked_more_often(
         held.check(clock.now_us)
 
 
-def test_who_let_go_is_asked_no_more(clock: Clock, session: Session, cells: Cells) -> None:
+def test_a_released_hold_is_not_renewed_and_refuses_reads(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     held = hold(clock, session, cells)
     it = Play(clock, session.release_hold(held))
     assert [(cell, body.lease_ms) for cell, body in it.posted()] == [(0, 0), (1, 0)]  # type: ignore[union-attr]
@@ -216,7 +222,9 @@ def test_who_let_go_is_asked_no_more(clock: Clock, session: Session, cells: Cell
         held.check(clock.now_us)
 
 
-def test_what_nobody_refers_to_is_not_renewed(clock: Clock, session: Session, cells: Cells) -> None:
+def test_a_hold_without_references_is_not_renewed(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     held = hold(clock, session, cells)
     assert session.holds.wait_ms() is not None
     del held
@@ -252,7 +260,7 @@ def test_a_round_without_an_answer_is_soon_repeated(
     held.check(clock.now_us + (LEASE_MS * 9 // 10) * 1000)
 
 
-def test_who_was_not_renewed_in_time_is_told_for_good(
+def test_a_hold_that_was_not_renewed_in_time_stays_lost(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     held = hold(clock, session, cells)
@@ -269,7 +277,7 @@ def test_who_was_not_renewed_in_time_is_told_for_good(
     assert session.holds.wait_ms() is None, "there is no use in renewing it"
 
 
-def test_a_renewal_that_comes_too_late_mends_nothing(
+def test_a_late_renewal_does_not_restore_a_lost_hold(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     held = hold(clock, session, cells)
@@ -279,7 +287,9 @@ def test_a_renewal_that_comes_too_late_mends_nothing(
         held.check(clock.now_us)
 
 
-def test_a_round_counts_from_its_beginning(clock: Clock, session: Session, cells: Cells) -> None:
+def test_the_lease_of_a_hold_counts_from_the_start_of_a_renewal(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     """The cell may have taken it at once, and the answer have been long on its way."""
     held = hold(clock, session, cells)
     clock.now_us += PERIOD_MS * 1000
@@ -382,7 +392,7 @@ def test_an_empty_range_is_one_page_without_rows(
     assert (found.num_rows, found.schema.names) == (0, ["value"])
 
 
-def test_a_page_of_what_is_not_held_any_more_is_not_shown(
+def test_a_page_of_a_snapshot_that_is_no_longer_held_is_refused(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     held = hold(clock, session, cells)
@@ -408,7 +418,7 @@ def test_without_atomicity_the_newest_is_read_unless_a_timestamp_was_given(
 
 
 @pytest.mark.parametrize("lease_ms", [3_600_001, 7_200_000, 1 << 62, 0, -1])
-def test_a_lease_that_no_cell_would_give_is_refused_at_once(
+def test_a_hold_with_an_invalid_lease_is_refused_without_a_request(
     session: Session, clock: Clock, lease_ms: int
 ) -> None:
     """As that of a load is: sync, asyncio and Spark come this way."""
@@ -416,7 +426,7 @@ def test_a_lease_that_no_cell_would_give_is_refused_at_once(
         play(clock, session.hold_snapshot([PATH], lease_ms=lease_ms), nobody)
 
 
-def test_the_first_page_is_by_the_new_schema_if_the_table_was_altered_before_it(
+def test_a_read_uses_the_new_schema_if_the_table_is_altered_before_page_one(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     """Nothing was handed out yet: so nobody has to begin anew."""
@@ -430,7 +440,7 @@ def test_the_first_page_is_by_the_new_schema_if_the_table_was_altered_before_it(
     assert body.column_mask == 1
 
 
-def test_a_table_that_was_altered_meanwhile_is_noticed(
+def test_a_read_by_pages_fails_if_the_table_is_altered_between_pages(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     held = hold(clock, session, cells)

@@ -211,7 +211,7 @@ def alarms() -> Iterator[Callable[[float], Any]]:
 
 
 @pytest.mark.parametrize("kind", [Alarm, TimeoutError, RuntimeError])
-def test_what_a_handler_raises_reaches_the_caller(
+def test_an_exception_of_a_signal_handler_reaches_the_caller(
     embedded: dodona.Client, alarms: Callable[[float], Any], kind: type[Exception]
 ) -> None:
     """Also an exception of Python's own, such as the cores may raise too."""
@@ -382,7 +382,9 @@ def test_names_are_looked_up_as_ever(cluster: FakeCluster) -> None:
     loop.close()
 
 
-def test_nobody_is_left_waiting_by_an_interrupted_thread(embedded: dodona.Client) -> None:
+def test_an_interrupted_thread_does_not_block_calls_of_other_threads(
+    embedded: dodona.Client,
+) -> None:
     """Others who wait while the main thread is interrupted get their answers."""
     stop, failures = threading.Event(), []
 

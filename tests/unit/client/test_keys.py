@@ -44,7 +44,9 @@ def _sort_key(values: list[Any]) -> list[Any]:
 
 @EXAMPLES
 @given(_keys(1))
-def test_a_key_comes_back_as_it_was(drawn: tuple[list[str], list[list[Any]]]) -> None:
+def test_a_key_keeps_values_and_types_through_encoding_and_decoding(
+    drawn: tuple[list[str], list[list[Any]]],
+) -> None:
     types, (values,) = drawn
     decoded = decode_key(encode_key(values, types), types)
     assert list(decoded) == values
@@ -81,7 +83,7 @@ def test_every_key_lies_between_the_ends(drawn: tuple[list[str], list[list[Any]]
 
 @EXAMPLES
 @given(_keys(2))
-def test_nothing_lies_between_a_key_and_its_successor(
+def test_no_key_lies_between_a_key_and_its_successor(
     drawn: tuple[list[str], list[list[Any]]],
 ) -> None:
     types, (values, other) = drawn
@@ -156,6 +158,6 @@ def test_nan_is_no_key() -> None:
         (b"\x05" + struct.pack(">Q", (1 << 63) - 1), ["double"]),
     ],
 )
-def test_what_no_encoder_made_is_corrupted(raw: bytes, types: list[str]) -> None:
+def test_the_decoder_refuses_bytes_that_no_encoder_produces(raw: bytes, types: list[str]) -> None:
     with pytest.raises(DataCorrupted):
         decode_key(Key(raw), types)

@@ -85,7 +85,7 @@ def test_a_load_is_renewed_in_all_cells_four_times_a_lease(
     assert mine.is_open
 
 
-def test_cells_without_a_tablet_of_the_load_s_tables_are_asked_too(
+def test_a_load_is_also_renewed_in_cells_without_its_tablets(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     """Who joined it knows nothing of them, and a tablet may move there."""
@@ -99,7 +99,9 @@ def test_cells_without_a_tablet_of_the_load_s_tables_are_asked_too(
     assert go_on(clock, session, cells) == [(0, 7), (1, 7), (2, 7)]
 
 
-def test_each_load_has_a_time_of_its_own(clock: Clock, session: Session, cells: Cells) -> None:
+def test_the_client_renews_each_load_by_its_own_lease(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     slow, fast = lease(7), lease(8, LEASE_MS // 3)
     session.leases.add(slow)
     session.leases.add(fast)
@@ -135,7 +137,7 @@ def test_a_load_that_is_over_everywhere_is_not_renewed_again(
 
 
 @pytest.mark.parametrize("reply", [HELD, LOST])
-def test_a_cell_that_does_not_know_it_ends_nothing(
+def test_a_load_stays_open_if_one_of_two_cells_does_not_know_the_load(
     clock: Clock, session: Session, cells: Cells, reply: Reply
 ) -> None:
     """It may have come to the cluster after the load had begun."""
@@ -146,7 +148,7 @@ def test_a_cell_that_does_not_know_it_ends_nothing(
     assert mine.is_open
 
 
-def test_what_nobody_refers_to_and_what_has_ended_is_not_renewed(
+def test_a_load_that_has_ended_or_has_no_references_is_not_renewed(
     clock: Clock, session: Session, cells: Cells
 ) -> None:
     lost, ended = lease(7), lease(8)
@@ -159,7 +161,9 @@ def test_what_nobody_refers_to_and_what_has_ended_is_not_renewed(
     play(clock, session.leases.do_due(), nobody)
 
 
-def test_who_knows_no_cell_asks_the_master(clock: Clock, cells: Cells) -> None:
+def test_a_renewal_asks_the_master_for_cells_if_the_client_knows_none(
+    clock: Clock, cells: Cells
+) -> None:
     session = new_session(clock)
     mine = lease(7)
     session.leases.add(mine)

@@ -20,7 +20,7 @@ from unit.client.cluster import SCHEMA, FakeCluster
 from unit.client.interrupting import in_time
 
 
-def test_a_light_client_is_let_go_without_waiting(
+def test_collecting_a_cluster_client_does_not_wait_for_its_thread(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread may need a lock of the import system that whoever collects it has."""
@@ -45,7 +45,7 @@ def test_a_light_client_is_let_go_without_waiting(
     wait_until(lambda: engine._is_over)
 
 
-def test_an_embedded_database_is_let_go_while_no_thread_can_begin(tmp_path: Path) -> None:
+def test_an_embedded_database_is_collected_while_no_thread_can_start(tmp_path: Path) -> None:
     """A collection may come while `threading` has its lock."""
     db = dodona.open(tmp_path / "data")
     db.generate_timestamp()
@@ -85,7 +85,7 @@ Network.close = close_late
 
 @pytest.mark.integration
 @pytest.mark.part("a client at the end of a process")
-def test_a_client_that_is_open_at_the_end_of_the_process_says_goodbye(cluster: FakeCluster) -> None:
+def test_a_client_that_is_open_at_process_exit_closes_its_network(cluster: FakeCluster) -> None:
     program = AT_THE_END.format(url=cluster.url)
     run = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60

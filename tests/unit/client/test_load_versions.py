@@ -60,7 +60,7 @@ def move(db: Client, source: str, destination: str) -> None:
     db.mount_table(destination)
 
 
-def test_a_moved_table_leaves_its_versions_at_its_path(tmp_path: Path) -> None:
+def test_load_versions_of_a_moved_table_stay_at_its_old_path(tmp_path: Path) -> None:
     with dodona.open(tmp_path / "db") as db:
         db.create_table("//t", TABLE, mount=True)
         assert publish(db, "//t", 3)

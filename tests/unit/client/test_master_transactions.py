@@ -80,7 +80,9 @@ def test_a_lock_is_taken_again_while_the_master_is_away() -> None:
     ("mode", "child", "attribute"),
     [("strong", None, None), ("shared", 5, None), ("shared", None, 5)],
 )
-def test_a_bad_lock_is_refused_before_it_is_sent(mode: Any, child: Any, attribute: Any) -> None:
+def test_an_invalid_lock_of_a_master_transaction_is_refused_without_a_request(
+    mode: Any, child: Any, attribute: Any
+) -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
     with pytest.raises(InvalidRequest):
@@ -132,7 +134,7 @@ def test_a_lost_commit_that_was_not_answered_after_all_is_unknown() -> None:
             play(clock, call, nobody)
 
 
-def test_committing_again_finds_out_what_became_of_a_commit() -> None:
+def test_committing_again_learns_the_outcome_of_an_unknown_commit() -> None:
     clock = Clock()
     tx = in_doubt(clock)
     with pytest.raises(CommitOutcomeUnknown):
@@ -168,7 +170,7 @@ def test_two_threads_do_not_commit_at_the_same_time() -> None:
     first.answer(Done())
 
 
-def test_a_commit_that_gives_up_is_unknown_unless_it_never_left() -> None:
+def test_a_master_commit_that_times_out_is_unknown_unless_never_sent() -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
     with pytest.raises(Unavailable):
@@ -178,7 +180,7 @@ def test_a_commit_that_gives_up_is_unknown_unless_it_never_left() -> None:
         play(clock, tx.commit(), lambda target, body: LOST)
 
 
-def test_a_refused_commit_leaves_the_transaction_as_it_was() -> None:
+def test_a_refused_commit_leaves_the_master_transaction_active() -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
     with pytest.raises(NodeLocked):
@@ -206,7 +208,7 @@ def test_an_ended_transaction_takes_no_calls() -> None:
         play(clock, committed.abort(), nobody)
 
 
-def test_what_is_inside_an_ended_transaction_takes_no_calls() -> None:
+def test_a_nested_transaction_refuses_calls_after_the_outer_one_has_ended() -> None:
     clock = Clock()
     outer = begin_master(clock, new_session(clock).catalog, 1)
     inner = begin_master(clock, outer, 2)
@@ -215,7 +217,7 @@ def test_what_is_inside_an_ended_transaction_takes_no_calls() -> None:
         play(clock, inner.get("//a"), nobody)
 
 
-def test_a_transaction_that_the_master_ended_says_so_from_then_on() -> None:
+def test_a_transaction_that_the_master_ended_refuses_all_later_calls() -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
     with pytest.raises(TransactionNotFound, match="no ping arrived in time"):
@@ -231,7 +233,7 @@ def test_a_transaction_that_the_master_ended_says_so_from_then_on() -> None:
 # ---- the end of a block
 
 
-def test_a_block_commits_at_its_end_and_aborts_if_it_failed() -> None:
+def test_a_master_transaction_block_commits_at_its_end_and_aborts_after_an_error() -> None:
     clock = Clock()
     catalog = new_session(clock).catalog
     fine, failed = begin_master(clock, catalog, 1), begin_master(clock, catalog, 2)
@@ -255,7 +257,7 @@ def test_a_block_that_ended_its_transaction_itself_is_left_alone() -> None:
             play(clock, tx.leave(has_failed), nobody)
 
 
-def test_a_block_whose_commit_is_refused_aborts() -> None:
+def test_a_master_transaction_block_whose_commit_is_refused_aborts() -> None:
     clock = Clock()
     tx = begin_master(clock, new_session(clock).catalog)
     leaving = Play(clock, tx.leave(has_failed=False))
@@ -290,7 +292,7 @@ def test_pings_come_several_in_a_time_out() -> None:
     assert len(Play(clock, session.pings.do_due()).calls) == 2
 
 
-def test_a_ping_of_ones_own_puts_off_the_next() -> None:
+def test_a_ping_by_the_caller_delays_the_next_background_ping() -> None:
     clock = Clock()
     session = new_session(clock)
     tx = begin_master(clock, session.catalog, timeout_ms=900)
@@ -302,7 +304,7 @@ def test_a_ping_of_ones_own_puts_off_the_next() -> None:
     assert session.pings.wait_ms() == 300
 
 
-def test_a_ping_that_finds_no_transaction_ends_it_here_too() -> None:
+def test_a_ping_that_finds_no_transaction_ends_the_transaction_in_the_client() -> None:
     clock = Clock()
     session = new_session(clock)
     tx = begin_master(clock, session.catalog, timeout_ms=900)
@@ -328,7 +330,7 @@ def test_a_ping_that_crosses_the_commit_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "forget"])
-def test_who_is_ended_or_forgotten_is_pinged_no_more(end: str) -> None:
+def test_a_transaction_that_has_ended_or_has_no_references_is_not_pinged(end: str) -> None:
     clock = Clock()
     session = new_session(clock)
     tx = begin_master(clock, session.catalog)
@@ -342,7 +344,7 @@ def test_who_is_ended_or_forgotten_is_pinged_no_more(end: str) -> None:
     play(clock, session.pings.do_due(), nobody)
 
 
-def test_pings_at_once_are_bounded_and_all_come() -> None:
+def test_pings_are_sent_in_bounded_groups_and_none_is_missed() -> None:
     clock = Clock()
     session = new_session(clock)
     transactions = [begin_master(clock, session.catalog, it) for it in range(1, 41)]

@@ -133,14 +133,16 @@ TABLES: list[tuple[Mistake, str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "words"), [*READS, *WRITES, *TABLES])
-def test_a_client_refuses_it(db: dodona.Client, mistake: Mistake, words: str) -> None:
+def test_a_client_refuses_each_mistake_with_a_clear_error(
+    db: dodona.Client, mistake: Mistake, words: str
+) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         mistake(db)
     assert not caught.value.is_retryable
 
 
 @pytest.mark.parametrize(("mistake", "words"), [*WRITES, *LOCKS])
-def test_a_transaction_refuses_it_and_goes_on(
+def test_a_transaction_refuses_each_mistake_and_buffers_nothing(
     db: dodona.Client, mistake: Mistake, words: str
 ) -> None:
     with db.begin() as tx, pytest.raises(InvalidRequest, match=words):
@@ -178,7 +180,7 @@ def test_a_plain_function_is_not_awaited(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_transaction_that_was_not_awaited_says_so(tmp_path: Path) -> None:
+def test_a_transaction_that_was_not_awaited_raises_an_error_about_await(tmp_path: Path) -> None:
     async def main() -> None:
         async with await dodona.aio.open(tmp_path / "data") as twin:
             for beginning in (twin.begin(), twin.begin_master()):
@@ -192,12 +194,14 @@ def test_a_transaction_that_was_not_awaited_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call", ["select", "read_arrow", "lookup_versions", "query", "write_arrow"]
 )
-def test_a_master_transaction_says_where_rows_belong(db: dodona.Client, call: str) -> None:
+def test_row_calls_of_a_master_transaction_name_begin_in_the_error(
+    db: dodona.Client, call: str
+) -> None:
     with db.begin_master() as tree, pytest.raises(InvalidRequest, match="begin"):
         getattr(tree, call)(T)
 
 
-def test_a_nested_transaction_knows_that_the_one_around_it_ended(db: dodona.Client) -> None:
+def test_the_end_of_a_master_transaction_aborts_its_nested_transaction(db: dodona.Client) -> None:
     outer = db.begin_master()
     inner = outer.begin()
     assert inner.state.value == "active"
@@ -237,7 +241,7 @@ def test_a_timestamp_is_an_int(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["2026", None, 1.0, date(2026, 1, 2)])
-def test_a_moment_is_a_datetime(wrong: Any) -> None:
+def test_timestamp_from_datetime_refuses_other_types(wrong: Any) -> None:
     with pytest.raises(InvalidRequest, match="`moment` must be a datetime"):
         dodona.timestamp_from_datetime(wrong)
 
@@ -246,7 +250,7 @@ def test_columns_may_be_any_iterable(db: dodona.Client) -> None:
     assert db.lookup_rows(T, KEYS, (it for it in ("id", "n"))) == ROWS  # type: ignore[arg-type]
 
 
-def test_what_is_wrong_with_a_column_names_it() -> None:
+def test_an_error_of_a_column_names_the_column() -> None:
     with pytest.raises(SchemaViolation) as caught:
         dodona.TableSchema.parse([SCHEMA[0], {"name": "n", "type": "int32"}])
     assert caught.value.attributes == {"column": "n", "column_index": 1}

@@ -138,7 +138,7 @@ FORGOTTEN: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("name", FORGOTTEN)
-async def test_a_forgotten_await_is_committed_all_the_same(
+async def test_a_transaction_commits_calls_that_were_not_awaited(
     aio_db: dodona.aio.AsyncClient, name: str, is_known: bool
 ) -> None:
     await aio_db.insert_rows(T, [{"id": 5, "n": 5}])
@@ -180,7 +180,7 @@ async def test_writes_keep_their_order_awaited_or_not(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_what_a_forgotten_write_can_not_do_is_said(
+async def test_the_error_of_a_write_that_was_not_awaited_aborts_the_transaction(
     aio_db: dodona.aio.AsyncClient, is_known: bool
 ) -> None:
     begun = []
@@ -242,7 +242,9 @@ def test_another_loop_is_refused_before_anything_is_written(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", ["insert", "close", "timestamp"])
-def test_another_loop_is_refused_by_the_light_client_too(cluster: FakeCluster, name: str) -> None:
+def test_a_cluster_client_refuses_calls_from_another_event_loop(
+    cluster: FakeCluster, name: str
+) -> None:
     own, other = asyncio.new_event_loop(), asyncio.new_event_loop()
     db = own.run_until_complete(dodona.aio.connect(cluster.url))
     own.run_until_complete(db.create_table(T, SCHEMA, mount=True))
@@ -257,7 +259,7 @@ def test_another_loop_is_refused_by_the_light_client_too(cluster: FakeCluster, n
 # ---- ends within blocks
 
 
-def test_what_was_ended_within_its_block_stays_so(db: dodona.Client) -> None:
+def test_a_block_leaves_an_object_alone_that_was_ended_within_the_block(db: dodona.Client) -> None:
     import pyarrow
 
     with db.hold_snapshot([T]) as snapshot:
@@ -292,7 +294,9 @@ def test_what_was_ended_within_its_block_stays_so(db: dodona.Client) -> None:
 
 
 @pytest.mark.anyio
-async def test_so_in_asyncio(aio_db: dodona.aio.AsyncClient) -> None:
+async def test_an_asyncio_block_leaves_an_object_alone_that_was_ended_in_the_block(
+    aio_db: dodona.aio.AsyncClient,
+) -> None:
     import pyarrow
 
     db = aio_db
@@ -318,7 +322,7 @@ async def test_so_in_asyncio(aio_db: dodona.aio.AsyncClient) -> None:
         await db.close()
 
 
-def test_a_snapshot_that_was_lost_before_its_release_says_so(db: dodona.Client) -> None:
+def test_the_block_of_a_snapshot_lost_before_its_release_raises_an_error(db: dodona.Client) -> None:
     def read() -> None:
         with db.hold_snapshot([T]) as snapshot:
             snapshot._hold.lose("it was cut off")
@@ -329,7 +333,7 @@ def test_a_snapshot_that_was_lost_before_its_release_says_so(db: dodona.Client) 
 
 
 @pytest.mark.parametrize("atomicity", ["full", "none"])
-def test_a_client_that_is_closed_within_other_blocks_says_so(
+def test_closing_a_client_in_a_block_keeps_the_error_and_refuses_new_blocks(
     db: dodona.Client, atomicity: Atomicity
 ) -> None:
     """And what was the matter before is what its caller hears of."""

@@ -25,7 +25,7 @@ NO_LOOKUP = RuntimeError("cannot schedule new futures after shutdown")
         (RuntimeError("closed"), True),
     ],
 )
-async def test_a_call_that_never_left_says_so(
+async def test_a_failed_call_to_the_master_reports_whether_the_call_was_sent(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_sent: bool
 ) -> None:
     """Names are not looked up any more once the main thread has ended."""

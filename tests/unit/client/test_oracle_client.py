@@ -41,7 +41,7 @@ async def test_callers_of_one_iteration_share_a_request() -> None:
         assert timestamps.counts == [1_000]
 
 
-async def test_those_who_come_while_a_request_is_away_share_the_next() -> None:
+async def test_callers_that_arrive_during_a_timestamp_request_share_the_next_one() -> None:
     timestamps = Timestamps()
     async with serving(timestamps) as endpoint, asking(endpoint) as oracle:
         await oracle.generate()
@@ -77,7 +77,7 @@ async def test_a_count_out_of_bounds_is_refused_here(count: int) -> None:
 
 
 @pytest.mark.parametrize("gone", [[1], [0], [2], [0, 2], [0, 1, 2]])
-async def test_callers_that_go_away_hear_of_it_at_once_and_cost_the_others_nothing(
+async def test_cancelled_callers_end_immediately_and_do_not_affect_other_callers(
     gone: list[int],
 ) -> None:
     timestamps, is_held = Timestamps(10), True
@@ -127,7 +127,7 @@ async def test_waiting_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         await oracle.generate()
 
 
-async def test_what_some_ask_next_is_away_while_others_still_work() -> None:
+async def test_a_new_request_leaves_while_other_callers_still_work() -> None:
     timestamps = Timestamps()
 
     async def caller(oracle: OracleClient) -> None:
@@ -156,7 +156,7 @@ async def test_the_next_proxy_takes_over() -> None:
         assert await oracle.generate() == 501
 
 
-async def test_a_proxy_that_dies_with_a_request_loses_no_caller() -> None:
+async def test_all_callers_get_timestamps_after_a_proxy_dies_with_their_request() -> None:
     def silent(body: object) -> DataReply | None:
         return None
 
@@ -196,7 +196,7 @@ async def test_an_oracle_that_goes_back_is_not_believed() -> None:
         assert await oracle.generate() == 11
 
 
-async def test_a_proxy_without_its_master_is_left_for_another() -> None:
+async def test_the_oracle_client_leaves_a_proxy_that_cannot_reach_the_master() -> None:
     def orphan(body: object) -> DataReply | None:
         return Failure("unavailable", "the master does not answer")
 
@@ -226,7 +226,7 @@ async def generated(oracle: OracleClient) -> Timestamp | None:
         return None
 
 
-async def test_nobody_answers_and_every_caller_hears_of_it() -> None:
+async def test_each_caller_waits_for_a_timestamp_until_its_own_timeout() -> None:
     endpoint = Endpoint(Timestamps())
     await endpoint.start()
     endpoint.stop()
@@ -251,7 +251,7 @@ async def test_nobody_answers_and_every_caller_hears_of_it() -> None:
     endpoint.stop()
 
 
-async def test_new_proxies_are_discovered_when_the_known_ones_are_gone() -> None:
+async def test_the_oracle_client_discovers_new_proxies_when_the_known_ones_fail() -> None:
     gone = Endpoint(Timestamps())
     await gone.start()
     gone.stop()
@@ -297,7 +297,7 @@ async def test_a_master_that_hangs_takes_no_more_than_a_batch_s_time() -> None:
     assert searches == 2
 
 
-async def test_closing_fails_those_who_wait() -> None:
+async def test_closing_the_oracle_client_fails_the_waiting_callers() -> None:
     def silent(body: object) -> DataReply | None:
         return None
 

@@ -89,13 +89,15 @@ class World:
         (FORGOTTEN, "unknown"),
     ],
 )
-def test_the_coordinator_s_word_is_enough(reply: Reply, state: str) -> None:
+def test_a_question_for_an_outcome_asks_only_the_known_coordinator(
+    reply: Reply, state: str
+) -> None:
     world = World(reply)
     assert world.outcome(0) == SAID.get(state, Outcome(state))  # type: ignore[arg-type]
     assert world.asked == [(0, PeekOutcome(ID))]
 
 
-def test_a_participant_that_is_taken_for_the_coordinator_names_it() -> None:
+def test_a_participant_that_is_asked_as_coordinator_names_the_coordinator() -> None:
     world = World(COMMITTED, held_by(0))
     assert world.outcome(1) == SAID["committed"]
     assert [target for target, _ in world.asked] == [1, 0]
@@ -110,7 +112,7 @@ def test_a_coordinator_that_does_not_answer_is_unavailable(settle: bool) -> None
     assert 9_000_000 <= world.clock.now_us - began_us <= 11_000_000
 
 
-def test_settling_asks_the_coordinator_at_once() -> None:
+def test_settling_asks_the_coordinator_directly() -> None:
     world = World(settled=NEVER)
     assert world.outcome(0, settle=True) == Outcome("aborted")
     assert world.asked == [(0, AskOutcome(ID))]
@@ -141,7 +143,7 @@ def test_the_answers_of_all_cells_are_one(peeks: tuple[Reply, ...], state: str) 
         assert world.outcome() == SAID.get(state, Outcome(state))  # type: ignore[arg-type]
 
 
-def test_silence_is_waited_out_only_while_nobody_knows() -> None:
+def test_a_silent_cell_is_waited_for_only_if_no_other_cell_knows_the_outcome() -> None:
     world = World(LOST, COMMITTED)
     began_us = world.clock.now_us
     assert world.outcome().state == "committed"
@@ -151,7 +153,7 @@ def test_silence_is_waited_out_only_while_nobody_knows() -> None:
     assert 9_000_000 <= world.clock.now_us - began_us <= 11_000_000
 
 
-def test_a_cell_that_comes_back_is_heard() -> None:
+def test_the_answer_of_a_cell_that_comes_back_is_used() -> None:
     world = World(LOST, NEVER)
     asking = Play(world.clock, world.session.outcome(ID))
     while (0, PeekOutcome(ID)) not in world.asked:
@@ -160,7 +162,7 @@ def test_a_cell_that_comes_back_is_heard() -> None:
     assert finish(asking, world.answer) == Outcome("aborted")
 
 
-def test_whoever_holds_it_says_whom_to_ask() -> None:
+def test_a_cell_that_holds_the_transaction_names_the_coordinator_to_ask() -> None:
     world = World(NEVER, held_by(2), LOST)
 
     def answer(target: Target, body: Request) -> Reply:
@@ -178,7 +180,9 @@ def test_whoever_holds_it_says_whom_to_ask() -> None:
     ("coordinator", "state"),
     [(NEVER, "aborted"), (NOTHING_YET, "pending"), (FORGOTTEN, "unknown"), (LOST, "pending")],
 )
-def test_the_named_coordinator_s_word_counts(coordinator: Reply, state: str) -> None:
+def test_the_answer_of_the_named_coordinator_decides_the_outcome(
+    coordinator: Reply, state: str
+) -> None:
     assert World(coordinator, held_by(0)).outcome().state == state
 
 
@@ -188,17 +192,17 @@ def test_no_cell_at_all_is_no_proof() -> None:
         World().outcome()
 
 
-def test_nobody_to_be_reached_is_unavailable() -> None:
+def test_a_question_for_an_outcome_is_unavailable_if_no_cell_answers() -> None:
     with pytest.raises(Unavailable):
         World(LOST, LOST).outcome()
 
 
-def test_what_asking_again_does_not_mend_is_raised() -> None:
+def test_a_question_for_an_outcome_raises_a_permanent_error() -> None:
     with pytest.raises(InvalidRequest, match="closed"):
         World(NEVER, CLOSED).outcome()
 
 
-def test_a_cell_that_the_master_takes_for_dead_is_asked_too() -> None:
+def test_a_question_for_an_outcome_also_asks_a_cell_reported_as_dead() -> None:
     world = World(NEVER, NEVER)
     usual = world.answer
 
@@ -253,7 +257,7 @@ def test_settling_looks_for_the_coordinator(
 
 
 @pytest.mark.parametrize("final", [COMMITTED, NEVER, FORGOTTEN])
-def test_what_is_final_is_not_settled_again(final: Reply) -> None:
+def test_a_final_outcome_is_not_settled_again(final: Reply) -> None:
     world = World(final, final)
     world.outcome(settle=True)
     assert world.settled_cells() == []
@@ -267,14 +271,14 @@ def test_what_is_final_is_not_settled_again(final: Reply) -> None:
         ((NOTHING_YET, LOST), Unavailable),
     ],
 )
-def test_nobody_to_settle_it_is_an_error(
+def test_settling_raises_an_error_if_the_coordinator_is_not_found(
     peeks: tuple[Reply, ...], error: type[DodonaError]
 ) -> None:
     with pytest.raises(error):
         World(*peeks).outcome(settle=True)
 
 
-def test_a_coordinator_that_can_not_settle_it_is_unavailable() -> None:
+def test_settling_is_unavailable_if_the_coordinator_does_not_answer() -> None:
     with pytest.raises(Unavailable):
         World(NEVER, held_by(0), settled=LOST).outcome(settle=True)
 
@@ -282,7 +286,7 @@ def test_a_coordinator_that_can_not_settle_it_is_unavailable() -> None:
 # ---- what the session remembers
 
 
-def test_only_what_this_session_committed_is_remembered() -> None:
+def test_a_session_does_not_remember_outcomes_from_a_wrong_coordinator() -> None:
     """A wrong coordinator's answer must not be given again to who asks all cells."""
     world = World(NEVER, COMMITTED)
     assert world.outcome(0).state == "aborted"

@@ -13,7 +13,7 @@ from dodona_wire.rows.row_code import ColumnCode, row_code
 
 
 @pytest.mark.anyio
-async def test_what_asyncio_reads_is_the_caller_s_own(tmp_path: Path) -> None:
+async def test_the_asyncio_client_copies_values_of_writes_and_reads(tmp_path: Path) -> None:
     schema = [
         {"name": "k", "type": "int64", "sort_order": "ascending"},
         {"name": "v", "type": "any"},
@@ -33,7 +33,7 @@ async def test_what_asyncio_reads_is_the_caller_s_own(tmp_path: Path) -> None:
         assert row["v"] == {"roles": ["user"]}
 
 
-def test_an_error_s_attributes_are_its_catcher_s_own() -> None:
+def test_a_change_of_the_attributes_of_an_error_does_not_change_the_failure() -> None:
     kept = Failure("transaction_conflict", "another one won", {"key": {"k": [1]}})
     error_of(kept).attributes["key"]["k"].append("changed")
     assert kept.attributes == {"key": {"k": [1]}}

@@ -105,7 +105,7 @@ def test_arrow_is_the_same_as_rows(db: dodona.Client) -> None:
     assert after.column("a").to_pylist() == [2, 99, 100, 1, 150]
 
 
-def test_it_is_off_unless_asked_for(db: dodona.Client) -> None:
+def test_a_transaction_does_not_read_its_own_writes_by_default(db: dodona.Client) -> None:
     with db.begin() as tx:
         tx.insert_rows(PATH, [row(1)])
         tx.delete_rows(PATH, [{"id": 2}])
@@ -115,7 +115,9 @@ def test_it_is_off_unless_asked_for(db: dodona.Client) -> None:
         tx.abort()
 
 
-def test_what_others_commit_is_not_seen(db: dodona.Client) -> None:
+def test_a_transaction_with_own_writes_does_not_see_later_commits_of_others(
+    db: dodona.Client,
+) -> None:
     tx = db.begin(read_own_writes=True)
     tx.insert_rows(PATH, [{"id": 1, "a": 7}], update=True)
     db.insert_rows(PATH, [row(1, 0), row(3, 0)])
@@ -133,7 +135,7 @@ def test_other_tables_are_read_as_they_are(db: dodona.Client) -> None:
         tx.abort()
 
 
-def test_a_schema_that_changed_meanwhile_asks_for_a_new_transaction() -> None:
+def test_a_read_of_own_writes_aborts_after_a_schema_change() -> None:
     clock = Clock()
     session = new_session(clock, table())
     transaction = begin(clock, session)
@@ -166,7 +168,7 @@ steps: st.SearchStrategy[list[Any]] = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.tuples(ids, values), max_size=4), steps)
-def test_what_is_seen_before_the_commit_is_there_after_it(
+def test_reads_of_own_writes_before_the_commit_equal_reads_after_the_commit(
     shared_db: dodona.Client, there: list[Any], taken: list[Any]
 ) -> None:
     db = shared_db
@@ -234,7 +236,9 @@ def wide(db: dodona.Client) -> Iterator[dodona.Client]:
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_a_query_sees_what_it_would_see_after_the_commit(wide: dodona.Client, text: str) -> None:
+def test_a_query_of_own_writes_equals_the_same_query_after_the_commit(
+    wide: dodona.Client, text: str
+) -> None:
     db = wide
     before = db.query(text)
     plain = db.begin()

@@ -26,7 +26,7 @@ COUNTED = (
 )
 
 
-def test_locks_and_what_is_special_travel_with_their_rows() -> None:
+def test_each_cell_gets_the_rows_changes_and_locks_of_its_keys() -> None:
     clock = Clock()
     session = new_session(clock, table(columns=COUNTED))
     transaction = begin(clock, session)
@@ -75,7 +75,7 @@ def test_a_transaction_that_locks_nothing_has_nothing_to_commit() -> None:
     assert play(clock, session.commit(transaction), nobody) is None
 
 
-def test_wide_tables_say_what_is_special_in_bytes() -> None:
+def test_column_masks_of_wide_tables_are_sent_as_bytes() -> None:
     clock = Clock()
     values = [Column(f"v{at}", "int64", aggregate="sum") for at in range(70)]
     session = new_session(clock, table(columns=(COLUMNS[0], *values)))

@@ -103,7 +103,7 @@ async def wait_for_frames(endpoint: Endpoint, count: int) -> None:
     await until(lambda: len(endpoint.frame_sizes) >= count)
 
 
-async def test_answers_to_nothing_and_to_those_who_left_are_dropped() -> None:
+async def test_a_peer_drops_replies_to_unknown_or_cancelled_calls() -> None:
     async with serving(silent) as endpoint, connected(endpoint) as peer:
         gone, patient = peer.call(ask(1)), peer.call(ask(2))
         await wait_for_frames(endpoint, 1)
@@ -122,7 +122,7 @@ async def test_one_way_messages_expect_no_answer() -> None:
         assert endpoint.frame_sizes == [3]
 
 
-async def test_an_unanswered_call_times_out_and_the_next_ones_have_their_own_time() -> None:
+async def test_each_unanswered_call_has_a_timeout_of_its_own() -> None:
     async with (
         serving(silent) as endpoint,
         connected(endpoint, timeout_ms=400) as peer,
@@ -140,7 +140,7 @@ async def test_an_unanswered_call_times_out_and_the_next_ones_have_their_own_tim
         assert not waiting.done(), "and no longer than they were told to wait"
 
 
-async def test_a_server_that_hangs_is_given_up_and_connected_to_anew(
+async def test_a_peer_reconnects_to_a_server_that_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peer_module, "PING_AFTER_SECONDS", 0.1)
@@ -152,7 +152,7 @@ async def test_a_server_that_hangs_is_given_up_and_connected_to_anew(
         assert len(endpoint.paths) == 2
 
 
-async def test_a_busy_server_keeps_its_connection_although_one_call_times_out() -> None:
+async def test_a_timeout_of_one_call_does_not_close_the_connection_to_a_busy_server() -> None:
     def only_even(body: object) -> DataReply | None:
         assert isinstance(body, AskOutcome)
         return None if body.transaction % 2 else echo(body)
@@ -169,7 +169,7 @@ async def test_a_busy_server_keeps_its_connection_although_one_call_times_out() 
         assert len(endpoint.paths) == 1
 
 
-async def test_a_lost_connection_fails_what_was_sent_and_the_next_call_reconnects() -> None:
+async def test_a_lost_connection_fails_sent_calls_and_the_next_call_reconnects() -> None:
     async with serving(silent) as endpoint, connected(endpoint) as peer:
         pending = [peer.call(ask(it)) for it in range(3)]
         await wait_for_frames(endpoint, 1)
@@ -181,7 +181,7 @@ async def test_a_lost_connection_fails_what_was_sent_and_the_next_call_reconnect
         assert len(endpoint.paths) == 2
 
 
-async def test_a_server_that_stops_says_which_requests_it_never_looked_at() -> None:
+async def test_a_peer_marks_requests_as_unsent_that_a_stopped_server_never_read() -> None:
     async with serving(silent) as endpoint, connected(endpoint) as peer:
         calls = [peer.call(ask(number)) for number in (1, 2, 3)]
         await wait_for_frames(endpoint, 1)
@@ -211,7 +211,7 @@ def test_only_a_goodbye_is_one(reason: str | None, newest_id: int | None) -> Non
     assert newest_of_goodbye(reason) == newest_id
 
 
-async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_never_sent(
+async def test_calls_to_an_unreachable_server_fail_immediately_as_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever waited for the next attempt to connect would not be back today."""
@@ -233,13 +233,13 @@ async def test_an_unreachable_server_fails_calls_at_once_and_says_they_were_neve
         endpoint.stop()
 
 
-async def test_a_refused_handshake_says_so() -> None:
+async def test_the_error_of_a_refused_handshake_names_the_http_status() -> None:
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         endpoint.refusal = 421
         assert_unavailable(await peer.call(ask()), "421", was_sent=False)
 
 
-async def test_a_server_that_closes_at_once_is_unreachable() -> None:
+async def test_a_server_that_closes_each_new_connection_is_unreachable() -> None:
     def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -252,7 +252,7 @@ async def test_a_server_that_closes_at_once_is_unreachable() -> None:
     server.close()
 
 
-async def test_what_was_not_sent_when_the_connection_broke_is_sent_over_the_next() -> None:
+async def test_a_call_not_sent_on_a_broken_connection_is_sent_on_the_next_one() -> None:
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         await peer.call(ask(1))
         (transport,) = endpoint.transports
@@ -264,7 +264,7 @@ async def test_what_was_not_sent_when_the_connection_broke_is_sent_over_the_next
         assert len(endpoint.paths) == 2
 
 
-async def test_calls_made_while_connecting_wait_for_it() -> None:
+async def test_calls_wait_for_a_connection_that_is_being_opened() -> None:
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         first = peer.call(ask(1))
         await asyncio.sleep(0)
@@ -283,7 +283,7 @@ async def test_calls_made_while_connecting_wait_for_it() -> None:
         (b"\x03\xe9", WSMsgType.CLOSE),
     ],
 )
-async def test_what_is_no_frame_ends_the_connection(payload: bytes, kind: WSMsgType) -> None:
+async def test_an_invalid_frame_ends_the_connection(payload: bytes, kind: WSMsgType) -> None:
     async with serving(silent) as endpoint, connected(endpoint) as peer:
         pending = peer.call(ask())
         await wait_for_frames(endpoint, 1)
@@ -426,7 +426,7 @@ async def test_a_call_made_while_closing_waits_is_answered(monkeypatch: pytest.M
 # ---- callbacks
 
 
-async def test_one_who_asks_is_called_back_with_the_reply() -> None:
+async def test_ask_passes_the_reply_to_the_callback() -> None:
     replies: asyncio.Queue[Reply] = asyncio.Queue()
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         peer.ask(ask(7), replies.put_nowait)
@@ -436,7 +436,7 @@ async def test_one_who_asks_is_called_back_with_the_reply() -> None:
         assert await replies.get() == Committed(TransactionId(8), Timestamp(80))
 
 
-async def test_one_who_asks_where_nobody_answers_is_told_so() -> None:
+async def test_ask_passes_an_error_to_the_callback_if_the_server_is_unreachable() -> None:
     replies: asyncio.Queue[Reply] = asyncio.Queue()
     endpoint = Endpoint(echo)
     await endpoint.start()
@@ -452,7 +452,7 @@ async def test_one_who_asks_where_nobody_answers_is_told_so() -> None:
     )
 
 
-async def test_one_who_is_called_back_may_ask_again_and_close() -> None:
+async def test_a_callback_may_ask_again_and_close_the_peer() -> None:
     replies: list[Reply] = []
     is_over = asyncio.Event()
 

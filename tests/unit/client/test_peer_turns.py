@@ -64,7 +64,7 @@ async def test_the_first_callers_go_on_before_the_last_have_their_replies() -> N
         assert endpoint.frame_sizes == [3 * turn, turn, turn, turn]
 
 
-async def test_replies_that_have_come_count_though_the_connection_is_lost_meanwhile() -> None:
+async def test_replies_received_before_a_close_reach_their_callers() -> None:
     count = 3 * peer_module.REPLIES_PER_TURN
     async with serving(echo) as endpoint, connected(endpoint) as peer:
         calls = [peer.call(ask(number)) for number in range(1, count)]
@@ -75,7 +75,7 @@ async def test_replies_that_have_come_count_though_the_connection_is_lost_meanwh
 
 
 @pytest.mark.parametrize(("count", "frames"), [(3, [3]), (6, [4, 2]), (16, [8, 8]), (17, [9, 8])])
-async def test_rows_go_to_one_half_of_those_who_wait_and_then_to_the_other(
+async def test_a_peer_delivers_row_replies_to_the_waiting_callers_in_two_halves(
     count: int, frames: list[int]
 ) -> None:
     async def caller(peer: Peer, number: int) -> None:

@@ -91,13 +91,13 @@ def test_of_a_cluster(cluster: FakeCluster) -> None:
     asyncio.run(run())
 
 
-def test_a_process_that_is_given_one_is_told(db: dodona.Client) -> None:
+def test_passing_a_client_to_a_process_raises_an_error(db: dodona.Client) -> None:
     process = get_context("spawn").Process(target=print, args=(db,))
     with pytest.raises(InvalidRequest, match=CLIENT):
         process.start()
 
 
-def test_what_a_client_gives_can_be_pickled(db: dodona.Client) -> None:
+def test_results_of_a_client_can_be_pickled(db: dodona.Client) -> None:
     db.insert_rows(TABLE, [{"k": 1, "v": 1}])
     with db.hold_snapshot([TABLE]) as snapshot, db.loads.begin([TABLE]) as load:
         for it in (

@@ -115,7 +115,7 @@ def pinger(master: Master, session: Session) -> Iterator[Pinger[Lease]]:
     assert pinger_threads() == []
 
 
-def test_whose_thread_has_nothing_more_to_do_waits_for_its_end_too(
+def test_close_waits_for_a_pinger_thread_that_is_about_to_end(
     pinger: Pinger[Lease], session: Session
 ) -> None:
     """It may have said so, and not be gone yet."""

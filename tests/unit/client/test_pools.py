@@ -71,7 +71,7 @@ async def test_work_is_done_here_where_there_are_none(
         pool.close(wait=True)
 
 
-async def test_so_is_what_the_loop_s_own_threads_do_not_take() -> None:
+async def test_work_that_the_event_loop_executor_refuses_runs_in_the_calling_thread() -> None:
     await asyncio.get_running_loop().shutdown_default_executor()
     assert await asked(threading.current_thread) is threading.current_thread()
 
@@ -105,7 +105,7 @@ async def test_work_that_finds_no_thread_is_done_once_or_never(
     assert done == ["done"]
 
 
-async def test_what_is_cancelled_before_it_began_is_not_done() -> None:
+async def test_a_pool_does_not_run_work_cancelled_before_its_start() -> None:
     pool, done, may_end = Pool(1, "busy"), list[str](), threading.Event()
     pool.submit(may_end.wait, 60)
     asked_for = pool.ask(lambda: done.append("never"))
@@ -173,7 +173,9 @@ async def test_a_thread_that_can_not_begin_is_an_error(
         begin(fail_quietly, "none")
 
 
-async def test_one_that_begins_only_half_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_begin_thread_raises_an_error_if_a_thread_fails_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     begun = threading.Event()
 
     class Thread:

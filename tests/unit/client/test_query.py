@@ -126,7 +126,9 @@ def test_every_shape_of_a_query(db: dodona.Client, text: str) -> None:
     assert db.query(text).to_pydict() == {"day": [3]}
 
 
-def test_what_needs_no_rows_has_columns_all_the_same(db: dodona.Client) -> None:
+def test_a_query_with_an_empty_result_returns_all_columns_with_their_types(
+    db: dodona.Client,
+) -> None:
     for condition in ("1 = 0", "day > 5 and day < 3", "day = 77", "delay is null and delay = 1"):
         found = db.query(f"select *, day + 1 as tomorrow from [{FLIGHTS}] where {condition}")
         assert found.num_rows == 0
@@ -264,7 +266,7 @@ def test_names_that_differ_in_case_only_stay_apart(db: dodona.Client) -> None:
 # ---- which timestamp
 
 
-def test_a_query_sees_what_was_committed_before_it_and_not_what_came_later(
+def test_a_query_reads_the_snapshot_of_its_timestamp(
     db: dodona.Client,
 ) -> None:
     before = db.generate_timestamp()
@@ -290,7 +292,7 @@ def test_all_tables_are_read_at_one_timestamp_while_writers_go_on(db: dodona.Cli
     assert db.query(text).num_rows == 4, "the writer did write, between the two scans"
 
 
-def test_a_transaction_reads_at_its_start_and_not_its_own_writes(db: dodona.Client) -> None:
+def test_a_query_in_a_transaction_reads_the_snapshot_of_its_start(db: dodona.Client) -> None:
     text = f"select day from [{FLIGHTS}] where day >= 3"
     with db.begin() as tx:
         tx.insert_rows(FLIGHTS, [flight(4, 1, "AA")])
@@ -376,7 +378,7 @@ def test_the_text_is_bounded(db: dodona.Client) -> None:
 
 
 @pytest.mark.parametrize("module", ["duckdb", "pyarrow"])
-def test_without_the_extra_it_says_what_to_install(
+def test_a_query_without_the_sql_extra_names_the_extra_to_install(
     db: dodona.Client, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     imported = builtins.__import__
@@ -437,7 +439,7 @@ async def test_the_loop_goes_on_while_duckdb_computes_and_a_cancelled_query_stop
         await ended.wait()
 
 
-def test_a_time_with_an_offset_keeps_it(db: dodona.Client) -> None:
+def test_a_query_returns_times_with_offset_as_text(db: dodona.Client) -> None:
     """As text, since Arrow's times have no offset."""
     found = db.query(
         "select t, 1 as t, time '01:02:03' as u from (values (timetz '12:00:00+02'), "

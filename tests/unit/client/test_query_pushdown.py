@@ -92,7 +92,7 @@ def test_only_the_tablets_of_the_range_are_asked_all_at_one_timestamp(db: dodona
     assert len({it.timestamp for it in sent}) == 1
 
 
-def test_what_can_have_no_rows_is_not_asked_for(db: dodona.Client) -> None:
+def test_a_query_that_can_have_no_rows_scans_no_tablet(db: dodona.Client) -> None:
     for condition in ("1 = 0", "day = 5 and day = 6", "day > 9 and day < 3", "null", "day = null"):
         assert scans_of(db, f"from [//f] where {condition}") == [], condition
     assert scans_of(db, "from [//f] limit 0") == []
@@ -200,7 +200,7 @@ def test_conditions_on_leading_key_columns_become_a_range(
         ("from [//f] tablesample 50% where day = 3", ALL, None),
     ],
 )
-def test_a_range_holds_for_every_use_of_its_table(
+def test_a_key_range_covers_every_use_of_its_table_in_a_query(
     db: dodona.Client, ranges: dict[str, ScanRange], text: str, f: Any, g: Any
 ) -> None:
     db.query(text)

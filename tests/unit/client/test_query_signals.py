@@ -129,14 +129,16 @@ def test_the_handlers_own_error_reaches_the_caller(
     check_usable(db)
 
 
-def test_so_it_is_in_a_transaction(db: dodona.Client, computing: threading.Event) -> None:
+def test_an_error_of_a_signal_handler_ends_a_query_in_a_transaction(
+    db: dodona.Client, computing: threading.Event
+) -> None:
     with db.begin() as tx:
         with signalled(SoftLimit, computing), pytest.raises(SoftLimit):
             tx.query(LONG)
         check_usable(tx)
 
 
-def test_so_it_is_while_the_plan_is_made(
+def test_an_error_of_a_signal_handler_ends_the_planning_of_a_query(
     db: dodona.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning = threading.Event()
@@ -225,7 +227,7 @@ def test_a_filter_of_spark_is_computed_where_no_signal_arrives() -> None:
 # ---- by itself
 
 
-def test_what_is_computed_raises_as_it_does() -> None:
+def test_compute_returns_the_result_or_raises_the_error_of_the_function() -> None:
     def fail() -> int:
         raise ZeroDivisionError
 
@@ -267,18 +269,18 @@ class Stubborn:
                     raise
 
 
-def test_what_takes_too_long_is_interrupted_until_it_ends() -> None:
+def test_compute_interrupts_work_over_its_timeout_until_the_work_ends() -> None:
     stubborn = Stubborn(InvalidRequest("interrupted"))
     with pytest.raises(TooLong):
         stubborn.computed()
     assert stubborn.counts[0] >= 3
 
 
-def test_what_ends_all_the_same_has_a_result() -> None:
+def test_work_that_succeeds_after_an_interruption_returns_its_result() -> None:
     assert Stubborn().computed() is True
 
 
-def test_what_has_no_time_to_begin_never_does() -> None:
+def test_work_that_has_not_begun_at_the_timeout_never_begins() -> None:
     begun: list[bool] = []
     with suppress(TooLong):
         compute(lambda: begun.append(True), lambda: None, 0)
@@ -318,7 +320,7 @@ class _Slow:
         time.sleep(0.5)
 
 
-def test_the_thread_has_ended_before_its_caller_goes_on() -> None:
+def test_the_worker_thread_ends_before_compute_returns() -> None:
     slow_end, threads = SlowEnd(), []
 
     def work() -> None:
@@ -364,7 +366,7 @@ DAEMON = """
 """
 
 
-def test_an_exit_waits_for_what_still_ends(tmp_path: Path) -> None:
+def test_process_exit_waits_for_a_timed_out_query_that_still_runs(tmp_path: Path) -> None:
     done = exited(LEFT, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

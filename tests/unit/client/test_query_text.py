@@ -54,7 +54,7 @@ def test_each_table_is_found_once_and_the_length_stays() -> None:
         "select [ //a]",
     ],
 )
-def test_what_is_no_reference_stays_as_it_is(text: str) -> None:
+def test_text_that_is_no_table_reference_stays_unchanged(text: str) -> None:
     assert find_tables(text) == ([], text)
 
 
@@ -109,7 +109,9 @@ def test_a_table_that_is_not_there(db: dodona.Client) -> None:
         ("select 'unended", "unterminated"),
     ],
 )
-def test_bad_sql_is_refused_in_duckdbs_words(db: dodona.Client, text: str, message: str) -> None:
+def test_invalid_sql_is_refused_with_the_message_of_duckdb(
+    db: dodona.Client, text: str, message: str
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         db.query(text)
     assert message in caught.value.message

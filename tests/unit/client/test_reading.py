@@ -145,7 +145,7 @@ def test_columns_are_chosen(columns: list[str], expected: dict[str, Any]) -> Non
     assert found == expected
 
 
-def test_no_keys_ask_nobody() -> None:
+def test_a_lookup_of_no_keys_sends_no_request() -> None:
     clock, session, _ = fresh()
     assert play(clock, session.lookup_rows(PATH, []), nobody) == []
 
@@ -230,7 +230,7 @@ def test_a_lower_bound_travels_with_every_request() -> None:
 
 
 @pytest.mark.parametrize("bound", [-1, MAX_TIMESTAMP + 1, SYNC_LAST_COMMITTED, None, 1.5, True])
-def test_what_is_no_lower_bound_is_refused(bound: Any) -> None:
+def test_an_invalid_retention_timestamp_is_refused(bound: Any) -> None:
     clock, session, _ = fresh()
     for read in (
         session.lookup_rows(PATH, [], retention_timestamp=bound),
@@ -241,7 +241,7 @@ def test_what_is_no_lower_bound_is_refused(bound: Any) -> None:
             play(clock, read, nobody)
 
 
-def test_a_lower_bound_above_what_is_read_is_refused() -> None:
+def test_a_retention_bound_above_the_timestamp_of_a_read_is_refused() -> None:
     clock, session, tablets = fresh()
     at, above = Timestamp(50), Timestamp(51)
     keys = [{"id": 1}]
@@ -259,7 +259,7 @@ def test_a_lower_bound_above_what_is_read_is_refused() -> None:
 # ---- in a transaction
 
 
-def test_a_transaction_reads_at_its_start() -> None:
+def test_a_transaction_reads_at_its_start_timestamp() -> None:
     clock, session, tablets = fresh()
     transaction = begin(clock, session, 50)
     at = transaction.read_timestamp()
@@ -293,7 +293,9 @@ def test_a_scan_gives_all_rows_in_key_order(page_rows: int) -> None:
         ([], [], []),
     ],
 )
-def test_a_scan_stays_in_its_range(lower: Any, upper: Any, expected: list[int]) -> None:
+def test_a_scan_returns_only_rows_in_its_key_range(
+    lower: Any, upper: Any, expected: list[int]
+) -> None:
     clock, session, tablets = fresh()
     found = play(clock, session.select(PATH, lower, upper), tablets)
     assert found == [row(it) for it in expected]
@@ -319,7 +321,7 @@ def test_all_pages_of_a_scan_are_of_one_fresh_snapshot() -> None:
     assert tablets.timestamps() == {777}
 
 
-def test_a_non_atomic_table_is_scanned_as_it_is_now() -> None:
+def test_a_scan_of_a_non_atomic_table_reads_the_last_committed_rows() -> None:
     clock, _, tablets = fresh()
     session = new_session(clock, table(atomicity="none"))
     play(clock, session.select(PATH), tablets)
@@ -366,7 +368,7 @@ def test_a_scan_follows_a_tablet_that_moved_and_reads_nothing_twice() -> None:
     assert found == [row(it) for it in sorted(ROWS)]
 
 
-def test_a_scan_follows_tablets_that_were_cut_anew() -> None:
+def test_a_scan_follows_resharded_tablets() -> None:
     clock, session, _ = fresh()
     cut = (tablet(20, 5, None), tablet(21, 6, 50), tablet(22, 1, PIVOT), tablet(23, 1, 160))
     found = play(clock, session.select(PATH, timestamp=Timestamp(9)), moved_to(*cut))
@@ -411,7 +413,7 @@ def test_an_unmounted_table_is_named() -> None:
         play(clock, session.select(PATH, timestamp=Timestamp(9)), lambda target, body: unmounted)
 
 
-def test_a_lookup_begins_anew_when_the_schema_changed_on_the_way() -> None:
+def test_a_lookup_restarts_if_the_schema_changes_during_the_lookup() -> None:
     clock, session, _ = fresh()
     masks: list[int] = []
 
@@ -429,7 +431,7 @@ def test_a_lookup_begins_anew_when_the_schema_changed_on_the_way() -> None:
     assert masks == [0b11, 0b11, 0b1], "the short way first"
 
 
-def test_a_scan_begins_anew_when_the_table_became_atomic_on_the_way() -> None:
+def test_a_scan_restarts_if_the_table_becomes_atomic_during_the_scan() -> None:
     """Its pages are of different moments, which only a table without atomicity may show."""
     clock = Clock()
     session, scans = new_session(clock, table(atomicity="none")), list[Timestamp]()
@@ -473,7 +475,7 @@ def test_the_master_is_asked_once_for_a_route_that_many_need() -> None:
     assert first.call[0] == second.call[0] == 0
 
 
-def test_one_who_asks_for_a_route_and_goes_away_holds_up_nobody() -> None:
+def test_a_cancelled_route_request_does_not_block_other_callers() -> None:
     clock = Clock()
     session = new_session(clock)
     first = Play(clock, session.lookup_rows(PATH, [{"id": 1}]))

@@ -22,7 +22,7 @@ READ_AT = Timestamp(9)
     ids=["the same table", "an older master does not say", "another table"],
 )
 @pytest.mark.parametrize("name", ["select", "lookup"])
-def test_rows_of_a_table_and_of_its_successor_are_never_mixed(
+def test_a_read_never_mixes_rows_of_a_table_and_its_replacement(
     name: str, its_id: int, found: list[int]
 ) -> None:
     """The next one is empty: half of the rows was missing."""

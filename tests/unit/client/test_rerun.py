@@ -41,7 +41,7 @@ def fresh() -> tuple[Clock, Session]:
 
 
 @pytest.mark.parametrize("error", [TransactionConflict, SnapshotTooOld, Unavailable])
-def test_what_a_new_transaction_may_mend_is_run_again(error: type[DodonaError]) -> None:
+def test_errors_that_a_new_transaction_can_avoid_cause_a_rerun(error: type[DodonaError]) -> None:
     clock, session = fresh()
     after = Play(clock, session.after_failure(session.rerun(10, 30_000), None, error("no")))
     assert isinstance(after.step, Pause)
@@ -50,7 +50,7 @@ def test_what_a_new_transaction_may_mend_is_run_again(error: type[DodonaError]) 
 
 
 @pytest.mark.parametrize("error", [SchemaViolation, DataCorrupted, InvalidRequest, DodonaError])
-def test_what_it_can_not_mend_is_raised(error: type[DodonaError]) -> None:
+def test_errors_that_a_new_transaction_cannot_avoid_are_raised(error: type[DodonaError]) -> None:
     clock, session = fresh()
     original = error("no")
     with pytest.raises(error) as caught:
@@ -67,7 +67,7 @@ def test_attempts_have_an_end() -> None:
         play(clock, session.after_failure(rerun, None, TransactionConflict("last")), nobody)
 
 
-def test_a_deadline_ends_them_too() -> None:
+def test_a_deadline_ends_the_reruns() -> None:
     clock, session = fresh()
     rerun = session.rerun(10, 1_000)
     clock.now_us += 1_000_000
@@ -97,7 +97,7 @@ def test_an_attempt_with_little_time_hides_no_error_of_the_one_before(
         assert caught.value is (full if is_hurried else late)
 
 
-def test_an_attempt_that_nothing_cuts_off_tells_what_it_found() -> None:
+def test_an_attempt_that_ends_at_the_deadline_raises_its_own_error() -> None:
     """No attempt begins after `deadline_ms`, and one that began has its time."""
     clock, session = fresh()
     rerun = session.rerun(10, 1_000)

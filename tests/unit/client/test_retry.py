@@ -39,7 +39,7 @@ def test_a_pause_is_random_up_to_a_bound_that_doubles(attempt: int, dice: float)
     assert 1 <= backoff_ms(attempt, lambda: dice, 4, 500) <= min(500, 4 << min(attempt, 20)) + 1
 
 
-def test_a_lucky_die_gives_short_pauses_and_an_unlucky_one_long_ones() -> None:
+def test_backoff_is_random_from_1_ms_up_to_a_bound_that_doubles_to_a_maximum() -> None:
     assert [backoff_ms(it, lambda: 0.0, 4, 500) for it in (1, 5, 50)] == [1, 1, 1]
     assert [backoff_ms(it, lambda: 0.999, 4, 500) for it in (1, 2, 3, 9, 50)] == [
         *(4, 8, 16),
@@ -85,7 +85,7 @@ def test_a_rerun_begins_no_attempt_after_its_deadline() -> None:
     assert max(taken) <= RERUN_PAUSE_MS_MAX
 
 
-def test_a_rerun_without_a_number_has_its_deadline_only() -> None:
+def test_a_rerun_without_attempts_max_is_bounded_only_by_its_deadline() -> None:
     clock = Clock()
     taken = pauses(clock, rerun(clock, attempts_max=None, deadline_ms=20_000))
     assert len(taken) > 20
@@ -150,7 +150,7 @@ class HotRow:
             self._plan(now_us, writer, 0)
 
 
-def test_nobody_gives_up_a_row_that_many_write() -> None:
+def test_reruns_bounded_only_by_a_deadline_do_not_fail_on_a_hot_row() -> None:
     by_number, by_deadline = HotRow(attempts_max=10), HotRow(attempts_max=None)
     by_number.run()
     by_deadline.run()

@@ -27,7 +27,7 @@ def many() -> TableRoute:
     ("value", "expected"),
     [(-1, 0), (9, 0), (10, 1), (19, 1), (20, 2), (29, 2), (30, 3), (1 << 62, 3)],
 )
-def test_a_key_belongs_to_the_tablet_whose_pivot_is_the_last_not_above(
+def test_a_key_belongs_to_the_tablet_with_the_largest_pivot_key_not_above(
     value: int, expected: int
 ) -> None:
     assert many().tablet_of(key(value)).tablet == expected
@@ -78,7 +78,7 @@ def test_the_parts_of_a_range_join_up_and_stay_in_their_tablets(lower: int, uppe
         ("unmounting", False, False, False, False),
     ],
 )
-def test_who_may_read_and_write_a_tablet_in_this_state(
+def test_the_tablet_state_decides_whether_reads_and_writes_are_served(
     state: str, is_read: bool, is_written: bool, is_soon_read: bool, is_soon_written: bool
 ) -> None:
     it = tablet(1, 0, None, state=state)
@@ -87,12 +87,12 @@ def test_who_may_read_and_write_a_tablet_in_this_state(
     assert is_soon_served(it, is_write=True) == is_soon_written
 
 
-def test_a_tablet_without_a_cell_is_served_by_nobody() -> None:
+def test_a_tablet_without_a_cell_is_not_served() -> None:
     assert not is_served(tablet(1, None, None), is_write=False)
     assert not is_served(tablet(1, None, None), is_write=True)
 
 
-def test_a_stale_route_is_not_found_and_does_not_take_a_newer_one_with_it() -> None:
+def test_a_stale_route_does_not_hide_a_newer_route() -> None:
     routing = Routing()
     old = routing.learn(table())
     new = routing.learn(table())

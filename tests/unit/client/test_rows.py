@@ -36,7 +36,7 @@ def test_rows_are_a_sequence_of_dicts() -> None:
         it[3]
 
 
-def test_rows_are_equal_to_what_holds_the_same() -> None:
+def test_rows_are_equal_to_rows_and_lists_with_the_same_content() -> None:
     assert rows() == rows()
     assert rows() == DICTS
     assert rows() != DICTS[:2]

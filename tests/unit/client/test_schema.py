@@ -67,7 +67,7 @@ def values(count: int, **more: Any) -> list[Definition]:
         ([ID, *({**it, "lock": it["name"]} for it in values(LOCK_GROUPS_MAX))], "lock groups"),
     ],
 )
-def test_a_schema_is_refused_with_its_reason(columns: list[Any], reason: str) -> None:
+def test_an_invalid_schema_is_refused_with_the_reason(columns: list[Any], reason: str) -> None:
     with pytest.raises(SchemaViolation, match=reason):
         TableSchema.parse(columns)
 
@@ -81,7 +81,7 @@ def test_a_schema_is_refused_with_its_reason(columns: list[Any], reason: str) ->
         ("first", ["int64", "uint64", "double", "boolean", "string", "utf8", "any"]),
     ],
 )
-def test_each_aggregate_has_its_types(aggregate: str, types: list[str]) -> None:
+def test_each_aggregate_accepts_its_column_types(aggregate: str, types: list[str]) -> None:
     columns = [{"name": it, "type": it, "aggregate": aggregate} for it in types]
     assert TableSchema.parse([ID, *columns]).aggregate_mask == (1 << len(types)) - 1
 
@@ -152,7 +152,9 @@ for _ in range(NESTING_DEPTH_MAX + 1):
         ("stranger", 1, "no such column"),
     ],
 )
-def test_a_value_is_refused_with_its_reason(column: str, value: Any, reason: str | None) -> None:
+def test_an_invalid_value_is_refused_with_column_and_reason(
+    column: str, value: Any, reason: str | None
+) -> None:
     row = {"id": 1, "i": 1, column: value}
     if reason is None:
         assert EVERY_TYPE.write_of(row)[0] == encode_key([None], ["int64"])
@@ -181,7 +183,9 @@ REQUIRED = TableSchema.parse(
         ({"id": 1, "may": 1}, "required column is missing"),
     ],
 )
-def test_a_row_lacks_what_is_required(row: Definition, reason: str, is_update: bool) -> None:
+def test_a_row_without_a_required_value_is_refused(
+    row: Definition, reason: str, is_update: bool
+) -> None:
     with pytest.raises(SchemaViolation, match=reason):
         REQUIRED.write_of(row, is_update=is_update)
 
@@ -256,7 +260,7 @@ def test_a_key_from_the_wire_with_nan_is_refused() -> None:
         schema.check_key(encoded_nan)
 
 
-def test_a_key_from_the_wire_has_its_required_columns() -> None:
+def test_a_key_from_the_wire_with_a_null_required_column_is_refused() -> None:
     schema = TableSchema.parse([{**ID, "required": True}, VALUE])
     with pytest.raises(SchemaViolation, match="required column is null") as caught:
         schema.check_key(Key(b"\x02"))
@@ -295,7 +299,7 @@ def test_a_row_has_a_longest_length() -> None:
         schema.check_write((write[0], schema.full_mask, (*write[2][:7], largest, None)))
 
 
-def test_what_only_looks_like_text_bytes_or_a_float_becomes_that() -> None:
+def test_subclasses_of_str_bytes_and_float_are_stored_as_the_base_type() -> None:
     class Text(str): ...
 
     class Bytes(bytes): ...

@@ -42,7 +42,9 @@ def test_a_reader_that_is_named_is_renewed(clock: Clock, session: Session, cells
     assert not any(target == ORACLE for target, _ in cells.asked), "nothing fresh is needed"
 
 
-def test_who_fails_to_share_lets_nobody_down(clock: Clock, session: Session, cells: Cells) -> None:
+def test_a_failed_hold_of_a_shared_snapshot_releases_no_lease(
+    clock: Clock, session: Session, cells: Cells
+) -> None:
     cells.replies[1] = TOO_OLD
     it = Play(clock, session.hold_snapshot([PATH], Timestamp(77), LEASE_MS, ReaderId(FRESH)))
     it.answer(cells.answer(*it.call))  # where the table is
@@ -68,7 +70,7 @@ def test_a_long_lease_is_renewed_as_often_as_a_short_one(
     ("timestamp", "lease_ms", "reader"),
     [(None, LEASE_MS, 5), (77, 0, None), (77, "1", None), (77, LEASE_MS, 0), (77, LEASE_MS, "5")],
 )
-def test_what_can_t_be_shared(
+def test_invalid_arguments_of_hold_snapshot_are_refused(
     clock: Clock, session: Session, timestamp: Any, lease_ms: Any, reader: Any
 ) -> None:
     with pytest.raises(InvalidRequest):

@@ -90,12 +90,12 @@ def test_a_text_is_always_there_and_never_long() -> None:
     "value",
     [None, True, 0, -(1 << 63), 1 << 64, 1.5, float("nan"), "it's", b"\xff", [1, "a"], (1,), {}],
 )
-def test_what_is_short_is_shown_as_it_is(value: Any) -> None:
+def test_a_short_value_is_shown_as_its_repr(value: Any) -> None:
     for held in (value, [value], {"b": value, "a": value}):
         assert shown(held) == repr(held)
 
 
-def test_what_is_left_out_shows() -> None:
+def test_the_text_of_a_value_marks_omitted_parts() -> None:
     assert shown(HUGE) == f"an int of {HUGE.bit_length()} bits"
     assert shown([HUGE]) == f"[an int of {HUGE.bit_length()} bits]"
     assert shown(Unshown()) == "one Unshown"
@@ -105,7 +105,7 @@ def test_what_is_left_out_shows() -> None:
     assert shown(dict.fromkeys(range(100))).endswith("19: None, ...}")
 
 
-def test_what_interrupts_it_reaches_the_caller() -> None:
+def test_an_exception_of_a_signal_handler_in_shown_reaches_the_caller() -> None:
     """Of each of its lines, and of those it calls: a signal handler may raise anywhere."""
     for value in ([1, {"a": b"x"}], Unshown(), 5):
         for point in points_of(lambda value=value: shown(value), set()):  # type: ignore[misc]
@@ -142,7 +142,7 @@ def refusals(target: Any) -> Iterator[tuple[str, DodonaError]]:
                 yield f"{name}({argument}={what})", error
 
 
-def test_whatever_a_client_is_given_it_is_refused_in_few_words(db: dodona.Client) -> None:
+def test_each_refused_call_raises_a_typed_error_with_a_short_message(db: dodona.Client) -> None:
     count = 0
     for target in (db, db.begin(), db.begin_master(), db.loads):
         for call, error in refusals(target):

@@ -23,7 +23,7 @@ NEVER_LEFT: Final = Failure("unavailable", "refused", {**WHERE, "is_sent": False
 UNANSWERED: Final = Failure("unavailable", "no answer", {**WHERE, "silent_ms": 10_000})
 
 
-def test_a_dead_server_is_tried_once_more_and_no_longer() -> None:
+def test_a_server_that_is_silent_for_long_is_retried_only_briefly() -> None:
     clock = Clock()
     patience = Patience(clock.instant_us, lambda: 0.5, duration_ms=10_000, attempts_max=64)
     patience.note_silence(4_000)
@@ -36,7 +36,7 @@ def test_a_dead_server_is_tried_once_more_and_no_longer() -> None:
 
 
 @pytest.mark.parametrize("reply", [NEVER_LEFT, UNANSWERED])
-def test_a_commit_that_a_silent_cell_stopped_names_it_and_not_the_coordinator(
+def test_the_error_of_a_commit_names_the_silent_cell_and_not_the_coordinator(
     reply: Reply,
 ) -> None:
     bench = two()
@@ -55,7 +55,7 @@ def test_a_proof_goes_to_all_where_the_coordinator_may_be_silent() -> None:
         assert bench.commit.posted() == ((0, proof), (1, proof))
 
 
-def test_a_cell_that_a_coordinator_names_is_in_the_error_with_its_address() -> None:
+def test_an_unknown_outcome_names_the_silent_participant_with_its_address() -> None:
     """Whose outcome is unknown because of a silent participant is told so."""
     bench = two()
     bench.session.routing.addresses[CELLS[1]] = "http://b:1"
@@ -75,7 +75,7 @@ def test_a_refusal_for_want_of_a_timestamp_is_no_unknown_outcome() -> None:
     assert bench.state == "aborted"
 
 
-def test_a_commit_whose_answer_was_lost_is_asked_about() -> None:
+def test_the_client_asks_for_the_outcome_of_a_commit_with_a_lost_answer() -> None:
     bench = one()
     bench.commit.answer(UNANSWERED)
     assert bench.commit.call == (0, AskOutcome(ID))
@@ -107,7 +107,7 @@ class Unfriendly:
 
 
 @pytest.mark.anyio
-async def test_calls_to_a_server_that_is_dead_wait_a_moment_only(
+async def test_calls_to_a_dead_server_fail_after_a_short_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever waited for the connection, or for an answer, would not be back today."""

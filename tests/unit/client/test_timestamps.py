@@ -21,7 +21,9 @@ MOMENTS = MICROSECONDS.map(lambda it: datetime.fromtimestamp(0, UTC) + timedelta
 
 
 @given(MOMENTS)
-def test_a_moment_comes_back_to_the_microsecond(moment: datetime) -> None:
+def test_a_datetime_survives_conversion_to_a_timestamp_within_a_microsecond(
+    moment: datetime,
+) -> None:
     timestamp = dodona.timestamp_from_datetime(moment)
     assert abs(dodona.datetime_from_timestamp(timestamp) - moment) <= timedelta(microseconds=1)
 
@@ -38,7 +40,7 @@ def test_the_seconds_are_in_bits_30_to_61() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [0, -5, MAX_TIMESTAMP + 1, dodona.SYNC_LAST_COMMITTED])
-def test_what_stands_for_no_moment_is_refused(timestamp: int) -> None:
+def test_a_timestamp_without_a_datetime_is_refused(timestamp: int) -> None:
     with pytest.raises(InvalidRequest, match="Invalid timestamp"):
         dodona.datetime_from_timestamp(timestamp)
 
@@ -51,7 +53,7 @@ def test_what_stands_for_no_moment_is_refused(timestamp: int) -> None:
         datetime(2200, 1, 1, tzinfo=UTC),
     ],
 )
-def test_a_moment_without_a_timestamp_is_refused(moment: datetime) -> None:
+def test_a_datetime_without_a_timestamp_is_refused(moment: datetime) -> None:
     with pytest.raises(InvalidRequest):
         dodona.timestamp_from_datetime(moment)
 

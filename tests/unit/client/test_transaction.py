@@ -129,7 +129,7 @@ def test_rows_that_are_no_list_are_refused(rows: Any) -> None:
         buffer().delete(PATH, SCHEMA, rows)
 
 
-def test_a_bad_key_says_which() -> None:
+def test_an_invalid_key_is_reported_with_its_row_index() -> None:
     with pytest.raises(SchemaViolation) as caught:
         buffer().delete(PATH, SCHEMA, [{"id": 1}, {"id": 1, "value": 2}])
     assert caught.value.attributes["row_index"] == 1
@@ -166,7 +166,7 @@ def test_the_row_limit_counts_rows_and_not_writes() -> None:
     assert it.is_active
 
 
-def test_a_row_that_is_only_locked_counts_and_one_that_is_written_too_counts_once() -> None:
+def test_the_row_limit_counts_each_locked_or_written_row_once() -> None:
     it = buffer(rows_max=2)
     for lock_type in ("shared_weak", "shared_strong"):
         it.lock(PATH, SCHEMA, [{"id": 1}, {"id": 1}, {"id": 2}], None, lock_type)
@@ -182,7 +182,7 @@ def test_a_row_that_is_only_locked_counts_and_one_that_is_written_too_counts_onc
     assert list(it.tables[PATH].locks) == [key(1), key(2)]
 
 
-def test_locks_and_what_is_special_count_as_bytes() -> None:
+def test_locks_and_shared_writes_count_as_bytes() -> None:
     plain, special = buffer(), buffer()
     plain.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False)
     special.insert(PATH, SCHEMA, [{"id": 1, "value": 1}], is_update=False, lock_type="shared_write")
@@ -210,7 +210,7 @@ def test_an_endless_iterable_is_cut_off_at_the_limit() -> None:
     assert it.row_count == 0
 
 
-def test_the_byte_limit_forgets_what_was_overwritten() -> None:
+def test_the_byte_limit_does_not_count_overwritten_values() -> None:
     it = buffer(bytes_max=1_000)
     for _ in range(20):
         it.insert(PATH, SCHEMA, [{"id": 1, "note": "n" * 500}], is_update=False)
@@ -222,7 +222,7 @@ def test_the_byte_limit_forgets_what_was_overwritten() -> None:
 
 @pytest.mark.parametrize("mask", [1, 1 << 63, 1 << 64, 1 << 1_023])
 @pytest.mark.parametrize("value", ["é" * 100, b"x" * 100, ["a" * 100], {"k": "v" * 100}, "x" * 200])
-def test_the_size_of_a_write_is_never_guessed_too_small(value: Any, mask: int) -> None:
+def test_the_size_estimate_of_a_write_is_never_too_small(value: Any, mask: int) -> None:
     packed = mask if mask < 1 << 64 else mask.to_bytes(128, "little").rstrip(b"\0")
     on_the_wire = msgspec.msgpack.encode((key(1), packed, (value,)))
     assert write_bytes((key(1), mask, (value,))) >= len(on_the_wire)
@@ -279,7 +279,7 @@ def test_abort_may_be_repeated_but_not_after_a_commit() -> None:
         committed().abort()
 
 
-def test_an_unknown_outcome_is_settled_once_it_is_known() -> None:
+def test_a_committing_transaction_takes_the_settled_outcome() -> None:
     it = committing()
     it.settle(Timestamp(70))
     assert (it.is_committed, it.commit_timestamp) == (True, 70)
@@ -288,7 +288,7 @@ def test_an_unknown_outcome_is_settled_once_it_is_known() -> None:
     assert (it.is_aborted, it.commit_timestamp) == (True, None)
 
 
-def test_a_transaction_that_lived_too_long_is_aborted() -> None:
+def test_a_commit_aborts_a_transaction_that_is_too_old() -> None:
     it = buffer(life_ms_max=1_000)
     with pytest.raises(SnapshotTooOld) as caught:
         it.start_commit(1_001_000)

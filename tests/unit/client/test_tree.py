@@ -144,7 +144,7 @@ CHANGES = [it for it in CALLS if it not in READS]
 
 
 @pytest.mark.parametrize(("call", "wish", "reply", "result"), CALLS)
-def test_a_call_is_one_message_under_its_transaction(
+def test_a_tree_call_sends_one_message_with_its_transaction_id(
     tree: TreeSession, call: Call, wish: Wish, reply: Reply, result: Any
 ) -> None:
     asking = Play(Clock(), call(tree))
@@ -199,7 +199,7 @@ def test_only_a_table_is_removed_as_one(tree: TreeSession) -> None:
 # ---- what is known of tables
 
 
-def test_tables_below_a_directory_that_moved_are_asked_for_anew() -> None:
+def test_moving_a_directory_forgets_the_routes_of_tables_below() -> None:
     clock = Clock()
     session = new_session(clock, *[table(path=it) for it in ("//a/t", "//a", "//ab/t")])
     play(clock, session.catalog.move("//a", "//b"), lambda target, body: Done())
@@ -210,7 +210,7 @@ def test_tables_below_a_directory_that_moved_are_asked_for_anew() -> None:
     ]
 
 
-def test_what_a_master_transaction_sees_is_not_taken_for_everybodys() -> None:
+def test_tables_read_in_a_master_transaction_do_not_enter_the_route_cache() -> None:
     clock = Clock()
     session = new_session(clock)
     tx = begin_master(clock, session.catalog)
@@ -261,7 +261,7 @@ def deep(levels: int) -> Any:
         (deep(DEPTH_MAX + 1), "value" + "[0]" * (DEPTH_MAX + 1)),
     ],
 )
-def test_a_bad_value_is_refused_before_it_is_sent(
+def test_an_invalid_value_is_refused_with_its_place_before_sending(
     tree: TreeSession, value: Any, place: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -275,7 +275,7 @@ def test_the_deepest_value_passes(tree: TreeSession) -> None:
 
 
 @pytest.mark.parametrize("value", [msgspec.msgpack.Ext(5, b""), {(): 1}])
-def test_what_has_no_text_of_its_own_is_named_by_its_type(tree: TreeSession, value: Any) -> None:
+def test_the_error_for_an_unsupported_value_names_its_type(tree: TreeSession, value: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"one (Ext|tuple) \("):
         play(Clock(), tree.set("//t/@x", [value]), nobody)
 

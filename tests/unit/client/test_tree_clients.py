@@ -80,7 +80,7 @@ def test_tablets_live_one_by_one(db: dodona.Client) -> None:
         db.mount_table(TABLE)
 
 
-def test_a_table_is_cut_anew_and_its_rows_stay(db: dodona.Client) -> None:
+def test_a_reshard_keeps_the_rows(db: dodona.Client) -> None:
     with pytest.raises(InvalidTabletState):
         db.reshard_table(TABLE, tablet_count=4)
     db.unmount_table(TABLE)
@@ -102,7 +102,7 @@ def test_a_schema_is_altered_and_rows_are_read_and_written_by_the_new_one(
     assert db.select(TABLE) == [{**ROWS[0], "note": "new"}, {**ROWS[1], "note": None}]
 
 
-def test_a_mounted_table_is_removed_with_its_rows(db: dodona.Client) -> None:
+def test_removing_a_mounted_table_removes_its_rows(db: dodona.Client) -> None:
     db.remove_table(TABLE)
     with pytest.raises(TableNotFound):
         db.select(TABLE)
@@ -211,7 +211,7 @@ def test_rows_are_not_written_in_a_master_transaction(db: dodona.Client) -> None
                 call(TABLE, ROWS)
 
 
-def test_it_outlives_its_time_out_while_it_is_held(db: dodona.Client) -> None:
+def test_an_open_master_transaction_outlives_its_timeout(db: dodona.Client) -> None:
     def hold(timeout_ms: int) -> None:
         with db.begin_master(timeout_ms) as tx:
             tx.create_directory("//new")
@@ -221,7 +221,7 @@ def test_it_outlives_its_time_out_while_it_is_held(db: dodona.Client) -> None:
     assert db.exists("//new")
 
 
-def test_it_ends_when_its_client_is_gone(db: dodona.Client) -> None:
+def test_a_master_transaction_ends_when_the_pings_of_its_client_stop(db: dodona.Client) -> None:
     tx = db.begin_master(SHORT_MS)
     tx.lock("//bank")
     db._pinger.close()  # as a client does that stops for long
@@ -239,7 +239,7 @@ def test_it_ends_when_its_client_is_gone(db: dodona.Client) -> None:
             tx.commit()
 
 
-def test_closing_a_client_ends_its_pings(tmp_path: Path) -> None:
+def test_closing_a_client_stops_its_ping_thread(tmp_path: Path) -> None:
     others = {*threading.enumerate()}
     db = dodona.open(str(tmp_path / "data"))
     tx = db.begin_master()
@@ -287,7 +287,7 @@ async def test_the_twin_does_the_same(tmp_path: Path) -> None:
         assert await db.list_tables() == [TABLE]
 
 
-def test_the_twin_outlives_its_time_out_too(tmp_path: Path) -> None:
+def test_an_open_asyncio_master_transaction_outlives_its_timeout(tmp_path: Path) -> None:
     async def hold(timeout_ms: int) -> None:
         async with (
             await dodona.aio.open(str(tmp_path / "data")) as db,
@@ -324,7 +324,7 @@ def forgotten(call: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_changes_that_nobody_awaits_are_committed_in_their_order(tmp_path: Path) -> None:
+async def test_changes_without_await_are_committed_in_order(tmp_path: Path) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db:
         async with db.begin_master() as tx:
             forgotten(tx.create_directory("//a"))
@@ -345,7 +345,7 @@ async def test_changes_that_nobody_awaits_are_committed_in_their_order(tmp_path:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_left", [True, False], ids=["left", "committed"])
-async def test_a_change_that_nobody_awaits_and_that_fails_ends_its_transaction(
+async def test_a_failed_change_without_await_aborts_the_master_transaction(
     tmp_path: Path, is_left: bool
 ) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db:
@@ -366,7 +366,7 @@ async def test_a_change_that_nobody_awaits_and_that_fails_ends_its_transaction(
 
 
 @pytest.mark.anyio
-async def test_a_change_whose_error_was_caught_is_of_no_account(tmp_path: Path) -> None:
+async def test_a_caught_error_of_a_change_does_not_prevent_the_commit(tmp_path: Path) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db:
         async with db.begin_master() as tx:
             with pytest.raises(NodeNotFound):
@@ -378,7 +378,7 @@ async def test_a_change_whose_error_was_caught_is_of_no_account(tmp_path: Path) 
 
 @pytest.mark.anyio
 @pytest.mark.filterwarnings("error")
-async def test_an_abort_takes_back_what_nobody_awaits(tmp_path: Path) -> None:
+async def test_an_abort_discards_changes_without_await(tmp_path: Path) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db:
         tx = await db.begin_master()
         for name in "abc":
@@ -426,7 +426,7 @@ async def test_a_change_that_is_cancelled_leaves_the_order_of_others(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_an_error_is_its_caller_s_and_no_one_else_s(tmp_path: Path) -> None:
+async def test_an_error_reaches_only_the_call_that_failed(tmp_path: Path) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db, db.begin_master() as tx:
         calls = (tx.remove("//none"), tx.exists("//"))
         refused, found = await asyncio.gather(*calls, return_exceptions=True)
@@ -435,7 +435,7 @@ async def test_an_error_is_its_caller_s_and_no_one_else_s(tmp_path: Path) -> Non
 
 
 @pytest.mark.anyio
-async def test_an_abort_cancels_nobody_who_waits(tmp_path: Path) -> None:
+async def test_an_abort_raises_no_cancelled_error_in_waiting_calls(tmp_path: Path) -> None:
     async with await dodona.aio.open(str(tmp_path / "data")) as db:
         tx = await db.begin_master()
         waiting = [asyncio.create_task(tx.create_directory(f"//{it}")) for it in "ab"]

@@ -51,7 +51,7 @@ def test_twins_have_the_same_names_and_arguments(blocking: type, twin: type) -> 
 
 
 @pytest.mark.parametrize(("blocking", "twin"), TWINS)
-def test_every_public_method_says_what_it_does(blocking: type, twin: type) -> None:
+def test_all_public_methods_and_properties_have_docstrings(blocking: type, twin: type) -> None:
     for name, method in methods_of(blocking).items():
         assert inspect.getdoc(method), name
         assert inspect.getdoc(getattr(twin, name)), name
@@ -62,7 +62,7 @@ def test_every_public_method_says_what_it_does(blocking: type, twin: type) -> No
     assert inspect.getdoc(twin)
 
 
-def test_what_is_of_tables_alone_is_not_in_a_master_transaction() -> None:
+def test_a_master_transaction_has_no_mount_reshard_or_alter_calls() -> None:
     """It takes effect outside of transactions, so that a commit could not promise it."""
     only_outside = {*methods_of(Catalog)} - {*methods_of(Tree)}
     assert only_outside >= {"mount_table", "reshard_table", "alter_table", "begin_master"}
@@ -70,7 +70,7 @@ def test_what_is_of_tables_alone_is_not_in_a_master_transaction() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(dodona.__all__))
-def test_every_exported_name_says_what_it_is(name: str) -> None:
+def test_all_exported_classes_and_functions_have_docstrings(name: str) -> None:
     exported = getattr(dodona, name)
     if inspect.isclass(exported) or inspect.isfunction(exported):
         assert (exported.__doc__ or "").strip()

@@ -17,7 +17,7 @@ from unit.client.protocols import (
 )
 
 
-def test_an_unmounted_table_is_named_at_once() -> None:
+def test_a_commit_to_an_unmounted_table_fails_after_one_route_request() -> None:
     clock = Clock()
     unmounted = table((tablet(10, 0, None, state="unmounted"),))
     session = new_session(clock, unmounted)
@@ -49,7 +49,7 @@ def test_a_table_about_to_be_mounted_is_waited_for() -> None:
         ("frozen", 'is in "frozen" state. Mount or unfreeze the table.'),
     ],
 )
-def test_a_table_that_stays_on_its_way_is_waited_for_by_name(state: str, told: str) -> None:
+def test_a_failed_commit_names_the_state_of_the_tablet(state: str, told: str) -> None:
     clock = Clock()
     stuck = table((tablet(10, 3, None, state=state),))
     session = new_session(clock, stuck)

@@ -60,7 +60,7 @@ def answering(histories: dict[Key, tuple[RowVersion, ...]]) -> Any:
     return answer
 
 
-def test_a_row_has_its_history_newest_first() -> None:
+def test_lookup_versions_returns_the_versions_of_a_row_newest_first() -> None:
     clock, session = fresh()
     found = play(clock, session.lookup_versions(PATH, [{"id": 1}]), answering({key(1): HISTORY}))
     assert found == [EXPECTED]
@@ -128,7 +128,7 @@ def test_bad_keys_and_columns_are_refused() -> None:
         )
 
 
-def test_it_follows_a_tablet_that_moved() -> None:
+def test_lookup_versions_follows_a_moved_tablet() -> None:
     clock, session = fresh()
     it = Play(clock, session.lookup_versions(PATH, [{"id": 1}]))
     it.answer(MOVED)

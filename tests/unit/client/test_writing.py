@@ -51,7 +51,7 @@ def written(body: Request, at: int = 1_000) -> Written:
     return Written(len(body.writes), Timestamp(at + body.tablet))
 
 
-def test_each_tablet_gets_its_rows_with_the_clients_stamp() -> None:
+def test_each_tablet_gets_its_rows_with_the_timestamp_of_the_client() -> None:
     clock, session = fresh()
     transaction, it = commit(clock, session, 1, 100, 2)
     assert [target for target, _ in it.calls] == [0, 1]
@@ -64,7 +64,7 @@ def test_each_tablet_gets_its_rows_with_the_clients_stamp() -> None:
     assert transaction.commit_timestamp == 1_011
 
 
-def test_a_non_atomic_transaction_asks_nobody_to_begin() -> None:
+def test_a_non_atomic_transaction_begins_without_a_request() -> None:
     clock, session = fresh()
     transaction = play(clock, session.begin("none", "async"), nobody)
     assert (transaction.id, transaction.start_timestamp) == (None, None)
@@ -96,7 +96,7 @@ def test_the_modes_of_table_and_transaction_must_match() -> None:
 
 
 @pytest.mark.parametrize("failure", [MOVED, NEVER_SENT])
-def test_what_left_nothing_behind_is_repeated_alone(failure: Failure) -> None:
+def test_only_a_write_that_was_not_applied_is_repeated(failure: Failure) -> None:
     clock, session = fresh()
     transaction, it = commit(clock, session, 1, 100)
     it.answer(failure, written(it.calls[1][1]))
@@ -111,7 +111,7 @@ def test_what_left_nothing_behind_is_repeated_alone(failure: Failure) -> None:
     assert transaction.is_committed
 
 
-def test_a_full_store_is_waited_for_where_it_is() -> None:
+def test_a_write_to_a_full_store_is_retried_in_the_same_cell() -> None:
     clock, session = fresh()
     transaction, it = commit(clock, session, 1, 100)
     it.answer(OVERLOADED, written(it.calls[1][1]))
@@ -122,7 +122,7 @@ def test_a_full_store_is_waited_for_where_it_is() -> None:
     assert transaction.is_committed
 
 
-def test_a_lost_reply_is_not_repeated_and_the_error_says_what_is_where() -> None:
+def test_a_write_with_a_lost_reply_is_not_repeated_and_lists_its_tablets() -> None:
     clock, session = fresh()
     transaction, it = commit(clock, session, 1, 100)
     with pytest.raises(Unavailable) as caught:
@@ -131,7 +131,7 @@ def test_a_lost_reply_is_not_repeated_and_the_error_says_what_is_where() -> None
     assert transaction.is_aborted
 
 
-def test_a_refusal_says_what_was_applied() -> None:
+def test_a_refused_write_lists_the_tablets_with_applied_rows() -> None:
     clock, session = fresh()
     _, it = commit(clock, session, 1, 100)
     off_limits = Failure("invalid_request", "Transaction timestamp is off limits")

@@ -56,7 +56,7 @@ def drawn(operations: Sequence[Operation]) -> Iterator[dict[str, bytes]]:
 # Bytes
 
 
-def test_what_was_not_synced_may_be_lost_and_what_was_is_there() -> None:
+def test_a_power_cut_may_lose_unsynced_bytes_and_keeps_synced_bytes() -> None:
     assert lost([*NAMED, Written(FILE, 0, b"x")]) == {"file": b""}
     assert kept([*NAMED, Written(FILE, 0, b"x")]) == {"file": b"x"}
     assert lost([*NAMED, Written(FILE, 0, b"x"), Synced(FILE)]) == {"file": b"x"}
@@ -91,7 +91,7 @@ def test_of_a_sector_that_was_written_twice_any_version_may_be_there() -> None:
     assert first == {b"o", b"1", b"2"}
 
 
-def test_a_file_may_be_longer_than_what_came_through_and_is_zeros_there() -> None:
+def test_a_power_cut_may_leave_zeros_where_written_bytes_are_lost() -> None:
     states = {content["file"] for content in drawn([*NAMED, Written(FILE, 0, NEW)])}
     assert bytes(PAGE_BYTES) in states
     assert {b"", NEW} < states
@@ -104,7 +104,7 @@ def test_a_file_that_is_cut_off_and_written_again_may_be_empty() -> None:
     assert lost([*DURABLE, *writes, Synced(FILE)]) == {"file": b"n"}
 
 
-def test_what_a_cut_took_does_not_come_back_with_the_length() -> None:
+def test_bytes_removed_by_a_resize_do_not_return_when_the_file_grows() -> None:
     grown: list[Operation] = [
         Resized(FILE, 10),
         Synced(FILE),
@@ -114,7 +114,7 @@ def test_what_a_cut_took_does_not_come_back_with_the_length() -> None:
     assert lost([*DURABLE, *grown]) == {"file": OLD[:10] + bytes(PAGE_BYTES - 10)}
 
 
-def test_what_a_failed_sync_was_for_is_left_to_chance_for_good() -> None:
+def test_bytes_of_a_failed_sync_may_be_lost_even_after_a_later_sync() -> None:
     failed: list[Operation] = [*DURABLE, Written(FILE, 0, NEW), SyncFailed(FILE)]
     later: list[Operation] = [*failed, Synced(FILE), Written(FILE, PAGE_BYTES, NEW), Synced(FILE)]
     assert kept(later)["file"] == NEW + NEW
@@ -126,7 +126,7 @@ def test_what_a_failed_sync_was_for_is_left_to_chance_for_good() -> None:
 # Names
 
 
-def test_a_name_is_not_durable_before_its_folder_is_synced() -> None:
+def test_a_file_name_is_not_durable_before_its_folder_is_synced() -> None:
     made: list[Operation] = [Made(ROOT, "other", OTHER), Written(OTHER, 0, b"x"), Synced(OTHER)]
     assert "other" not in lost([*DURABLE, *made])
     assert lost([*DURABLE, *made, Synced(ROOT)])["other"] == b"x"
@@ -134,7 +134,7 @@ def test_a_name_is_not_durable_before_its_folder_is_synced() -> None:
     assert names == {("file",), ("file", "other")}
 
 
-def test_a_folder_has_to_be_found_for_its_files_to_be() -> None:
+def test_files_in_a_folder_are_lost_unless_the_parent_folder_is_synced() -> None:
     made: list[Operation] = [
         Made(ROOT, "folder", FOLDER, is_folder=True),
         Made(FOLDER, "x", OTHER),
@@ -168,7 +168,7 @@ def test_a_rename_happens_wholly_or_not_at_all() -> None:
     }
 
 
-def test_a_change_of_a_name_came_through_only_with_those_that_it_builds_on() -> None:
+def test_a_name_change_survives_only_with_its_preceding_changes() -> None:
     changes: list[Operation] = [
         Made(ROOT, "a", OTHER),
         Renamed(ROOT, "a", "b"),
@@ -179,7 +179,7 @@ def test_a_change_of_a_name_came_through_only_with_those_that_it_builds_on() -> 
     assert names == {(), ("a",), ("b",)}
 
 
-def test_what_is_written_by_memory_is_anything() -> None:
+def test_a_memory_mapped_file_may_hold_anything_after_a_power_cut() -> None:
     states = {content["file"] for content in drawn([*DURABLE, Mapped(FILE)])}
     assert len(states) > DRAWS // 2
 
@@ -216,7 +216,7 @@ def test_cuts_of_a_seed_are_the_same_each_time_and_no_two_are_alike() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(10_000), NEW + bytes(PAGE_BYTES) + b"end"])
-def test_an_image_is_written_as_it_is(
+def test_an_image_is_written_and_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("image")

@@ -34,7 +34,9 @@ def trace(
     return apart.submit(programs.trace, program, folder, sabotage).result()
 
 
-def test_every_way_to_write_is_seen_with_its_place(apart: Executor, tmp_path: Path) -> None:
+def test_the_tracer_sees_every_kind_of_write_with_its_offset(
+    apart: Executor, tmp_path: Path
+) -> None:
     """And what they come to is what is in the file: the recorder checks that itself."""
     recording = trace(apart, programs.write_in_every_way, tmp_path)
     writes = [it for it in recording.operations if isinstance(it, Written)]
@@ -109,7 +111,7 @@ def test_an_end_waits_for_the_call_that_another_thread_is_in(
         assert any(isinstance(it, Written) for it in recording.operations)
 
 
-def test_a_recording_goes_on_with_what_is_there(apart: Executor, tmp_path: Path) -> None:
+def test_a_recording_begins_with_the_existing_files(apart: Executor, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "known").write_bytes(b"from before")
     recording = trace(apart, programs.sync_in_every_way, tmp_path)
@@ -132,7 +134,7 @@ def test_a_recording_goes_on_with_what_is_there(apart: Executor, tmp_path: Path)
         (programs.allocate, "system call 285 on file"),
     ],
 )
-def test_what_is_not_understood_is_refused(
+def test_the_tracer_refuses_unsupported_operations(
     apart: Executor, tmp_path: Path, program: Plain, words: str
 ) -> None:
     with pytest.raises(Untraceable, match=words):
@@ -148,19 +150,23 @@ def test_a_call_that_was_missed_is_found_out(apart: Executor, tmp_path: Path) ->
         apart.submit(programs.trace_half_blind, tmp_path).result()
 
 
-def test_how_a_program_ended_is_told(apart: Executor, tmp_path: Path) -> None:
+def test_a_recording_contains_the_exit_status_and_error_of_a_program(
+    apart: Executor, tmp_path: Path
+) -> None:
     (ending,) = trace(apart, programs.end_badly, tmp_path).endings
     assert ending.status == 1
     assert "ValueError: what was it again?" in ending.words
 
 
-def test_only_a_machine_whose_numbers_are_known_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tracer_refuses_an_unsupported_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "sparc")
     with pytest.raises(Untraceable, match="x86_64 only, and this is Linux on sparc"):
         ptrace.check_machine()
 
 
-def test_who_may_not_be_traced_is_told_what_to_allow(apart: Executor, tmp_path: Path) -> None:
+def test_a_forbidden_trace_fails_with_a_hint_to_allow_ptrace(
+    apart: Executor, tmp_path: Path
+) -> None:
     with pytest.raises(Untraceable, match="allow ptrace"):
         apart.submit(programs.trace_where_it_is_forbidden, tmp_path).result()
 
@@ -200,7 +206,9 @@ def test_a_write_that_failed_to_sync_was_a_write(apart: Executor, tmp_path: Path
     assert recording.operations[at + 1] == SyncFailed(1)
 
 
-def test_a_killed_program_did_what_came_before(apart: Executor, tmp_path: Path) -> None:
+def test_a_recording_of_a_killed_program_has_the_operations_before_the_kill(
+    apart: Executor, tmp_path: Path
+) -> None:
     recording = trace(apart, programs.write_and_tell, tmp_path, 3)
     assert recording.operations == [Made(ROOT, "file", 1), Written(1, 0, b"four"), Marked(b"4")]
     assert recording.endings[-1].status == -signal.SIGKILL

@@ -49,14 +49,16 @@ def test_a_flaw_of_files_next_to_a_log_is_found(apart: Executor, flaw: ChunkFlaw
 
 @pytest.mark.slow("traced processes, many crash images")
 @pytest.mark.parametrize("loss", get_args(Loss))
-def test_whatever_is_taken_from_a_real_store_is_missed(apart: Executor, loss: Loss) -> None:
+def test_the_checks_detect_each_step_that_a_real_store_leaves_out(
+    apart: Executor, loss: Loss
+) -> None:
     tally = examined(apart, weakened.examine_without, loss, range(20))
     assert tally.problems
 
 
 @pytest.mark.parametrize("way", ["power cuts", "errors"])  # they have no checksums
 @pytest.mark.parametrize("examine", [programs.examine_log_writer, programs.examine_chunk_writer])
-def test_a_writer_without_a_flaw_keeps_what_it_promised(
+def test_a_writer_without_a_flaw_passes_the_checks(
     apart: Executor, examine: Callable[..., Tally], way: Way
 ) -> None:
     tally = apart.submit(examine, "none", way, 1).result()

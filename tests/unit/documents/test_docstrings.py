@@ -41,7 +41,7 @@ def pages() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", ["client", "oracle", "tablets"])
-def test_what_docstrings_name_is_there(part: str) -> None:
+def test_docstrings_name_only_existing_pages_and_headings(part: str) -> None:
     known = pages()
     found = {
         str(path.relative_to(ROOT)): missing

@@ -42,7 +42,7 @@ def test_every_public_call_has_a_docstring_and_is_on_the_page() -> None:
             assert f"### `{kind.__name__}.{member.name}`\n\n```pyi\n{member.name}" in text
 
 
-def test_every_setting_is_on_the_page_with_its_variable() -> None:
+def test_each_setting_is_on_the_settings_page_with_its_variable() -> None:
     text = (DOCS / "reference" / "settings.md").read_text("utf-8")
     for command, kind in PROCESSES.items():
         (section,) = re.findall(rf"^## `{command}`\n(.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)
@@ -53,7 +53,7 @@ def test_every_setting_is_on_the_page_with_its_variable() -> None:
             assert field.description
 
 
-def test_a_signature_is_as_it_was_written() -> None:
+def test_signature_of_returns_the_signature_as_written() -> None:
     def function(path: str, *, lease_ms: int = dodona.MIN_TIMESTAMP, **options: object) -> None: ...
 
     assert signature_of(function) == (
@@ -61,7 +61,7 @@ def test_a_signature_is_as_it_was_written() -> None:
     )
 
 
-def test_a_table_has_no_lines_and_bars_in_its_cells() -> None:
+def test_table_cells_contain_no_line_breaks_or_unescaped_bars() -> None:
     assert table(("a", "b"), [("x\ny", "1|2")]) == "| a | b |\n| --- | --- |\n| x y | 1\\|2 |"
     assert bounds(1, 2000) == ["1 to 2,000"]
     assert bounds(0, None) == ["at least 0"]

@@ -44,7 +44,9 @@ def module_and_words(line: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("line", [it for it in commands() if not it.startswith("locust")])
-def test_its_program_takes_it(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_accepts_each_loadtest_command(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_and_stop(parser: Any, *asked: Any, **others: Any) -> Any:
@@ -62,7 +64,7 @@ def test_its_program_takes_it(line: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert parse(swarm, unknown)[1] == []
 
 
-def test_there_are_such_commands_and_what_they_start_is_there() -> None:
+def test_the_loadtest_page_has_commands_and_their_files_exist() -> None:
     assert len(commands()) > 12
     for line in commands():
         for path in re.findall(r"-f (\S+\.py)", line):
@@ -71,6 +73,8 @@ def test_there_are_such_commands_and_what_they_start_is_there() -> None:
 
 def test_a_wrong_option_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError):
-        test_its_program_takes_it("python -m dodona_loadtest.kills --seeds-of-old 3", monkeypatch)
+        test_the_program_accepts_each_loadtest_command(
+            "python -m dodona_loadtest.kills --seeds-of-old 3", monkeypatch
+        )
     with pytest.raises(ValueError, match="make nothing"):
         module_and_words("make nothing")

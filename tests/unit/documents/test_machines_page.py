@@ -70,7 +70,7 @@ def test_all_servers_have_a_unit() -> None:
 
 
 @pytest.mark.parametrize("unit", SERVERS)
-def test_a_server_takes_what_its_unit_gives_it(unit: str) -> None:
+def test_a_server_accepts_the_settings_of_its_unit(unit: str) -> None:
     settings = settings_of(unit, "0")
     assert not settings.insecure
     assert not is_loopback(settings.host)
@@ -89,7 +89,7 @@ def test_every_variable_is_a_setting_or_the_units_own(unit: str, instance: str) 
     assert command_of(FILES, unit, instance).environment.keys() <= known | OWN_VARIABLES
 
 
-def test_cells_have_their_number_their_folder_and_what_is_theirs_alone() -> None:
+def test_each_cell_has_its_own_number_port_and_folder() -> None:
     first, second = (
         settings_of("dodona-node@.service", "0"),
         settings_of("dodona-node@.service", "2"),
@@ -111,7 +111,7 @@ def test_no_two_processes_of_a_machine_have_one_port() -> None:
 
 
 @pytest.mark.parametrize("unit", SERVERS)
-def test_an_end_may_take_as_long_as_it_is_given(unit: str) -> None:
+def test_the_stop_timeout_of_a_unit_exceeds_the_shutdown_time_of_the_server(unit: str) -> None:
     settings = settings_of(unit, "0")
     spent_s = (settings.drain_ms + settings.finish_ms_max) / 1000
     given = option(FILES, unit, "TimeoutStopSec")
@@ -120,7 +120,7 @@ def test_an_end_may_take_as_long_as_it_is_given(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", SERVERS)
-def test_what_fails_is_started_again_whatever_it_was_but_for_its_settings(unit: str) -> None:
+def test_a_failed_server_is_restarted_except_after_a_settings_error(unit: str) -> None:
     found = dict(options_of(FILES, unit))
     assert found["Restart"] == "on-failure"
     assert found["RestartPreventExitStatus"] == str(USAGE_STATUS)
@@ -128,7 +128,7 @@ def test_what_fails_is_started_again_whatever_it_was_but_for_its_settings(unit: 
 
 
 @pytest.mark.parametrize("unit", SERVERS)
-def test_what_a_server_writes_is_in_its_state(unit: str) -> None:
+def test_the_data_folder_of_a_server_is_in_its_state_directory(unit: str) -> None:
     state = option(FILES, unit, "StateDirectory")
     folder = getattr(settings_of(unit, "0"), "data_dir", None)
     assert (state is None) == (folder is None)
@@ -169,7 +169,7 @@ def test_dodona_takes_it(line: str) -> None:
         parse_grants(context.params["grant"])
 
 
-def test_systemctl_is_told_of_units_that_there_are() -> None:
+def test_systemctl_commands_name_only_existing_units() -> None:
     known = {it.removeprefix(UNITS) for it in FILES if it.startswith(UNITS)}
     lines = [it for it in shell_lines() if it.startswith(("systemctl", "journalctl"))]
     named = [it for line in lines for it in re.findall(r"\bdodona-[\w@.]+", line)]

@@ -32,7 +32,7 @@ def test_the_tests_that_a_page_names_are_there(page: str) -> None:
     assert [it for it in named if not (ROOT / it).exists()] == []
 
 
-def test_errors_have_the_codes_that_the_page_on_failures_says() -> None:
+def test_the_failures_page_lists_the_correct_error_codes() -> None:
     said = ERROR.findall(FAILURES.read_text("utf-8"))
     assert len(said) > 40
     assert {name: int(code) for name, code in said} == {name: CODES[name] for name, _ in said}
@@ -54,6 +54,6 @@ def test_the_faults_of_the_network_are_the_simulator_s() -> None:
     assert sorted(named - faults()) == []
 
 
-def test_rows_are_what_is_below_heads() -> None:
+def test_rows_of_returns_the_table_rows_below_headers() -> None:
     text = "| a | b |\n|---|--:|\n| `c` | d |\n| e | |\nnone\n| f |\n| --- |\n| g |\n"
     assert rows_of(text) == [["`c`", "d"], ["e", ""], ["g"]]

@@ -39,7 +39,7 @@ def test_the_sections_that_are_named_are_there() -> None:
         assert headings.issuperset(plan.headings), plan.name
 
 
-def test_what_is_skipped_is_there_and_is_a_command_of_make_or_many_seeds() -> None:
+def test_skipped_commands_exist_and_are_make_targets_or_seed_runs() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for plan in RUN_PLANS:
         commands = [
@@ -78,7 +78,7 @@ def run(*blocks: Block) -> None:
         page.run(blocks)
 
 
-def test_what_is_said_is_compared_with_what_is_printed(
+def test_a_page_run_compares_documented_output_with_printed_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_what_is_said_is_compared_with_what_is_printed(
         [block("console", "$ exit 1\n")],
     ],
 )
-def test_what_is_not_as_written_is_noticed(blocks: list[Block]) -> None:
+def test_a_page_run_fails_if_a_block_behaves_differently_than_written(blocks: list[Block]) -> None:
     with pytest.raises(NotAsWritten, match=r"page\.md:1"):
         run(*blocks)
 

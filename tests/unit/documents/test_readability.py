@@ -108,7 +108,7 @@ print("nor this")
 """
 
 
-def test_prose_is_what_people_read() -> None:
+def test_prose_of_returns_only_the_text_that_people_read() -> None:
     paragraphs = prose_of(PAGE)
     first = "A row has a key. It is code by its key! Is that all:"
     assert paragraphs == [first, "one item", "another. With two sentences"]

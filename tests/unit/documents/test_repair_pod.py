@@ -27,7 +27,7 @@ def pod() -> Object:
     return found
 
 
-def test_it_may_speak_to_the_master_and_runs_as_the_chart_s_pods_do() -> None:
+def test_the_repair_pod_runs_with_the_settings_of_the_tools_pod() -> None:
     ours, chart = pod(), render(VALUES)
     theirs = pod_template(chart.find("Deployment", "-tools"))
     assert ours["metadata"]["labels"].items() <= theirs["metadata"]["labels"].items()
@@ -38,7 +38,7 @@ def test_it_may_speak_to_the_master_and_runs_as_the_chart_s_pods_do() -> None:
     assert container["securityContext"].items() <= model["securityContext"].items()
 
 
-def test_it_takes_the_backups_and_any_other_claim_that_the_page_names() -> None:
+def test_the_repair_pod_mounts_the_claim_of_the_backups() -> None:
     chart = render(VALUES)
     spec = pod()["spec"]
     (volume,) = spec["volumes"]

@@ -48,14 +48,14 @@ def test_a_stream_may_be_cut_anywhere(cuts: list[int]) -> None:
     assert [it.num_rows for it in batches] == [2, 2, 1]
 
 
-def test_it_may_come_byte_by_byte_and_without_its_end_mark() -> None:
+def test_an_arrow_stream_is_read_byte_by_byte_and_without_its_end_mark() -> None:
     assert joined(read(*[STREAM[it : it + 1] for it in range(len(STREAM))])) == TABLE
     assert STREAM.endswith(END)
     assert joined(read(STREAM[: -len(END)])) == TABLE
     assert read(stream_of(TABLE.slice(0, 0))) == []
 
 
-def test_whatever_is_left_out_at_the_end_is_missed_unless_it_is_the_end_mark() -> None:
+def test_an_arrow_stream_cut_inside_a_message_is_refused() -> None:
     ends = message_ends(STREAM)
     for length in range(len(STREAM)):
         if length in ends:  # of the schema, and of each batch
@@ -65,7 +65,7 @@ def test_whatever_is_left_out_at_the_end_is_missed_unless_it_is_the_end_mark() -
             read(STREAM[:length])
 
 
-def test_as_a_reader_of_bodies_it_has_an_end_like_the_others() -> None:
+def test_the_arrow_body_reader_refuses_an_empty_stream_at_its_end() -> None:
     reader = reader_of("arrow")
     assert joined(reader.feed(STREAM)) == TABLE
     assert reader.finish() == []
@@ -100,7 +100,7 @@ def test_messages_come_in_one_order() -> None:
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_what_is_compressed_is_refused_unread(compression: str) -> None:
+def test_a_compressed_arrow_stream_is_refused(compression: str) -> None:
     long = pyarrow.table({"text": ["x" * (1 << 20)] * 16})
     stream = stream_of(long, batch_rows=16, compression=compression)
     assert len(stream) < 1 << 20
@@ -129,7 +129,7 @@ def test_rows_that_take_no_bytes_are_counted(count: int) -> None:
         read(many)
 
 
-def test_a_message_has_a_bound_that_is_checked_before_it_comes() -> None:
+def test_an_arrow_message_above_the_bound_is_refused_before_all_bytes_arrive() -> None:
     long = pyarrow.table({"text": ["x" * 5000]})
     stream = stream_of(long)
     (batch,) = read(stream, reader=ArrowStream(6000))

@@ -111,7 +111,7 @@ async def test_a_call_is_one_line(log: AuditLog, path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_line_says_how_a_call_ended(log: AuditLog, path: Path) -> None:
+async def test_an_audit_line_contains_the_outcome_of_a_call(log: AuditLog, path: Path) -> None:
     async with call(log, "created") as it:
         it.status = 201
     async with call(log, "refused") as it:
@@ -133,7 +133,7 @@ async def test_a_line_says_how_a_call_ended(log: AuditLog, path: Path) -> None:
     assert [last[it] for it in ("principal", "token_id", "path", "remote")] == [None] * 4
 
 
-async def test_a_call_whose_caller_went_away_has_its_line(log: AuditLog, path: Path) -> None:
+async def test_a_cancelled_call_has_an_audit_line(log: AuditLog, path: Path) -> None:
     async def hang() -> None:
         async with call(log):
             await asyncio.sleep(60)
@@ -146,7 +146,7 @@ async def test_a_call_whose_caller_went_away_has_its_line(log: AuditLog, path: P
     assert [(it["outcome"], it["status"]) for it in lines(path)] == [("cancelled", None)]
 
 
-async def test_what_others_wrote_neither_breaks_a_line_nor_shows_a_token(
+async def test_text_from_callers_neither_breaks_an_audit_line_nor_shows_a_token(
     log: AuditLog, path: Path
 ) -> None:
     text = f'//t\n{{"outcome": "ok"}}\ud800 dodona_0001020304050607_{SECRET}'
@@ -173,7 +173,7 @@ async def test_a_file_that_was_moved_is_left_alone(log: AuditLog, path: Path) ->
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_file_is_opened_anew_when_told(
+async def test_the_audit_file_is_opened_again_on_request(
     log: AuditLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For file systems that do not tell whether it was moved."""
@@ -186,7 +186,7 @@ async def test_a_file_is_opened_anew_when_told(
     assert [it["request_id"] for it in lines(path)] == ["2"]
 
 
-async def test_a_file_with_a_bound_is_moved_before_it_grows_over_that(path: Path) -> None:
+async def test_an_audit_file_is_moved_before_the_file_exceeds_its_bound(path: Path) -> None:
     log = AuditLog(path, bytes_max=1_000)
     sizes = []
     for place in range(20):
@@ -247,7 +247,7 @@ async def test_calls_are_refused_while_a_full_file_can_t_be_moved(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_file_that_was_moved_and_can_t_be_made_anew_is_made_later(
+async def test_the_audit_retries_if_a_new_file_cannot_be_opened(
     path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = AuditLog(path, bytes_max=300)
@@ -282,7 +282,7 @@ async def test_a_line_that_was_cut_short_does_not_spoil_the_next(path: Path) -> 
     assert path.read_text() == f"{first}\n{second}\n"
 
 
-async def test_a_line_is_whole_however_little_the_disk_takes_at_once(
+async def test_an_audit_line_is_complete_when_the_disk_writes_in_small_pieces(
     log: AuditLog, path: Path, disk: Disk
 ) -> None:
     disk.bytes_at_once = 7
@@ -312,7 +312,7 @@ async def test_nothing_is_done_that_can_t_be_written_down(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_line_that_is_never_written_is_told(
+async def test_the_gateway_logs_each_lost_audit_line(
     path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = AuditLog(path)
@@ -346,7 +346,7 @@ async def test_a_line_after_one_that_was_given_up_is_whole(path: Path, disk: Dis
     assert path.read_bytes() == b"the f\nthe second\n"
 
 
-async def test_calls_are_refused_when_too_many_wait(path: Path) -> None:
+async def test_calls_are_refused_when_the_audit_queue_is_full(path: Path) -> None:
     log = AuditLog(path, queue_max=2)
     async with call(log, "1"), call(log, "2"):
         with pytest.raises(Overloaded):
@@ -378,7 +378,7 @@ async def test_writing_does_not_hold_up_the_loop(
     assert threads[0] is not threading.current_thread()
 
 
-async def test_a_gateway_s_audit_has_the_bound_of_its_settings(path: Path) -> None:
+async def test_the_audit_of_a_gateway_has_the_size_bound_of_its_settings(path: Path) -> None:
     for options, bytes_max in (([], None), (["--audit-mib-max=3"], 3 << 20)):
         arguments = [f"--audit-log={path}", *options]
         log = service._audit(parse_settings(GatewaySettings, "gateway", arguments))

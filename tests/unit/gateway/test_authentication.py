@@ -94,7 +94,9 @@ async def test_a_token_becomes_a_principal(gate: Authenticator, table: Table) ->
     assert len(table.asked) == 1
 
 
-async def test_nothing_is_asked_for_what_is_no_token(gate: Authenticator, table: Table) -> None:
+async def test_a_header_without_a_well_formed_token_causes_no_lookup(
+    gate: Authenticator, table: Table
+) -> None:
     for header in (None, "", "Bearer dodona_x_y", f"Basic {ADA.text}"):
         with pytest.raises(Unauthenticated):
             await gate.authenticate(header, Now(0, 0))
@@ -110,7 +112,9 @@ async def test_a_revocation_is_in_force_after_a_second(gate: Authenticator, tabl
     assert len(table.asked) == 2
 
 
-async def test_one_s_own_revocation_is_in_force_at_once(gate: Authenticator, table: Table) -> None:
+async def test_a_revocation_by_the_same_gateway_takes_effect_immediately(
+    gate: Authenticator, table: Table
+) -> None:
     table.is_open.clear()
     early = asyncio.create_task(ask(gate))  # asked before, answered after
     await settle()
@@ -122,7 +126,7 @@ async def test_one_s_own_revocation_is_in_force_at_once(gate: Authenticator, tab
         await ask(gate, 0.5)
 
 
-async def test_a_token_expires_while_it_is_remembered(gate: Authenticator, table: Table) -> None:
+async def test_a_token_expires_while_the_token_is_cached(gate: Authenticator, table: Table) -> None:
     expiring = msgspec.structs.replace(ADA.token, expires_us=10**15 + SECOND // 2)
     table.tokens[ADA.token.id] = expiring
     await ask(gate)
@@ -141,7 +145,7 @@ async def test_an_unknown_token_is_remembered_as_such(gate: Authenticator, table
     await ask(gate, 1, other)
 
 
-async def test_whoever_waits_for_one_answer_waits_for_the_same(
+async def test_concurrent_callers_with_one_token_share_one_table_lookup(
     gate: Authenticator, table: Table
 ) -> None:
     table.is_open.clear()
@@ -183,7 +187,7 @@ async def test_tokens_are_good_for_thirty_seconds_without_the_table(
     assert caplog.text.count("can be read (again)") == 1
 
 
-async def test_who_was_never_seen_is_not_let_in_without_the_table(
+async def test_a_token_not_seen_before_is_refused_while_the_table_is_unavailable(
     gate: Authenticator, table: Table
 ) -> None:
     with pytest.raises(Unauthenticated):
@@ -197,7 +201,7 @@ async def test_who_was_never_seen_is_not_let_in_without_the_table(
         await ask(gate, 2)
 
 
-async def test_a_silent_server_is_named_without_its_address(
+async def test_an_authentication_error_names_a_silent_cell_without_its_address(
     gate: Authenticator, table: Table
 ) -> None:
     """Who asks is nobody yet."""
@@ -223,7 +227,7 @@ async def test_a_table_that_hangs_is_not_waited_for(
         await ask(gate, 2, make(2))
 
 
-async def test_a_flood_of_invented_tokens_holds_up_nobody_who_has_one(
+async def test_a_flood_of_invented_tokens_does_not_block_a_known_token(
     gate: Authenticator, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate._unknown, "_waiting_max", 100)
@@ -243,7 +247,7 @@ async def test_a_flood_of_invented_tokens_holds_up_nobody_who_has_one(
     await asyncio.gather(first, *flood, return_exceptions=True)
 
 
-async def test_those_who_have_a_token_do_not_stand_behind_a_flood(
+async def test_a_known_token_does_not_wait_behind_invented_tokens(
     gate: Authenticator, table: Table
 ) -> None:
     await ask(gate)
@@ -258,7 +262,7 @@ async def test_those_who_have_a_token_do_not_stand_behind_a_flood(
     await asyncio.gather(invented, return_exceptions=True)
 
 
-async def test_who_waits_when_it_ends_is_told(table: Table) -> None:
+async def test_waiting_callers_get_unavailable_when_the_authenticator_closes(table: Table) -> None:
     gate = Authenticator(table.find_many)
     await ask(gate)
     table.is_open.clear()

@@ -59,7 +59,7 @@ def test_a_packed_body_is_unpacked(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", [it for it in PACKED if it != "identity"])
-def test_what_is_unpacked_is_bounded(encoding: str) -> None:
+def test_the_size_of_an_unpacked_body_is_bounded(encoding: str) -> None:
     """By itself, and together with all that is under way."""
     packed = PACKED[encoding](bytes(8 << 20))
     with pytest.raises(LimitExceeded, match="unpacked"):
@@ -91,7 +91,7 @@ def test_an_unknown_encoding_is_refused() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
-def test_servers_that_unpack_nothing_say_so(encoding: str) -> None:
+def test_servers_without_unpacking_refuse_compressed_bodies(encoding: str) -> None:
     """A master, proxy or node took the packed bytes for JSON."""
     with pytest.raises(UnsupportedMediaType, match="without Content-Encoding"):
         asyncio.run(collect_body(request_of(encoding, b"x"), 1 << 20))

@@ -55,7 +55,7 @@ def test_before_a_body_of_one_value(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_before_a_body_of_lines_however_it_is_cut(name: str) -> None:
+def test_a_body_of_lines_may_begin_with_a_byte_order_mark(name: str) -> None:
     body = MARK + LINES
     for cut in range(len(body)):
         parts = [body[a:b] for a, b in pairwise([0, cut, len(body)])]
@@ -74,7 +74,7 @@ def test_before_a_body_for_the_master() -> None:
     assert decode_request(operation, (), MARK + content) == decode_request(operation, (), content)
 
 
-def test_before_what_commands_read(tmp_path: Path) -> None:
+def test_the_input_of_commands_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     dodona = Commands(tmp_path / "db")
     schema = tmp_path / "schema"
     schema.write_bytes(MARK + b"k:int64:key,v:int64")

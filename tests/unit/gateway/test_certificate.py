@@ -57,7 +57,7 @@ def shown(server: ssl.SSLContext, authority: trustme.CA, name: str | None = NAME
 
 
 @pytest.mark.parametrize("name", [NAME, None])
-def test_what_is_renewed_is_shown_to_those_who_come_then(files: Files, name: str | None) -> None:
+def test_new_connections_see_a_renewed_certificate(files: Files, name: str | None) -> None:
     """Also to those who say no name, as for an address."""
     context, certificate = files.context(), Certificate(files.chain, files.key)
     certificate.attend(context)
@@ -114,7 +114,9 @@ def test_files_that_are_no_pair_change_nothing(
     assert caplog.records[-1].fields == {"event": "certificate_renewed"}  # type: ignore[attr-defined]
 
 
-def test_nobody_is_asked_for_a_password(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_encrypted_key_keeps_the_old_certificate_without_a_password_prompt(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
     from cryptography.hazmat.primitives import serialization
 
     context, certificate = files.context(), Certificate(files.chain, files.key)

@@ -31,12 +31,12 @@ ALL: tuple[Form, ...] = ("json", "msgpack", "arrow")
         ("application/vnd.msgpack", "msgpack"),
     ],
 )
-def test_a_body_s_form_is_what_its_header_says(content_type: str, form: Form) -> None:
+def test_the_content_type_header_decides_the_form_of_a_body(content_type: str, form: Form) -> None:
     assert form_of(content_type, VALUE_FORMS) == form
 
 
 @pytest.mark.parametrize("form", STREAM_FORMS)
-def test_every_form_is_known_by_its_own_name(form: Form) -> None:
+def test_every_form_is_recognized_by_its_own_media_type(form: Form) -> None:
     assert form_of(TYPES[form], STREAM_FORMS) == form
     assert wanted_form(TYPES[form], STREAM_FORMS) == form
 
@@ -45,12 +45,12 @@ def test_every_form_is_known_by_its_own_name(form: Form) -> None:
     "content_type",
     [None, "", "text/plain", "application/x-ndjson", "multipart/form-data; boundary=x", "json"],
 )
-def test_what_says_nothing_or_something_else_is_refused(content_type: str | None) -> None:
+def test_a_missing_or_unsupported_content_type_is_refused(content_type: str | None) -> None:
     with pytest.raises(UnsupportedMediaType, match="application/json, application/msgpack"):
         form_of(content_type, VALUE_FORMS)
 
 
-def test_whoever_uses_curl_is_told_how_and_a_long_type_is_not_repeated() -> None:
+def test_the_default_content_type_of_curl_gets_a_hint_and_long_types_are_cut() -> None:
     with pytest.raises(UnsupportedMediaType, match="JSON with curl, use --json"):
         form_of("application/x-www-form-urlencoded", VALUE_FORMS)
     with pytest.raises(UnsupportedMediaType) as refused:
@@ -85,7 +85,7 @@ def test_an_answer_has_the_form_that_is_liked_best(accept: str | None, form: For
 @pytest.mark.parametrize(
     "accept", ["text/html", "application/json;q=0", ",,,", "application/x-ndjson", "x" * 100_000]
 )
-def test_what_can_t_be_given_is_refused_by_name(accept: str) -> None:
+def test_an_unsupported_accept_header_is_refused_with_the_supported_types(accept: str) -> None:
     with pytest.raises(NotAcceptable, match="application/json, application/msgpack") as refused:
         wanted_form(accept, ALL)
     assert len(refused.value.message) < 300
@@ -140,7 +140,7 @@ def test_marks_are_read_also_where_they_are_written_with_escapes() -> None:
         b'{"rows": [{"$base64": "/w=="}]}',
     ],
 )
-def test_a_json_body_that_is_something_else_is_refused(content: bytes) -> None:
+def test_an_invalid_json_body_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest):
         decode_body(content, "json", Wanted)
 
@@ -160,6 +160,6 @@ def test_a_json_body_that_is_something_else_is_refused(content: bytes) -> None:
         b"\x81\xa4rows\x90\x01",
     ],
 )
-def test_a_msgpack_body_that_is_something_else_is_refused(content: bytes) -> None:
+def test_an_invalid_msgpack_body_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest):
         decode_body(content, "msgpack", Wanted)

@@ -33,7 +33,7 @@ def anyio_backend() -> str:
 # ---- who gets through
 
 
-async def test_nothing_behind_it_runs_for_somebody_unknown() -> None:
+async def test_the_edge_passes_no_request_without_a_valid_token() -> None:
     ran: list[str] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -108,7 +108,7 @@ async def test_tokens_that_can_t_be_looked_up_are_no_401() -> None:
         (b"", None, False),
     ],
 )
-async def test_without_tokens_it_is_for_this_machine_only(
+async def test_the_edge_without_tokens_accepts_only_local_hosts_and_same_origins(
     host: bytes, origin: bytes | None, is_let_in: bool
 ) -> None:
     edge = edge_of(answer, is_local=True, authenticate=lambda text: _anybody())
@@ -128,7 +128,7 @@ async def test_with_tokens_any_name_will_do() -> None:
     assert exchange.status == 200
 
 
-async def test_what_is_no_request_passes() -> None:
+async def test_the_edge_passes_lifespan_events_unchanged() -> None:
     seen: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -142,14 +142,14 @@ async def test_what_is_no_request_passes() -> None:
 
 
 @pytest.mark.parametrize("given", [b"abc", b"A-b_c.d:9", b"x" * 64])
-async def test_a_request_keeps_the_id_that_it_came_with(given: bytes) -> None:
+async def test_a_valid_request_id_of_the_caller_is_kept(given: bytes) -> None:
     for headers in ([TOKEN], []):
         exchange = await Exchange().go(edge_of(answer), "/v1/x", (b"x-request-id", given), *headers)
         assert exchange.headers["x-request-id"] == given.decode()
 
 
 @pytest.mark.parametrize("given", [None, b"", b"x" * 65, b"a b", b"a\xff", b"<script>", b"a\r\nb"])
-async def test_or_it_gets_one_of_its_own(given: bytes | None) -> None:
+async def test_a_missing_or_invalid_request_id_is_replaced(given: bytes | None) -> None:
     headers = [] if given is None else [(b"x-request-id", given)]
     seen: list[str] = []
 
@@ -170,7 +170,7 @@ async def test_or_it_gets_one_of_its_own(given: bytes | None) -> None:
 # ---- deadlines
 
 
-async def test_an_answer_that_takes_too_long_is_not_waited_for(
+async def test_a_slow_answer_is_cancelled_with_status_503(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     was_cancelled: list[bool] = []
@@ -219,7 +219,7 @@ async def test_an_answer_before_the_body_s_end_ends_the_connection() -> None:
     assert "connection" not in read.headers
 
 
-async def test_a_body_that_takes_too_long_is_not_waited_for() -> None:
+async def test_a_body_that_arrives_too_slowly_is_refused_with_status_408() -> None:
     edge = edge_of(answer, request_seconds_max=0.05)
     exchange = await Exchange(b"part", is_whole=False).go(edge, "/v1/x", TOKEN)
     assert exchange.status == 408
@@ -227,7 +227,7 @@ async def test_a_body_that_takes_too_long_is_not_waited_for() -> None:
     assert exchange.headers["connection"] == "close"
 
 
-async def test_an_answer_that_is_taken_too_slowly_ends_in_its_middle(
+async def test_an_answer_that_the_caller_reads_too_slowly_ends_in_the_middle(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     exchange = Exchange()
@@ -265,12 +265,12 @@ async def test_a_stream_may_take_longer_but_not_be_silent() -> None:
     assert "The caller read no byte of the answer for 0.05 s" in errors[0].message
 
 
-async def test_a_stream_as_a_whole_has_a_deadline_too() -> None:
+async def test_a_stream_has_a_deadline_for_its_whole_duration() -> None:
     edge = edge_of(answer, stream_seconds_max=0.05)
     assert (await Exchange(b"part", is_whole=False).go(edge, "/stream", TOKEN)).status == 408
 
 
-async def test_whoever_waits_for_its_caller_to_go_is_not_silent() -> None:
+async def test_a_stream_that_waits_for_its_caller_to_leave_is_not_idle() -> None:
     """As streams do while they answer: a whole body has nothing more to come."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -292,7 +292,7 @@ async def test_whoever_waits_for_its_caller_to_go_is_not_silent() -> None:
 # ---- how many, and how much
 
 
-async def test_there_are_only_so_many_at_a_time() -> None:
+async def test_the_edge_bounds_the_number_of_concurrent_requests() -> None:
     may_go_on = asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -372,7 +372,7 @@ async def test_long_answers_leave_piece_by_piece_and_have_a_bound_together(
     assert caplog.records == []
 
 
-async def test_an_answer_that_is_not_taken_whole_in_time_gives_its_room_back() -> None:
+async def test_an_answer_that_is_not_read_in_time_releases_its_memory_budget() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send(dict(START))
         await send({**BODY, "body": bytes(700 << 10)})
@@ -416,7 +416,7 @@ async def test_a_mistake_of_ours_is_a_problem_without_our_insides(
     assert "good" not in caplog.text  # nor the token
 
 
-async def test_an_error_behind_it_is_answered_as_what_it_is() -> None:
+async def test_an_error_of_the_application_is_answered_with_its_own_status() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         raise InvalidRequest("that is wrong", path="//t")
 
@@ -459,7 +459,9 @@ async def test_a_gateway_that_is_not_ready_yet_does_not_log_each_question(
     assert len(caplog.records) == 1
 
 
-async def test_what_went_well_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_successful_and_unauthenticated_requests_are_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     await Exchange(b"body").go(edge_of(answer), "/v1/x", TOKEN)
     await Exchange(b"body").go(edge_of(answer), "/v1/x")

@@ -45,7 +45,7 @@ async def is_good(db: AsyncClient, file: Path) -> bool:
     return token is not None and accept(token, presented, 1) == token
 
 
-async def test_it_is_made_once_and_in_its_file_for_its_owner_alone(
+async def test_the_first_token_is_made_once_in_a_file_for_its_owner_only(
     db: AsyncClient, file: Path, tmp_path: Path
 ) -> None:
     assert await FirstToken(db, file).provide()
@@ -56,7 +56,9 @@ async def test_it_is_made_once_and_in_its_file_for_its_owner_alone(
     assert not (tmp_path / "other").exists()
 
 
-async def test_a_link_to_its_place_stays(db: AsyncClient, file: Path, tmp_path: Path) -> None:
+async def test_a_symbolic_link_to_the_token_file_is_kept(
+    db: AsyncClient, file: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(file)
     assert await FirstToken(db, link).provide()
@@ -66,7 +68,7 @@ async def test_a_link_to_its_place_stays(db: AsyncClient, file: Path, tmp_path: 
 
 @pytest.mark.parametrize("error", [CommitOutcomeUnknown("lost"), Unavailable("lost")])
 @pytest.mark.parametrize("is_made", [False, True])
-async def test_a_token_of_which_nobody_heard_is_still_in_the_file(
+async def test_a_retry_after_a_lost_answer_leaves_a_valid_first_token_in_the_file(
     db: AsyncClient,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -90,7 +92,7 @@ async def test_a_token_of_which_nobody_heard_is_still_in_the_file(
     assert await is_good(db, file)
 
 
-async def test_a_file_that_can_t_be_written_is_said_before_there_is_a_token(
+async def test_an_unwritable_token_file_is_reported_before_a_token_exists(
     db: AsyncClient, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
@@ -111,7 +113,7 @@ async def test_a_file_that_can_t_be_written_is_said_before_there_is_a_token(
     assert await is_good(db, file)
 
 
-def test_a_folder_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
+def test_a_missing_folder_of_the_token_file_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"the folder .* does not exist"):
         read_first_token(tmp_path / "none" / "token")
     file = tmp_path / "none" / "token"

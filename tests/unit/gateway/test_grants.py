@@ -36,7 +36,7 @@ def test_a_pattern_is_for_these_nodes(grant: str, allowed: str, refused: str) ->
         principal.check("write", refused)
 
 
-def test_a_refusal_says_what_is_lacking() -> None:
+def test_a_refusal_names_the_missing_grant() -> None:
     with pytest.raises(Forbidden) as raised:
         somebody("read://home/**").check("write", "//home/t/@x")
     assert raised.value.message == (
@@ -67,7 +67,7 @@ def test_the_table_of_tokens_is_for_admins_of_everything() -> None:
     assert not somebody("write://sys/**").allows("write", "//sys/loads")
 
 
-def test_what_has_no_path_is_for_whoever_has_the_role_somewhere_or_everywhere() -> None:
+def test_calls_without_a_path_need_the_role_on_some_node_or_on_all_nodes() -> None:
     reader, owner = somebody("read://t"), somebody("admin://home/**")
     reader.check_somewhere("read")
     owner.check_somewhere("write")

@@ -79,7 +79,9 @@ async def write(held: Transactions, text: str, *ids: int, balance: int = 1) -> N
         await tx.insert_rows(PATH, [account(it, balance) for it in ids])
 
 
-async def test_what_is_written_is_there_after_the_commit_and_not_before(db: AsyncClient) -> None:
+async def test_rows_of_a_held_transaction_are_visible_only_after_the_commit(
+    db: AsyncClient,
+) -> None:
     held = held_by(db)
     text, begun = await held.begin(ANN, "full", "sync", False, LEASE_MS)
     assert parse_held_id(text).name == begun.start_timestamp
@@ -108,7 +110,7 @@ async def test_nothing_to_commit_is_committed_at_no_time(db: AsyncClient) -> Non
     assert await held.outcome(text, ANN, settle=False) == Outcome("committed", None)
 
 
-async def test_one_without_atomicity_is_held_likewise(db: AsyncClient) -> None:
+async def test_a_gateway_also_holds_a_transaction_without_atomicity(db: AsyncClient) -> None:
     await db.create_table("//loose", SCHEMA, atomicity="none", mount=True)
     held = held_by(db)
     text, begun = await held.begin(ANN, "none", "async", False, LEASE_MS)
@@ -124,7 +126,7 @@ async def test_one_without_atomicity_is_held_likewise(db: AsyncClient) -> None:
             await elsewhere.outcome(text, ANN, settle=settle)
 
 
-async def test_who_lost_a_race_is_told_so_each_time(db: AsyncClient) -> None:
+async def test_every_retry_of_a_conflicted_commit_reports_the_conflict(db: AsyncClient) -> None:
     held = held_by(db)
     first, second = await begin(held), await begin(held)
     await write(held, first, 1)
@@ -159,7 +161,7 @@ async def test_the_memory_of_an_end_keeps_no_rows(db: AsyncClient) -> None:
     await until(is_let_go, pause_s=0.01)  # the loop, too, has to let go of the answer
 
 
-async def test_nobody_else_gets_at_it(db: AsyncClient) -> None:
+async def test_another_principal_cannot_use_a_held_transaction(db: AsyncClient) -> None:
     held = held_by(db)
     text = await begin(held)
     await write(held, text, 1)
@@ -191,7 +193,7 @@ async def test_an_abort_drops_the_rows_and_may_be_repeated(db: AsyncClient) -> N
     assert await db.select(PATH) == []
 
 
-async def test_a_lease_ends_what_nobody_is_at(
+async def test_an_expired_lease_ends_only_transactions_that_are_not_in_use(
     db: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_us = 0
@@ -260,7 +262,7 @@ async def test_a_commit_goes_on_when_its_caller_has_gone(db: AsyncClient) -> Non
     assert await db.select(PATH) == [account(1, 1)]
 
 
-async def test_a_failed_commit_whose_caller_has_gone_is_no_noise(
+async def test_a_failed_commit_without_a_caller_logs_nothing(
     db: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = held_by(db)
@@ -281,7 +283,9 @@ async def test_a_failed_commit_whose_caller_has_gone_is_no_noise(
         await held.commit(second, ANN)
 
 
-async def test_there_are_only_so_many_also_when_they_begin_at_once(db: AsyncClient) -> None:
+async def test_concurrent_begins_do_not_exceed_the_limit_of_held_transactions(
+    db: AsyncClient,
+) -> None:
     held = held_by(db, open_count_max=5, open_per_owner_max=3)
     begun = await asyncio.gather(*[begin(held) for _ in range(20)], return_exceptions=True)
     assert sum(isinstance(it, str) for it in begun) == 3
@@ -303,7 +307,7 @@ async def test_bytes_of_all_transactions_together_are_bounded(db: AsyncClient) -
     await write(held, other, 100)
 
 
-async def test_rows_that_are_refused_leave_the_transaction_as_it_was(db: AsyncClient) -> None:
+async def test_refused_rows_leave_the_held_transaction_unchanged(db: AsyncClient) -> None:
     held = held_by(db)
     text = await begin(held)
     await write(held, text, 1)
@@ -319,7 +323,7 @@ async def test_rows_that_are_refused_leave_the_transaction_as_it_was(db: AsyncCl
 # ---- another gateway, and answers that were lost
 
 
-async def test_another_gateway_answers_a_commit_by_what_the_cells_know(
+async def test_another_gateway_answers_a_commit_from_the_outcomes_in_the_cells(
     pretended: FakeCluster,
 ) -> None:
     async with client_of(pretended) as client:
@@ -355,7 +359,7 @@ def peeked(cluster: FakeCluster) -> Any:
     return answers
 
 
-async def test_a_commit_whose_outcome_was_unknown_is_settled_by_its_repetition(
+async def test_a_repeated_commit_settles_an_unknown_outcome(
     pretended: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client_of(pretended) as client:
@@ -409,7 +413,7 @@ async def test_a_failure_within_a_commit_leaves_an_unknown_end_and_no_stuck_leas
         assert await held.outcome(text, ANN, settle=False) == Outcome("pending")
 
 
-async def test_a_commit_that_hangs_is_waited_for_by_all_who_repeat_it(
+async def test_repeated_commits_wait_for_the_first_commit_that_hangs(
     pretended: FakeCluster,
 ) -> None:
     async with client_of(pretended) as client:

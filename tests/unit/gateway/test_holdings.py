@@ -55,7 +55,7 @@ class Bench:
         return found
 
 
-def test_a_lease_that_is_not_renewed_ends_and_its_end_is_known() -> None:
+def test_an_expired_lease_ends_a_transaction_and_the_error_names_the_lease() -> None:
     bench = Bench()
     bench.begin(1)
     bench.begin(2, lease_ms=300)
@@ -69,7 +69,7 @@ def test_a_lease_that_is_not_renewed_ends_and_its_end_is_known() -> None:
     assert bench.holdings.open_count == 1
 
 
-def test_a_lease_is_over_when_its_time_is_over_and_not_when_it_is_noticed() -> None:
+def test_a_lease_ends_at_its_deadline_even_before_expire_runs() -> None:
     bench = Bench()
     bench.begin(1)
     bench.begin(2)
@@ -83,7 +83,7 @@ def test_a_lease_is_over_when_its_time_is_over_and_not_when_it_is_noticed() -> N
     assert bench.holdings.ended_by_outcome["expired"] == 1
 
 
-def test_a_call_that_uses_a_transaction_keeps_it_beyond_its_lease() -> None:
+def test_a_running_call_keeps_a_transaction_beyond_its_lease() -> None:
     bench = Bench()
     bench.begin(1).use_count += 1
     bench.now_us = 500 * MS
@@ -118,7 +118,7 @@ def test_no_lease_ends_a_transaction_that_a_call_is_at() -> None:
     assert bench.pass_ms(1) == 1
 
 
-def test_somebody_else_s_transaction_is_not_there_for_you() -> None:
+def test_another_owner_cannot_find_or_renew_a_transaction() -> None:
     bench = Bench()
     holding = bench.begin(1)
     with pytest.raises(TransactionNotFound, match="does not hold the transaction"):
@@ -133,7 +133,7 @@ def test_somebody_else_s_transaction_is_not_there_for_you() -> None:
     bench.holdings.end(holding, bench.now_us)
 
 
-def test_what_is_not_held_here_is_told_apart() -> None:
+def test_errors_distinguish_other_gateways_ended_transactions_and_invalid_ids() -> None:
     bench = Bench()
     with pytest.raises(WrongGateway, match="Another gateway"):
         bench.holdings.find(str(held_id(1, GATEWAY + 1)), "ann", 0)
@@ -144,7 +144,7 @@ def test_what_is_not_held_here_is_told_apart() -> None:
         bench.holdings.find("nonsense", "ann", 0)
 
 
-def test_there_are_only_so_many_and_one_owner_has_only_so_many() -> None:
+def test_open_transactions_are_bounded_in_total_and_per_owner() -> None:
     bench = Bench(open_count_max=3, open_per_owner_max=2)
     first = bench.begin(1)
     bench.begin(2)

@@ -74,7 +74,7 @@ def test_headers_that_drip_are_refused_in_time(server: Server) -> None:
 
 
 @pytest.mark.parametrize("beginning", [b"", GET, b"\r\n", GET + b"\r\n"])
-def test_a_connection_that_says_nothing_is_closed_in_silence(
+def test_a_silent_connection_is_closed_without_an_error_answer(
     server: Server, beginning: bytes
 ) -> None:
     with server.connect() as line:
@@ -119,7 +119,7 @@ def test_headers_without_an_end_are_refused_as_they_come(server: Server, endless
         assert line.is_at_end()
 
 
-def test_a_long_url_is_refused_too(server: Server) -> None:
+def test_a_too_long_url_is_refused(server: Server) -> None:
     with server.connect() as line:
         line.send(b"GET /" + b"u" * BOUNDS.header_bytes_max + b" HTTP/1.1\r\n\r\n")
         assert line.problem()["status"] == 431
@@ -178,7 +178,7 @@ def test_trailers_have_a_bound_and_are_no_headers(server: Server) -> None:
         b"POST /a HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_a_problem(server: Server, garbage: bytes) -> None:
+def test_input_that_is_not_http_is_refused_with_status_400(server: Server, garbage: bytes) -> None:
     with server.connect() as line:
         problem = line.send(garbage).problem()
         assert (problem["status"], problem["detail"]) == (400, "The request is not HTTP.")
@@ -186,7 +186,7 @@ def test_what_is_no_http_is_a_problem(server: Server, garbage: bytes) -> None:
     assert server.application.asked == []
 
 
-def test_garbage_behind_a_request_is_not_answered_in_its_place(server: Server) -> None:
+def test_garbage_after_a_request_does_not_replace_its_answer(server: Server) -> None:
     with server.connect() as line:
         line.send(b"POST /slow HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc")
         wait_until(lambda: server.application.asked == ["/slow"])
@@ -200,7 +200,7 @@ def test_garbage_behind_a_request_is_not_answered_in_its_place(server: Server) -
     assert server.application.asked == ["/slow"]
 
 
-def test_nor_are_headers_that_do_not_come_or_are_too_long(server: Server) -> None:
+def test_late_or_too_long_headers_do_not_replace_an_earlier_answer(server: Server) -> None:
     for more in (b"GET /quick HT", padded(BOUNDS.header_bytes_max + 1)):
         server.application.may_go_on.clear()
         with server.connect() as line:
@@ -224,7 +224,7 @@ def test_garbage_within_a_body_ends_the_request(server: Server) -> None:
     wait_until(lambda: server.application.bodies == [None])
 
 
-def test_an_upgrade_to_what_is_not_spoken_is_an_ordinary_request(server: Server) -> None:
+def test_an_unsupported_upgrade_is_served_as_an_ordinary_request(server: Server) -> None:
     for protocol in (b"websocket", b"h2c"):
         with server.connect() as line:
             line.send(
@@ -238,7 +238,7 @@ def test_an_upgrade_to_what_is_not_spoken_is_an_ordinary_request(server: Server)
 # ---- ends
 
 
-def test_whoever_still_sends_gets_to_read_why_nobody_listens(server: Server) -> None:
+def test_a_client_that_still_sends_can_read_an_early_answer(server: Server) -> None:
     """An answer before the body's end: sent first, read afterwards, as simple clients do."""
     with server.connect() as line:
         line.send(b"POST /unread HTTP/1.1\r\ncontent-length: 20000000\r\n\r\n")
@@ -248,7 +248,7 @@ def test_whoever_still_sends_gets_to_read_why_nobody_listens(server: Server) -> 
         assert line.is_at_end()
 
 
-def test_but_it_is_not_heard_out_for_ever(server: Server) -> None:
+def test_the_server_stops_reading_an_answered_request_after_some_time(server: Server) -> None:
     with server.connect() as line:
         line.send(b"POST /unread HTTP/1.1\r\ncontent-length: 20000000\r\n\r\n")
         assert line.read()[2] == b"/unread"
@@ -294,7 +294,7 @@ def test_a_caller_that_goes_in_the_middle_is_noticed(server: Server) -> None:
     wait_until(lambda: server.application.bodies == [None])
 
 
-def test_what_is_written_to_a_connection_that_ends_goes_nowhere() -> None:
+def test_writes_to_a_closing_connection_are_ignored() -> None:
     """uvloop raises then, though nobody could know yet."""
 
     class Ending(asyncio.Transport):
@@ -310,7 +310,7 @@ def test_what_is_written_to_a_connection_that_ends_goes_nowhere() -> None:
     asyncio.run(write())
 
 
-def test_what_ends_a_connection_that_is_gone_does_nothing() -> None:
+def test_ending_a_lost_connection_has_no_effect() -> None:
     """uvloop's sockets raise then, and what still waits for its deadline would come too late."""
 
     async def run() -> None:
@@ -338,7 +338,7 @@ def test_what_ends_a_connection_that_is_gone_does_nothing() -> None:
     uvloop.run(run())
 
 
-def test_there_are_only_so_many_connections() -> None:
+def test_the_number_of_connections_is_bounded() -> None:
     slow = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
     with serving(HttpBounds(WAIT_S_MAX, 20_000, WAIT_S_MAX, 3, 100_000)) as server:
         lines = [server.connect().send(slow) for _ in range(3)]
@@ -390,7 +390,7 @@ def test_the_connection_that_is_idle_for_longest_gives_way() -> None:
         assert together.refusals["overloaded"] == 0
 
 
-def test_a_connection_is_idle_once_its_answer_is_taken() -> None:
+def test_a_connection_is_idle_once_the_caller_has_read_the_answer() -> None:
     smaller = b"GET /smaller HTTP/1.1\r\nhost: x\r\n\r\n"
     with (
         serving(BOUNDS, idle_seconds_max=60) as server,
@@ -407,7 +407,7 @@ def test_a_connection_is_idle_once_its_answer_is_taken() -> None:
         assert idle.send(GET).read()[0] == 200
 
 
-def test_what_gets_no_further_is_counted_by_what_was_wrong_with_it() -> None:
+def test_refused_requests_are_counted_by_reason() -> None:
     with serving(BOUNDS) as server:
         for content in (b"nonsense\r\n\r\n", padded(BOUNDS.header_bytes_max + 1), GET[:6]):
             with server.connect() as line:

@@ -52,7 +52,7 @@ def test_columns_that_json_has_are_left_alone() -> None:
     assert convert_rows(rows, converters([Column("n", "int64"), Column("u", "utf8")])) == rows
 
 
-def test_histories_are_shown_likewise() -> None:
+def test_version_histories_convert_special_values_to_json() -> None:
     at = Timestamp(7)
     values = {"d": [VersionedValue(at, math.nan), VersionedValue(at, None)]}
     row = VersionedRow({"s": b"\xff", "n": 1}, [at], [], values)
@@ -114,7 +114,7 @@ def test_depth_is_bounded(is_map: bool) -> None:
             unmarked(too_deep, "a")
 
 
-def test_names_of_a_user_s_own_are_escaped_and_nothing_else_is() -> None:
+def test_only_user_dicts_that_look_like_marked_values_are_escaped() -> None:
     for own in ({"$base64": 1}, {"$dict": {"$double": None}}):
         assert format_any(own) == {"$dict": spelled(own)}
         assert unmarked(format_any(own), "a") == own

@@ -32,7 +32,7 @@ def test_the_committed_document_is_the_code_s() -> None:
     assert DOCUMENT.read_text() == openapi_text(), f"if the API was meant to change: {said}"
 
 
-def test_a_command_prints_it() -> None:
+def test_a_command_prints_the_openapi_document() -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "dodona_gateway", "openapi"],
         capture_output=True,
@@ -43,7 +43,7 @@ def test_a_command_prints_it() -> None:
     assert printed.stdout == openapi_text()
 
 
-def test_every_route_is_in_it_once_and_has_its_example() -> None:
+def test_the_openapi_document_has_each_route_once_with_an_example() -> None:
     names = [route.name for route in ROUTES]
     assert len(set(names)) == len(names)
     assert len({(route.method, route.path) for route in ROUTES}) == len(names)
@@ -55,7 +55,7 @@ def test_every_route_is_in_it_once_and_has_its_example() -> None:
 
 
 @each_route
-def test_an_example_is_a_request_of_its_kind(route: Route) -> None:
+def test_each_example_request_is_valid_for_its_route(route: Route) -> None:
     request = EXAMPLES[route.name].request
     asked: Any
     if route.is_query:
@@ -70,7 +70,7 @@ def test_an_example_is_a_request_of_its_kind(route: Route) -> None:
 
 
 @each_route
-def test_an_example_s_answer_is_one_of_its_kind(route: Route) -> None:
+def test_each_example_answer_is_valid_for_its_route(route: Route) -> None:
     answer = EXAMPLES[route.name].answer
     if "json" not in route.gives:
         assert answer == {}
@@ -79,7 +79,7 @@ def test_an_example_s_answer_is_one_of_its_kind(route: Route) -> None:
 
 
 @each_route
-def test_the_document_says_how_an_operation_is_asked_for(route: Route) -> None:
+def test_the_document_lists_role_responses_and_parameters_of_each_operation(route: Route) -> None:
     operation = operations()[route.name]
     assert operation["summary"]
     assert route.role in operation["description"]

@@ -23,7 +23,7 @@ def test_a_parameter_is_given_once() -> None:
 
 @pytest.mark.parametrize("name", ["timeout_ms", "timestamp"])
 @pytest.mark.parametrize("word", ["null", "NULL"])
-def test_none_is_said_by_leaving_it_out(name: str, word: str) -> None:
+def test_null_is_refused_for_a_query_parameter_that_is_not_text(name: str, word: str) -> None:
     with pytest.raises(InvalidRequest, match=f"{name}.* is null: leave it out"):
         decode_query(BulkRead, [TABLE, (name, word)])
 
@@ -32,10 +32,10 @@ def test_none_is_said_by_leaving_it_out(name: str, word: str) -> None:
     ("name", "value"),
     [("timeout_ms", "0"), ("timeout_ms", "600001"), ("timeout_ms", "x"), ("bogus", "1")],
 )
-def test_what_is_not_as_it_must_be_is_named(name: str, value: str) -> None:
+def test_an_invalid_query_parameter_is_named_in_the_error(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest, match=name):
         decode_query(BulkRead, [TABLE, (name, value)])
 
 
-def test_the_word_null_may_be_text() -> None:
+def test_the_word_null_is_valid_text_in_a_query_parameter() -> None:
     assert decode_query(BulkRead, [("table", "null")]) == BulkRead("null")

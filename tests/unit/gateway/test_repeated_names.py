@@ -81,13 +81,13 @@ def packed_of(value: Any) -> bytes:
 
 
 @given(value=values, data=st.data())
-def test_a_name_is_found_if_and_only_if_it_comes_twice(value: Any, data: Any) -> None:
+def test_repeated_names_in_json_are_found_if_and_only_if_they_exist(value: Any, data: Any) -> None:
     raw = text_of(value, data.draw).encode()
     assert bool(repeated_name(raw, msgspec.json.decode(raw))) == is_repeated(value)
 
 
 @given(value=values)
-def test_a_packed_name_is_found_if_and_only_if_it_comes_twice(value: Any) -> None:
+def test_repeated_names_in_messagepack_are_found_if_and_only_if_they_exist(value: Any) -> None:
     raw = packed_of(value)
     assert bool(repeated_in_packed(raw, msgspec.msgpack.decode(raw))) == is_repeated(value)
 

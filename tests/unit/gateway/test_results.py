@@ -71,7 +71,7 @@ def test_a_value_is_shown(expression: str, as_json: Any, as_msgpack: Any) -> Non
     "expression", ["'infinity'::date", "'-infinity'::timestamp", "[date '99999-01-01']"]
 )
 @pytest.mark.parametrize("is_json", [True, False])
-def test_a_date_outside_of_the_calendar_is_refused_and_text_of_it_is_not(
+def test_a_date_out_of_range_is_refused_unless_the_query_casts_the_date_to_text(
     expression: str, is_json: bool
 ) -> None:
     with pytest.raises(InvalidRequest, match="Cast it to text") as refused:

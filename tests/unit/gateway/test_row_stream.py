@@ -44,7 +44,7 @@ def test_a_stream_may_be_cut_anywhere(kind: type[Any], cuts: list[int]) -> None:
 
 
 @kinds
-def test_it_may_come_byte_by_byte_and_may_be_empty(kind: type[Any]) -> None:
+def test_a_row_stream_can_arrive_byte_by_byte_or_be_empty(kind: type[Any]) -> None:
     stream = STREAMS[kind]
     assert read(kind(), *[stream[it : it + 1] for it in range(len(stream))]) == ROWS
     assert read(kind()) == []
@@ -99,7 +99,7 @@ def test_a_last_line_that_is_cut_is_no_line() -> None:
     ],
 )
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_a_row_that_is_none_is_refused_with_its_place(
+def test_an_invalid_row_in_a_stream_is_refused_with_its_row_index(
     kind: type[Any], row: bytes, is_whole: bool
 ) -> None:
     good = msgspec.msgpack.encode({"a": 1}) if kind is PackedRows else b'{"a": 1}\n'
@@ -110,7 +110,7 @@ def test_a_row_that_is_none_is_refused_with_its_place(
 
 
 @kinds
-def test_a_row_has_a_bound_whether_it_comes_at_once_or_not(kind: type[Any]) -> None:
+def test_a_row_over_the_size_limit_is_refused_in_one_part_or_in_several(kind: type[Any]) -> None:
     def row(length: int) -> bytes:
         text = "x" * length
         return (
@@ -141,7 +141,7 @@ def test_a_row_has_a_bound_whether_it_comes_at_once_or_not(kind: type[Any]) -> N
         b"\x81\xa1a" + b"\x91" * 400 + b"\xdd\x7f\xff\xff\xff",
     ],
 )
-def test_what_a_length_promises_takes_no_memory(promise: bytes) -> None:
+def test_a_false_length_in_a_row_stream_allocates_little_memory(promise: bytes) -> None:
     reader = PackedRows()
     reader.feed(msgspec.msgpack.encode({"a": 1}))
     tracemalloc.start()
@@ -154,7 +154,7 @@ def test_what_a_length_promises_takes_no_memory(promise: bytes) -> None:
 
 
 @kinds
-def test_what_is_kept_between_parts_is_one_row(kind: type[Any]) -> None:
+def test_a_row_reader_does_not_keep_earlier_rows_in_memory(kind: type[Any]) -> None:
     reader = kind()
     tracemalloc.start()
     try:

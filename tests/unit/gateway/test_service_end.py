@@ -22,7 +22,7 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize(
     ("owner", "name"), [(Service, "watch_cluster"), (Transactions, "run"), (None, "")]
 )
-async def test_it_ends_with_the_watcher_of_the_cluster_and_with_that_of_leases(
+async def test_the_gateway_stops_if_the_cluster_watcher_or_the_lease_watcher_fails(
     owner: type[Any] | None, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: object) -> None:

@@ -49,7 +49,7 @@ async def test_no_table_waits_for_another() -> None:
     assert work.most == {"//silent": 2, "//other": 1}
 
 
-async def test_who_gives_up_leaves_the_turn_to_others_and_nothing_behind() -> None:
+async def test_a_cancelled_caller_leaves_its_turn_to_the_next_caller_and_keeps_no_state() -> None:
     turns = Turns(1)
     work = Work(turns)
     working, waiting, last = (asyncio.create_task(work.take("//t")) for _ in range(3))

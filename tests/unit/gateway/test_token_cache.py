@@ -22,7 +22,7 @@ def cache() -> TokenCache:
     return TokenCache(CacheLimits(tokens_max=2, unknown_ids_max=2))
 
 
-def test_an_answer_is_good_for_a_second_from_its_question_on(cache: TokenCache) -> None:
+def test_a_cached_answer_is_valid_for_one_second_from_its_request(cache: TokenCache) -> None:
     assert cache.look("a", 0) is None
     cache.learn("a", A, 5 * SECOND)
     cache.learn("b", None, 5 * SECOND)
@@ -42,7 +42,9 @@ def test_a_token_is_good_for_thirty_seconds_more_if_the_table_fails(cache: Token
     assert cache.fall_back("c", 0) is None
 
 
-def test_for_a_second_after_a_failure_nobody_asks(cache: TokenCache) -> None:
+def test_after_a_failed_read_the_cache_serves_an_old_token_for_one_second(
+    cache: TokenCache,
+) -> None:
     cache.learn("a", A, 0)
     cache.note_reading(10 * SECOND)
     assert cache.look("a", 11 * SECOND - 1) == Known(A)
@@ -68,7 +70,7 @@ def test_the_answer_to_an_older_question_changes_nothing(cache: TokenCache) -> N
     assert cache.look("a", 13) == Known(A)
 
 
-def test_what_was_not_used_for_longest_goes(cache: TokenCache) -> None:
+def test_the_cache_drops_the_least_recently_used_entry(cache: TokenCache) -> None:
     cache.learn("a", A, 0)
     cache.learn("b", token("b"), 0)
     assert cache.look("a", 1) == Known(A)

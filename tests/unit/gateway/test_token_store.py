@@ -92,7 +92,7 @@ async def test_a_token_is_revoked_once(store: TokenStore, clock: Clock) -> None:
     assert (await store.expire(made.token.id, 9_000)).revoked_us == 2_000
 
 
-async def test_a_token_expires_when_it_is_told(store: TokenStore) -> None:
+async def test_the_expiry_of_a_token_can_be_changed_and_removed(store: TokenStore) -> None:
     made = await store.create("ada", ["read:/"], 9_000)
     assert (await store.expire(made.token.id, 8_000)).expires_us == 8_000
     assert (await store.expire(made.token.id, None)).expires_us is None
@@ -124,7 +124,7 @@ async def test_only_a_token_that_is_there_is_changed(store: TokenStore, change: 
         ("ada", ["read:/"], 1_000),
     ],
 )
-async def test_nothing_is_asked_for_what_makes_no_token(
+async def test_an_invalid_request_for_a_token_does_not_create_the_token_table(
     db: AsyncClient, store: TokenStore, name: str, grants: Any, expires_us: int | None
 ) -> None:
     with pytest.raises(InvalidRequest):
@@ -222,7 +222,7 @@ async def test_a_table_that_is_away_is_made_good(db: AsyncClient, store: TokenSt
     "columns",
     [{"grants": ["own:/"]}, {"grants": "read:/"}, {"grants": None}, {"secret_sha256": None}],
 )
-async def test_a_row_that_is_no_token_is_nobodys(
+async def test_a_corrupt_token_row_gives_no_token_and_is_reported_with_its_key(
     db: AsyncClient, store: TokenStore, columns: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = await store.create("ada", ["read:/"])

@@ -35,7 +35,7 @@ def test_a_token_has_this_text() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "OAuth", "oauth", "Bearer  "])
-def test_a_header_names_its_token(scheme: str) -> None:
+def test_an_authorization_header_accepts_the_schemes_bearer_and_oauth(scheme: str) -> None:
     it = made()
     presented = parse_authorization(f"{scheme} {it.text}")
     assert accept(it.token, presented, 6) is it.token
@@ -95,7 +95,7 @@ def test_an_unknown_id_is_compared_as_a_wrong_secret_is(monkeypatch: pytest.Monk
     )
 
 
-def test_a_token_ends_when_it_expires_or_is_revoked() -> None:
+def test_an_expired_or_revoked_token_is_refused() -> None:
     it = made(expires_us=10)
     presented = parse_token(it.text)
     assert accept(it.token, presented, 9) is it.token
@@ -124,14 +124,14 @@ def test_a_token_ends_when_it_expires_or_is_revoked() -> None:
         ({"expires_us": -1}, InvalidRequest),
     ],
 )
-def test_what_makes_no_token_is_refused(options: Any, error: type[Exception]) -> None:
+def test_a_new_token_with_an_invalid_field_is_refused(options: Any, error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
         made(**options)
     assert TEXT not in str(raised.value)
 
 
 @pytest.mark.parametrize("id", [7, "", "0123", "0123456789ABCDEF", "0123456789abcdef\n"])
-def test_what_is_no_id_is_refused(id: Any) -> None:
+def test_an_invalid_token_id_is_refused(id: Any) -> None:
     with pytest.raises(InvalidRequest):
         check_id(id)
 
@@ -143,7 +143,7 @@ def test_a_secret_is_not_copied() -> None:
             copied(secret)
 
 
-def test_what_looks_like_a_token_is_hidden() -> None:
+def test_the_secrets_of_tokens_are_removed_from_text() -> None:
     text = made().text
     hidden = hide_tokens(f"?token={text}&x=1 {text[:40]} DODONA_0001020304050607_abc")
     assert TEXT[:10] not in hidden

@@ -19,7 +19,7 @@ ids = st.builds(
 
 
 @given(ids)
-def test_an_id_is_read_as_it_was_written(its_id: HeldId) -> None:
+def test_a_transaction_id_is_parsed_back_from_its_text(its_id: HeldId) -> None:
     assert parse_held_id(str(its_id)) == its_id
 
 
@@ -61,7 +61,7 @@ def test_no_two_texts_are_one_id(text: str) -> None:
         "x" * 100_000,
     ],
 )
-def test_what_no_gateway_gave_out_is_refused(text: str) -> None:
+def test_an_invalid_transaction_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not a transaction's id") as refused:
         parse_held_id(text)
     assert refused.value.attributes == {"transaction": text[:64]}

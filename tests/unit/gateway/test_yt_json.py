@@ -105,7 +105,7 @@ def test_numbers_without_a_form(number: float) -> None:
         ("string", '"5"', b"5"),
     ],
 )
-def test_a_type_may_be_told(type: str, spelt: str, value: Any) -> None:
+def test_a_json_value_can_name_its_type(type: str, spelt: str, value: Any) -> None:
     told = f'{{"$type": "{type}", "$value": {spelt}}}'.encode()
     assert exact(loads_json(told)) == exact(value)
     with_attributes = told[:-1] + b', "$attributes": {"a": 1}}'
@@ -149,7 +149,7 @@ def test_a_type_may_be_told(type: str, spelt: str, value: Any) -> None:
         b'{"$value": [1], "$type": "boolean"}',
     ],
 )
-def test_what_is_no_such_json_is_refused(data: bytes) -> None:
+def test_invalid_json_in_the_form_of_ytsaurus_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest) as caught:
         loads_json(b'{"outer": [' + data + b"]}" if data else data)
     assert type(caught.value) is InvalidRequest
@@ -184,7 +184,7 @@ def test_nesting_is_limited(depth: int, nest: tuple[bytes, bytes]) -> None:
         loads_json(nest[0] * depth + b"1" + nest[1] * depth)
 
 
-def test_what_is_read_is_limited() -> None:
+def test_json_over_the_limits_of_values_or_bytes_is_refused() -> None:
     loads_json(b'{"a":[1,2]}', limits=YsonLimits(values_max=3, bytes_max=11))
     with pytest.raises(LimitExceeded, match="more than 2 values"):
         loads_json(b'{"a":[1,2]}', limits=YsonLimits(values_max=2))
@@ -216,7 +216,7 @@ def test_rows_are_lines(size: int) -> None:
         assert exact(feed(reader, lines, size) + reader.finish()) == exact(ROWS)
 
 
-def test_a_broken_row_is_told_by_its_number() -> None:
+def test_an_invalid_json_row_is_reported_with_its_number() -> None:
     reader = JsonRowReader()
     assert reader.feed(b'{"a":1}\n{"a"') == [{"a": 1}]
     with pytest.raises(InvalidRequest) as caught:
@@ -238,7 +238,7 @@ def test_rows_are_limited(size: int, limits: YsonLimits) -> None:
     assert caught.value.attributes == {"row": 9}
 
 
-def test_a_long_line_is_refused_before_it_ends() -> None:
+def test_a_json_line_over_the_limit_is_refused_before_the_line_ends() -> None:
     reader = JsonRowReader(limits=YsonLimits(bytes_max=100))
     assert reader.feed(b"x" * 100) == []
     with pytest.raises(LimitExceeded, match="more than 100 bytes"):

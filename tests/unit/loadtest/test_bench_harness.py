@@ -112,7 +112,7 @@ def test_callers_wait_side_by_side_and_their_operations_add_up() -> None:
     assert sample.duration_s >= 0.2
 
 
-def test_an_expected_failure_is_counted_apart_from_what_was_acknowledged() -> None:
+def test_an_expected_failure_is_not_counted_as_an_acknowledged_operation() -> None:
     load = Sleeps(0.001, is_failing=True)
     sample = asyncio.run(measure_tasks(load, callers=2, duration_s=0.1))
     assert sample.failures == load.calls // 4 > 0
@@ -133,7 +133,7 @@ class SlowToBegin(Sleeps):
         return sleep
 
 
-def test_the_moment_when_all_begin_counts_no_more_than_others() -> None:
+def test_the_first_calls_are_sampled_at_the_same_rate_as_later_calls() -> None:
     load = SlowToBegin(0.0)
 
     async def run_all() -> list[int]:
@@ -217,7 +217,9 @@ class ForgetsLater(Sleeps):
 
 
 @pytest.mark.integration
-def test_who_loses_a_row_in_a_later_round_has_no_figures_and_no_goals(tmp_path: Path) -> None:
+def test_a_contender_that_loses_a_row_in_a_later_round_has_no_figures_or_goals(
+    tmp_path: Path,
+) -> None:
     @contextmanager
     def forget(folder: Path) -> Iterator[Running]:
         yield Running(ForgetsLater(0.001), "1.0")
@@ -260,7 +262,9 @@ def _quick_row_result(folder: Path) -> RowResult:
     return result
 
 
-def test_a_row_with_a_placement_of_its_own_leaves_none_behind(tmp_path: Path) -> None:
+def test_a_row_with_its_own_pinning_leaves_the_cores_of_the_process_unchanged(
+    tmp_path: Path,
+) -> None:
     everywhere = os.sched_getaffinity(0)
     first_core = {min(everywhere)}
     seen: list[set[int]] = []
@@ -304,7 +308,7 @@ def _never(folder: Path) -> Iterator[Running]:
     yield
 
 
-def test_what_runs_in_the_client_has_no_server_to_take_time() -> None:
+def test_a_row_that_runs_in_the_client_shows_no_server_processor_time() -> None:
     row = Row("row", "A row", "Fair.", (Contender("Dodona", _never),), (64,), (64,))
     line = _line("Dodona", rates=[2_000], p50_us=400, servers_cpu_us=0.0)
     assert "| 10.0 | none |" in Report([], [RowResult(row, [line])]).markdown()
@@ -343,7 +347,7 @@ with ServerProcess(["sleep", "120"], Path(sys.argv[1]), lambda: True) as server:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_ends_with_the_benchmark_whoever_ends_that(
+def test_a_server_ends_when_the_benchmark_is_terminated_or_killed(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     if number == signal.SIGKILL and bound(["true"]) == ["true"]:
@@ -393,14 +397,14 @@ def test_figures_are_kept_as_soon_as_they_are_there(
 
 
 @pytest.mark.integration
-def test_a_server_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_ends_immediately_is_reported_with_its_last_output(tmp_path: Path) -> None:
     server = ServerProcess(["sh", "-c", "echo no licence; exit 3"], tmp_path / "log", lambda: False)
     with pytest.raises(ContenderFailed, match="no licence"), server:
         pass
 
 
 @pytest.mark.integration
-def test_a_server_is_stopped_and_its_processor_time_was_seen(tmp_path: Path) -> None:
+def test_a_server_is_stopped_and_its_processor_time_is_measured(tmp_path: Path) -> None:
     spin = "import time\nwhile time.process_time() < 0.2: pass\nprint('up', flush=True)\n"
     log = tmp_path / "log"
     command = [sys.executable, "-c", spin + "time.sleep(60)"]
@@ -410,7 +414,7 @@ def test_a_server_is_stopped_and_its_processor_time_was_seen(tmp_path: Path) -> 
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_what_a_thread_started_is_of_the_family(tmp_path: Path) -> None:
+def test_a_process_that_a_thread_started_is_counted_with_its_server(tmp_path: Path) -> None:
     """The kernel keeps children by the thread that they are of; Java starts Python in one."""
     program = (
         "import subprocess, sys, threading\n"

@@ -54,7 +54,7 @@ def chance(rank: int, count: int, theta: float) -> float:
 
 
 @pytest.mark.parametrize("theta", [0.5, THETA])
-def test_ranks_are_as_frequent_as_the_formula_says(theta: float) -> None:
+def test_zipfian_ranks_have_the_frequencies_of_the_formula(theta: float) -> None:
     count, random = 50, Random(1)
     ranks = Zipfian(count, theta)
     seen = Counter(ranks.draw(random) for _ in range(DRAWS))
@@ -121,7 +121,7 @@ def test_a_uniform_choice_is_one() -> None:
     assert is_likely(Counter(draw(random) for _ in range(DRAWS)), dict.fromkeys(range(20), 1e4))
 
 
-def test_a_record_is_chosen_once_all_before_it_are_there() -> None:
+def test_a_record_can_be_chosen_once_all_earlier_records_exist() -> None:
     numbers = Numbers(10)
     first, second, third = (numbers.take() for _ in range(3))
     numbers.finish(second)

@@ -93,7 +93,7 @@ def test_tables_that_stay_behind_are_a_note(monkeypatch: pytest.MonkeyPatch) -> 
 # ---- journals
 
 
-def test_a_commit_is_written_down_before_it_leaves_and_again_when_it_is_over(
+def test_a_commit_is_in_the_journal_before_it_is_sent_and_again_after_it_ends(
     tmp_path: Path, history: JournaledHistory, journal: Journal
 ) -> None:
     t = history.begin("s1", 10)
@@ -111,7 +111,7 @@ def test_a_commit_is_written_down_before_it_leaves_and_again_when_it_is_over(
     assert t.status == "ok"
 
 
-def test_all_that_others_can_tell_of_a_process_is_read_back_as_it_was(
+def test_the_journal_returns_the_observations_of_a_process_unchanged(
     tmp_path: Path, history: JournaledHistory, journal: Journal, violations: list[Violation]
 ) -> None:
     t = history.begin("s1", 10)
@@ -150,7 +150,7 @@ def test_nothing_is_written_twice(
     assert len(list(read_journal(tmp_path / "journal"))) == 1
 
 
-def test_rows_of_a_call_are_written_down_before_it_leaves_and_again_when_it_is_answered(
+def test_rows_of_a_call_are_in_the_journal_before_it_is_sent_and_after_its_answer(
     tmp_path: Path, history: JournaledHistory, journal: Journal
 ) -> None:
     other = RowKey("//t", b"\x02")
@@ -225,7 +225,7 @@ def test_an_outcome_and_the_rows_have_to_agree(
     assert len(check_outcomes([(only(history), [outcome])], history, dump)) == count
 
 
-def test_a_run_is_judged_by_all_who_have_something_to_say() -> None:
+def test_a_run_is_judged_by_its_history_and_by_its_workload() -> None:
     class Strict(Bank):
         def check(self, history: History) -> list[Violation]:
             return [Violation("EXT", f"{len(history.transactions)} looked at")]
@@ -315,7 +315,7 @@ def test_rounds_share_the_kills_and_the_workloads_take_turns() -> None:
 # ---- the report
 
 
-def test_a_summary_tells_roles_recoveries_and_violations() -> None:
+def test_a_summary_lists_kills_recoveries_and_violations() -> None:
     plan = CampaignPlan(kills=3, seed=9)
     result = RoundResult(
         RoundPlan(1, "bank", 0.5, kills=3),
@@ -337,7 +337,7 @@ def test_a_summary_tells_roles_recoveries_and_violations() -> None:
     assert text.endswith("1 violations\nGHOST: boo")
 
 
-def test_a_section_is_written_anew_and_all_else_in_the_document_stays(tmp_path: Path) -> None:
+def test_a_new_section_replaces_the_old_one_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     check_place(path, "kills")
     write_section(path, "kills", "first")

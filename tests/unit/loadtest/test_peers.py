@@ -29,7 +29,7 @@ THERE, NEW = SampleRows(300, first=0, step=2), SampleRows(200, first=1, step=2)
 @pytest.mark.parametrize(
     "serve", [redis.serve_increments, redis.serve_sets, redis.serve_async_sets]
 )
-def test_redis_is_measured_by_more_callers_than_it_has_connections(
+def test_redis_is_measured_with_more_callers_than_connections(
     tmp_path: Path, serve: Callable[[Path], AbstractContextManager[Running]]
 ) -> None:
     try:
@@ -106,7 +106,9 @@ def test_a_clean_stop_has_rows_to_write_which_are_there_afterwards(
     assert {"write_rows", "fill_log"} & set(names[killed:stopped])
 
 
-def test_what_is_new_in_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_files_and_their_folders_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
 
     def note(descriptor: int) -> None:

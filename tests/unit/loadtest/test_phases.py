@@ -63,7 +63,7 @@ def take(session: Session, count: int, wait_s_max: float) -> None:
     exhaust(phases.take_all_locks(rows, wait_s_max))
 
 
-def test_no_transaction_locks_more_rows_than_it_may() -> None:
+def test_a_transaction_locks_at_most_the_allowed_number_of_rows() -> None:
     session = Session()
     take(session, 2 * KEYS_PER_LOCK + 5, 60.0)
     assert session.locked == [KEYS_PER_LOCK, KEYS_PER_LOCK, 5]

@@ -98,7 +98,7 @@ def test_figures_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
     assert study.versions == {"System 0": "1.0", "System 1": "1.0"}
 
 
-def test_a_row_s_rates_stand_above_its_latencies() -> None:
+def test_panels_of_rates_come_before_panels_of_latencies() -> None:
     panels = panels_of(recorded().results[0])
     assert [(it.title, it.unit, it.is_more_better) for it in panels] == [
         ("1 caller", "a second", True),
@@ -111,7 +111,7 @@ def test_a_row_s_rates_stand_above_its_latencies() -> None:
     assert panels[2].bars[0].p99 == pytest.approx(2.5)
 
 
-def test_a_study_s_p99_goes_with_its_p50_and_of_pauses_the_worst_counts() -> None:
+def test_a_panel_shows_p99_beside_p50_and_the_worst_round_of_a_pause() -> None:
     panels = panels_of(recorded().results[1])
     assert [it.title for it in panels] == [
         "measure 0 of some length",
@@ -171,7 +171,7 @@ def test_there_are_kept_figures() -> None:
 
 @pytest.mark.slow("every picture is drawn and measured")
 @pytest.mark.parametrize("path", [None, *KEPT], ids=lambda path: path.stem if path else "long")
-def test_nothing_that_is_written_leaves_the_picture_or_lies_on_other_words(
+def test_all_text_stays_inside_the_picture_and_does_not_overlap(
     path: Path | None,
 ) -> None:
     run = record(FACTS, [long_study()]) if path is None else read_recorded(path)
@@ -203,7 +203,7 @@ def test_different_tails_have_different_lengths() -> None:
     assert ends[0] < ends[1] < ends[2] < 1
 
 
-def test_each_panel_says_what_is_better_and_how_to_read_it() -> None:
+def test_each_panel_states_its_unit_and_whether_more_or_less_is_better() -> None:
     bars = (Bar("Dodona", 2, 1, 3),)
     tails = (Bar("Dodona", 2, 1, 3, 9),)
     assert Panel("a", "rows/s", True, bars).words == "rows/s, more is better"
@@ -219,7 +219,7 @@ def described_study() -> StudyResult:
     return StudyResult(study, [Finding(measure, "Dodona", (3.0, 1.0))])
 
 
-def test_a_line_of_panels_is_as_high_as_its_own() -> None:
+def test_a_picture_of_more_contenders_is_higher() -> None:
     """A study of one contender's figures is lower than of six, and two rounds have means."""
     measures = tuple(Measure(f"measure {number}", "ms") for number in range(2))
     heights, words = [], ""
@@ -234,7 +234,9 @@ def test_a_line_of_panels_is_as_high_as_its_own() -> None:
     assert "figures: means of two rounds" in words
 
 
-def test_what_are_no_figures_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_file_of_figures_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run.json").write_text("{}")
     for name in ("run.json", "missing.json"):
         assert pictures.main([str(tmp_path / name)]) == 2
@@ -250,7 +252,7 @@ def test_a_report_shows_the_pictures_that_were_drawn(tmp_path: Path) -> None:
     assert "![A study](results/a-study.png)" in shown
 
 
-def test_a_report_names_what_an_answer_is_worth() -> None:
+def test_a_report_states_the_durability_of_answers() -> None:
     text = Report([], [row_result(), study_result()]).markdown()
     assert f"- durability: Dodona: {SYNCED}; Peer, careless: {LATER}\n" in text
     assert f"- durability: all {SYNCED}\n" in text
@@ -264,7 +266,7 @@ def test_numbers_are_short() -> None:
     ]
 
 
-def test_a_row_s_words_and_its_classes_of_durability_agree() -> None:
+def test_the_fairness_note_of_a_row_matches_its_durability_classes() -> None:
     begins = {SYNCED: "All synced", LATER: "Nobody waits for the disk", READS: "Random keys"}
     for row in ROWS:
         classes = {it.durability for it in row.contenders}

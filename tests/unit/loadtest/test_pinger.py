@@ -21,7 +21,7 @@ def ping_for(seconds: float, operation: AsyncOperation) -> Waits:
     return asyncio.run(ping())
 
 
-def test_a_pause_shows_in_every_ping_that_falls_into_it() -> None:
+def test_each_ping_during_a_pause_measures_the_rest_of_the_pause() -> None:
     gate = asyncio.Event()
     calls = 0
 
@@ -40,7 +40,7 @@ def test_a_pause_shows_in_every_ping_that_falls_into_it() -> None:
     assert waits.ms_p99 >= 60
 
 
-def test_a_machine_that_holds_the_pinger_up_is_a_pause_too() -> None:
+def test_a_delay_of_the_pinger_itself_counts_as_a_pause() -> None:
     calls = 0
 
     async def block_once() -> None:
@@ -54,7 +54,7 @@ def test_a_machine_that_holds_the_pinger_up_is_a_pause_too() -> None:
     assert waits.ms_p99 >= 60
 
 
-def test_who_waits_for_an_expected_failure_waited_as_well() -> None:
+def test_the_wait_for_an_expected_failure_is_measured_too() -> None:
     calls = 0
 
     async def fail_sometimes() -> None:
@@ -70,7 +70,7 @@ def test_who_waits_for_an_expected_failure_waited_as_well() -> None:
     assert waits.ms_p99 >= 99
 
 
-def test_an_unexpected_error_ends_it_and_is_raised() -> None:
+def test_an_unexpected_error_ends_the_pinger_and_is_raised() -> None:
     async def fail() -> None:
         raise OSError("disk")
 
@@ -78,7 +78,7 @@ def test_an_unexpected_error_ends_it_and_is_raised() -> None:
         ping_for(0.05, fail)
 
 
-def test_pings_that_nobody_answers_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pings_without_an_answer_raise_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinger, "ANSWER_S_MAX", 0.01)
     monkeypatch.setattr(pinger, "PINGS_WAITING_MAX", 3)
 

@@ -94,7 +94,7 @@ def may_look() -> bool:
 
 
 @pytest.mark.integration
-def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
+def test_the_profile_of_an_idle_process_has_no_graph(tmp_path: Path) -> None:
     """As the node of a row of timestamps: py-spy has an error for that."""
     if not may_look():
         pytest.skip("py-spy may not look into processes here")
@@ -110,7 +110,7 @@ def test_who_did_nothing_has_no_graph(tmp_path: Path) -> None:
     assert [it.name for it in page.parent.iterdir()] == [page.name]
 
 
-def test_a_server_is_known_by_the_name_that_it_gave_itself() -> None:
+def test_a_server_is_recognized_by_its_process_title() -> None:
     code = "from setproctitle import *; setproctitle('python -m dodona_oracle master'); input()"
     with program([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE) as server:
         wait_until(lambda: process_name(command_of(server.pid)) == "master")
@@ -195,7 +195,7 @@ def test_processes_that_did_next_to_nothing_are_only_named(tmp_path: Path) -> No
     assert [it.name for it in tmp_path.glob("*.svg")] == ["restart-node-0.svg"]
 
 
-def test_a_row_is_looked_at_where_it_is_measured(
+def test_a_row_is_profiled_on_the_cores_of_its_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And profilers have all cores: they are no part of it."""
@@ -246,7 +246,7 @@ def test_one_command_looks_at_every_row_and_study() -> None:
     assert chosen("--row", "commits", "--study", "yson") == (["commits"], ["yson"])
 
 
-def test_what_cannot_be_looked_at_is_named(
+def test_a_missing_profiler_is_named_in_the_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("dodona_loadtest.harness.profilers.shutil.which", lambda name: None)

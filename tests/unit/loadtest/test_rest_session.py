@@ -79,14 +79,16 @@ def commit(*answers: RestAnswer) -> tuple[Any, Gateway]:
         (problem(TransactionConflict, key={"id": 1}), TransactionConflict),
     ],
 )
-def test_a_write_says_what_its_answer_says(answer: RestAnswer, error: type[DodonaError]) -> None:
+def test_a_failed_write_over_rest_raises_the_error_that_matches_its_answer(
+    answer: RestAnswer, error: type[DodonaError]
+) -> None:
     with pytest.raises(error) as raised:
         write(answer)
     assert type(raised.value) is error
     assert "transaction" not in raised.value.attributes
 
 
-def test_an_answered_write_has_its_timestamp() -> None:
+def test_an_answered_write_returns_its_timestamp() -> None:
     assert write(RestAnswer(200, {"timestamp": 9})) == 9
 
 
@@ -117,7 +119,7 @@ def test_only_an_abort_is_proof_that_an_unanswered_commit_failed(second: RestAns
 
 
 @pytest.mark.parametrize("error", [TransactionConflict, Overloaded, TransactionNotFound])
-def test_a_commit_that_was_refused_at_once_is_not_sent_again(error: type[DodonaError]) -> None:
+def test_an_immediately_refused_commit_is_not_sent_again(error: type[DodonaError]) -> None:
     with pytest.raises(error):
         commit(problem(error))
 
@@ -132,7 +134,9 @@ def test_a_commit_that_was_refused_at_once_is_not_sent_again(error: type[DodonaE
         ({"state": "committing"}, Outcome("pending")),
     ],
 )
-def test_what_became_of_a_commit_can_be_asked(state: dict[str, Any], outcome: Outcome) -> None:
+def test_a_session_can_ask_for_the_outcome_of_an_uncertain_commit(
+    state: dict[str, Any], outcome: Outcome
+) -> None:
     session, gateway = session_of(BEGUN, NOTHING, NOTHING, RestAnswer(200, state))
     buffer = exhaust(session.begin())
     with pytest.raises(CommitOutcomeUnknown):
@@ -141,7 +145,7 @@ def test_what_became_of_a_commit_can_be_asked(state: dict[str, Any], outcome: Ou
     assert gateway.calls[-1][:2] == ("GET", "/v1/transactions/t7?settle=true")
 
 
-def test_reads_of_a_transaction_go_to_it_and_others_name_their_timestamp() -> None:
+def test_reads_of_a_transaction_use_its_address_and_other_reads_name_a_timestamp() -> None:
     found = RestAnswer(200, {"rows": [None]})
     session, gateway = session_of(BEGUN, found, found)
     exhaust(session.begin())
@@ -153,7 +157,7 @@ def test_reads_of_a_transaction_go_to_it_and_others_name_their_timestamp() -> No
     assert (outside.path, (outside.body or {})["timestamp"]) == ("/v1/rows/lookup", 5)
 
 
-def test_a_scan_goes_on_at_the_timestamp_of_its_first_page() -> None:
+def test_a_scan_continues_at_the_timestamp_of_its_first_page() -> None:
     pages = [
         RestAnswer(200, {"rows": [{"id": 1}], "next": [2], "timestamp": 9}),
         RestAnswer(200, {"rows": [{"id": 2}], "next": None, "timestamp": 9}),
@@ -196,7 +200,7 @@ def test_rows_are_sure_where_all_tablets_are(answer: RestAnswer, status: Status)
 @pytest.mark.parametrize(
     ("said", "is_judged"), [({"winner_timestamp": 5}, True), ({"winner": 5}, False), ({}, True)]
 )
-def test_a_winner_whose_name_nobody_can_know_is_not_looked_for(
+def test_a_conflict_that_names_only_the_id_of_the_winner_is_not_judged(
     said: dict[str, Any], is_judged: bool
 ) -> None:
     lost = problem(TransactionConflict, key={"id": 1}, **said)

@@ -37,7 +37,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("name", "contender"), CONTENDERS.items(), ids=list(CONTENDERS))
-def test_a_contender_is_measured_and_keeps_what_it_acknowledged(
+def test_each_contender_is_measured_and_keeps_its_acknowledged_writes(
     open_folder: Path, name: str, contender: Contender
 ) -> None:
     """The client process looks for it after each measurement."""

@@ -29,7 +29,7 @@ def test_slices_are_all_of_the_rows_in_order() -> None:
     assert [row for part in slices for row in dicts(part)] == dicts(ROWS)
 
 
-def test_what_a_row_holds_follows_from_its_key() -> None:
+def test_the_contents_of_a_sample_row_depend_only_on_its_key() -> None:
     by_key = {row["id"]: row for row in dicts(SampleRows(4_000))}
     assert all(by_key[row["id"]] == row for row in dicts(ROWS))
 
@@ -56,7 +56,7 @@ def test_copy_data_hold_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_few_rows_are_rows_too(count: int) -> None:
+def test_sample_rows_can_be_as_few_as_one_or_two(count: int) -> None:
     rows = SampleRows(count, first=5)
     assert _rows_of_copy_data(postgres_copy_data(rows)) == dicts(rows)
     assert [row["id"] for row in dicts(rows)] == [5, 6][:count]

@@ -86,7 +86,7 @@ def test_every_scenario_is_lied_to() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_all_of_it_goes_over_rest(name: str) -> None:
+def test_each_scenario_passes_over_rest_despite_lost_messages(name: str) -> None:
     """With answers that get lost on either way, of which no caller may be sure."""
     trial = trial_of(name)
     gateway, random = ModelGateway(trial.model), Random(7)
@@ -130,7 +130,7 @@ def bank_after(turns: int) -> tuple[SmallBank, Trial]:
     return trial.workload, trial
 
 
-def test_smallbank_does_its_six_transactions_and_counts_write_skews() -> None:
+def test_smallbank_runs_its_transactions_and_counts_write_skews() -> None:
     bank, trial = bank_after(20_000)
     assert set(bank.operations) >= {"Balance", "DepositChecking", "TransactSavings"}
     assert sum(share for share, _ in bank.operations.values()) == pytest.approx(1)
@@ -171,7 +171,7 @@ class Noted:
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_a_scenario_looks_at_the_options_that_are_said_to_be_its_own(name: str) -> None:
+def test_a_scenario_reads_exactly_the_options_that_are_listed_for_it(name: str) -> None:
     noted: Any = Noted()
     scenario = SCENARIOS[name](Random(1), noted)
     trial = Trial(scenario, Model({table.path: table for table in scenario.tables}))

@@ -149,7 +149,7 @@ def test_a_long_story_has_fewer_rounds(tmp_path: Path) -> None:
     assert [finding.values for finding in result.findings] == [(1.0, 1.0)]
 
 
-def test_who_is_missing_or_fails_drops_out_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_missing_or_failed_contender_is_dropped_and_the_others_continue(tmp_path: Path) -> None:
     def fail_later(number: int) -> Figures:
         if number == 1:
             raise ContenderFailed("it ended")
@@ -193,14 +193,14 @@ def test_operations_that_failed_are_named_but_for_those_before_the_first_round(
     assert recorded.failures == {"a": {"commits": 5_000}}
 
 
-def test_pings_that_were_refused_are_told_of_their_stretch() -> None:
+def test_refused_pings_are_counted_under_their_phase() -> None:
     failures: collections.Counter[str] = collections.Counter()
     waits = Waits(count=3, failures=2, ms_p50=1.0, ms_p99=2.0, ms_max=3.0)
     assert pauses._waits("alone", waits, failures)["alone: longest"] == 3.0
     assert failures == {"alone": 2}
 
 
-def test_a_figure_that_nobody_asked_for_is_a_mistake(tmp_path: Path) -> None:
+def test_a_figure_with_an_unknown_name_raises_an_error(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="laod"):
         _run(tmp_path, _performer("a", lambda number: {"laod": 2.0}))
 
@@ -272,12 +272,12 @@ def test_the_rows_there_rest_before_others_are_loaded(monkeypatch: pytest.Monkey
         ),
     ],
 )
-def test_the_report_says_which_goals_were_met(bound: Bound, said: str) -> None:
+def test_the_report_states_which_goals_were_met(bound: Bound, said: str) -> None:
     (line,) = [ln for ln in Report([], [_result(bound)]).markdown().splitlines() if "goal" in ln]
     assert said in line
 
 
-def test_nothing_is_said_of_a_goal_without_figures() -> None:
+def test_the_report_omits_a_goal_without_figures() -> None:
     bounds = (Bound("pause", at_most=1, times=("Peer", "pause")), Bound("flush", at_most=1))
     assert "goal" not in Report([], [_result(*bounds)]).markdown()
 
@@ -287,7 +287,7 @@ def test_numbers_have_three_digits_that_count() -> None:
     assert [number(it) for it in numbers] == ["1,234,568", "100", "85.1", "3.14", "0.0123"]
 
 
-def test_what_is_bounded_is_measured() -> None:
+def test_each_bound_of_a_study_names_an_existing_measure() -> None:
     for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES, *GATEWAY_STUDIES, *IDLE_STUDIES):
         names = {measure.name for measure in study.measures}
         contenders = {performer.name for performer in study.performers}
@@ -321,7 +321,7 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
 
 
 @pytest.mark.integration
-def test_a_worker_is_called_in_its_own_process_until_it_is_let_go() -> None:
+def test_a_worker_runs_calls_in_its_own_process_until_the_worker_is_closed() -> None:
     with WorkerProcess(Counter(first=5), EVERYWHERE.client) as worker:
         assert worker.call(Counter.next_number) == 5
         with pytest.raises(ContenderFailed, match="OSError: disk"):
@@ -363,7 +363,7 @@ def _is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
-def test_private_memory_is_what_a_process_has_for_itself() -> None:
+def test_private_memory_grows_by_the_memory_that_a_process_allocates() -> None:
     """Of a process that has done nothing else: what others here free and touch would be in it."""
     code = "import os; ballast = os.urandom(int(input()) << 20); print(len(ballast)); input()"
 

@@ -40,7 +40,7 @@ def judged(name: str, limit: float) -> list[tuple[str, bool]]:
     return [(it.text, it.is_kept) for it in tally().judge({name: limit}, 10.0)]
 
 
-def test_a_table_has_each_operation_and_its_refusals_by_kind() -> None:
+def test_the_table_lists_each_operation_and_its_refusals_by_kind() -> None:
     lines = tally().lines(10.0)
     assert lines[2] == "| read | 100 | 10 | 50.0 | 99.0 |  |"
     assert lines[3] == "| write | 35 | 4 | 2.0 | 2.0 | 10 transaction_conflict, 5 unavailable |"
@@ -62,7 +62,7 @@ def test_a_limit_is_kept_or_broken(name: str, kept: float, broken: float, text: 
     assert name in [limit.name for limit in LIMITS]
 
 
-def test_a_limit_that_is_not_set_says_nothing() -> None:
+def test_a_limit_that_is_not_set_is_not_judged() -> None:
     assert tally().judge({limit.name: None for limit in LIMITS}, 10.0) == []
 
 
@@ -103,7 +103,7 @@ def refused(count: int) -> Tally:
     return made
 
 
-def test_a_test_fails_if_one_of_its_operations_was_never_acknowledged() -> None:
+def test_a_load_test_fails_if_no_call_of_an_operation_is_acknowledged() -> None:
     limits: dict[str, float | None] = {"failure-ratio-max": 0.01, "p99-ms-max": 5.0}
     failed = verdict(refused(5_000), limits)
     assert failed.exit_code == FAILED
@@ -258,7 +258,7 @@ print("status", environment.process_exit_code)
 
 @pytest.mark.integration
 @pytest.mark.part("locust runs")
-def test_a_test_that_ends_for_two_reasons_waits_for_its_verdict() -> None:
+def test_a_load_test_that_ends_for_two_reasons_waits_for_its_verdict() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TOLD_TWICE], capture_output=True, text=True, timeout=60, check=True
     )
@@ -320,7 +320,7 @@ print(pause_of("s1") == pause_of("s1") != pause_of("s2"))
 
 @pytest.mark.integration
 @pytest.mark.part("locust runs")
-def test_the_seed_says_how_long_a_session_pauses() -> None:
+def test_the_seed_determines_the_pauses_of_a_session() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PAUSES], capture_output=True, text=True, timeout=60, check=False
     )
@@ -335,7 +335,7 @@ def test_the_seed_says_how_long_a_session_pauses() -> None:
         (["--records-max", "0"], "--records-max must be positive"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: list[str], said: str) -> None:
+def test_invalid_options_of_a_load_test_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(*words)
     with pytest.raises(ValueError, match="--host is missing"):
@@ -359,7 +359,7 @@ def test_every_option_is_in_the_help_and_on_the_page() -> None:
 
 @pytest.mark.integration
 @pytest.mark.part("locust runs")
-def test_a_user_may_be_told_twice_to_stop() -> None:
+def test_a_user_of_a_load_test_can_be_stopped_twice() -> None:
     """By the end of the time, and by a history that is full."""
     code = """
 import locust, dodona_loadtest.swarm.users as users

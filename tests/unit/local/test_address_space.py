@@ -60,7 +60,7 @@ WAYS: list[Callable[[Path], object]] = [open_embedded, open_log, make_file, open
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_error_names_the_limit_and_what_to_do(
+def test_an_address_space_error_names_the_limit_and_the_remedy(
     tmp_path: Path, way: Callable[[Path], object]
 ) -> None:
     with (
@@ -118,7 +118,9 @@ def test_files_that_are_mapped_to_be_read(tmp_path: Path, read: Callable[[Path],
         read(path)
 
 
-def test_without_a_limit_it_is_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_address_space_limit_the_error_names_the_system_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     with little_address_space():
         monkeypatch.setattr(resource, "getrlimit", lambda _: unlimited)

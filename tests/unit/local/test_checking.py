@@ -49,7 +49,7 @@ def damages(folder: Path) -> list[DataCorrupted]:
     return [it for part in check_folder(folder) for it in part.damages]
 
 
-def test_a_sound_folder_is_described_and_stays_as_it_is(folder: Path) -> None:
+def test_check_describes_a_sound_folder_and_leaves_its_data_unchanged(folder: Path) -> None:
     before = content(folder)
     master, cell = check_folder(folder)
     assert (master.name, master.damages) == ("master", ())
@@ -68,7 +68,7 @@ def test_each_part_may_be_checked_alone(folder: Path) -> None:
     assert [*check_folder(folder / "master"), *check_folder(folder / "node-0")] == whole
 
 
-def test_what_a_crash_left_over_is_no_damage(folder: Path) -> None:
+def test_check_does_not_report_leftovers_of_a_crash_as_damage(folder: Path) -> None:
     (folder / "node-0" / "chunks" / "99.arrow").write_bytes(b"half of it")
     (part,) = check_folder(folder / "node-0")
     assert part.damages == ()
@@ -113,7 +113,7 @@ def test_damage_anywhere_is_found_or_does_no_harm(folder: Path, pattern: str) ->
     assert found_count > 4
 
 
-def test_the_other_parts_are_looked_at_too(folder: Path) -> None:
+def test_check_reports_damage_in_the_master_and_in_the_cell(folder: Path) -> None:
     for path in (folder / "master" / "master.mdb", next((folder / "node-0" / "log").glob("*.mdb"))):
         path.write_bytes(b"")
     master, cell = check_folder(folder)
@@ -128,7 +128,7 @@ def test_a_folder_in_use_is_not_checked(folder: Path) -> None:
         check_folder(folder / "node-0")
 
 
-def test_a_folder_with_nothing_in_it_is_a_clear_error_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_check_of_an_empty_or_missing_folder_is_refused_and_creates_no_file(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(InvalidRequest, match="there is nothing to check in"):
             check_folder(folder)
@@ -148,7 +148,7 @@ def test_a_backup_is_checked(folder: Path, tmp_path: Path) -> None:
     assert str(file) in str(damage)
 
 
-def test_the_command_says_what_to_do(folder: Path) -> None:
+def test_the_check_command_names_the_damage_and_the_remedy(folder: Path) -> None:
     run = CliRunner().invoke
     sound = run(cli.application, ["check", str(folder)])
     assert sound.exit_code == 0

@@ -60,7 +60,9 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(it): (it.stat().st_mtime_ns, it.read_bytes()) for it in files}
 
 
-def test_a_folder_is_checked_and_stays_as_it_is(database: Path, read_only: None) -> None:
+def test_check_works_on_a_read_only_folder_and_leaves_the_folder_unchanged(
+    database: Path, read_only: None
+) -> None:
     before = contents(database)
     parts = check_folder(database)
     assert [it.name for it in parts] == ["master", "node-0"]
@@ -99,7 +101,7 @@ def test_a_folder_in_use_is_not_checked(database: Path, read_only: None) -> None
             check_folder(database)
 
 
-def test_readers_share_a_folder_that_nobody_can_write(database: Path, read_only: None) -> None:
+def test_two_readers_can_lock_a_read_only_folder_together(database: Path, read_only: None) -> None:
     with locked_to_read(database), locked_to_read(database):
         pass
 
@@ -110,7 +112,9 @@ def test_a_reader_keeps_writers_out(database: Path) -> None:
     lock_folder(database).close()
 
 
-def test_another_error_of_the_disk_is_told(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_an_input_output_error_of_the_disk(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any, **__: Any) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -89,7 +89,7 @@ def test_a_database_is_not_opened_by_a_clock_that_is_wrong(
         assert [it["id"] for it in db.select("//full")] == [1]
 
 
-def test_a_database_that_was_closed_for_years_is_opened_by_who_says_so(
+def test_a_database_closed_for_years_opens_only_if_the_user_confirms_the_days(
     folder: Path, set_clock: Set, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock is right, and nobody but its user can know. Nothing else opens an embedded one."""
@@ -129,7 +129,7 @@ def test_a_machine_that_slept_is_believed(
         db.insert_rows("//full", [{"id": 2, "value": 2}])
 
 
-def test_where_timestamps_are_ahead_all_goes_on_and_check_says_so(
+def test_with_timestamps_ahead_of_the_clock_writes_work_and_check_reports_the_gap(
     folder: Path, set_clock: Set
 ) -> None:
     """At a start a clock may be months ahead of the last timestamp: nobody can know."""

@@ -66,7 +66,7 @@ def end_of_start(folder: Path) -> int:
 
 @pytest.mark.slow("a process for each damaged page")
 @pytest.mark.parametrize("name", ["master/master.mdb", "node-0/log/*.mdb"])
-def test_no_damage_ends_the_process_or_is_told_without_its_place(
+def test_a_damaged_page_is_reported_with_its_place_or_does_no_harm(
     made: Path, tmp_path: Path, name: str
 ) -> None:
     (path,) = made.glob(name)
@@ -83,7 +83,7 @@ def test_no_damage_ends_the_process_or_is_told_without_its_place(
     assert ends.count(REFUSED) > 20
 
 
-def test_check_tells_the_same(made: Path, tmp_path: Path) -> None:
+def test_check_reports_a_truncated_master_file_with_its_path(made: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(made, tmp_path / "db")
     path = folder / "master" / "master.mdb"
     os.truncate(path, path.stat().st_size // 2)

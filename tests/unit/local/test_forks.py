@@ -107,7 +107,7 @@ def answer_of_fork(work: Callable[[], object]) -> str:
 
 
 @in_every_way
-def test_what_is_closed_is_free_while_a_fork_lives(
+def test_a_closed_folder_can_be_opened_again_while_a_fork_lives(
     open_it: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     opened = open_it(tmp_path / "data")
@@ -117,7 +117,7 @@ def test_what_is_closed_is_free_while_a_fork_lives(
 
 
 @in_every_way
-def test_a_fork_that_closes_its_copy_frees_nothing(
+def test_a_fork_that_closes_its_copy_does_not_release_the_folder(
     open_it: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     opened = open_it(tmp_path / "data")
@@ -135,7 +135,7 @@ def test_a_fork_that_closes_its_copy_frees_nothing(
 
 
 @in_every_way
-def test_a_fork_can_open_what_its_parent_has_closed(
+def test_a_fork_can_open_a_folder_that_its_parent_has_closed(
     open_it: Callable[[Path], Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "data"
@@ -163,7 +163,7 @@ def test_a_close_in_a_fork_leaves_other_files_alone(tmp_path: Path) -> None:
     lock.close()
 
 
-def test_a_copy_that_nobody_closes_does_not_keep_a_closed_folder(tmp_path: Path) -> None:
+def test_an_inherited_descriptor_does_not_keep_a_closed_folder_locked(tmp_path: Path) -> None:
     """As in a process that is forked in C, where no hook of Python runs."""
     fork = ctypes.PyDLL(None).fork
     lock = lock_folder(tmp_path / "data")
@@ -192,7 +192,7 @@ KILLED = """
 
 
 @pytest.mark.parametrize("how", ["dodona.open", "dodona_wire.net.folder.lock_folder"])
-def test_a_killed_process_leaves_the_folder_to_others_than_its_forks(
+def test_the_folder_of_a_killed_process_can_be_opened_while_its_fork_lives(
     how: str, tmp_path: Path
 ) -> None:
     code = textwrap.dedent(KILLED).format(how=how, place=str(tmp_path / "data"))

@@ -133,7 +133,7 @@ def is_written(db: dodona.Client) -> bool:
 @pytest.mark.integration
 @pytest.mark.part("a full disk")
 @pytest.mark.parametrize("what", WRITES)
-def test_writes_are_refused_reads_go_on_and_so_does_all_with_room(
+def test_a_full_disk_refuses_writes_but_not_reads_and_writes_resume_with_room(
     disk: Disk, db: dodona.Client, what: str
 ) -> None:
     fill(disk, db)

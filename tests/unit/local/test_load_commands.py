@@ -51,7 +51,9 @@ def json_of(folder: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_list_says_what_became_of_each(folder: Path, published: dodona.Load) -> None:
+def test_the_list_of_loads_shows_the_state_of_each_load(
+    folder: Path, published: dodona.Load
+) -> None:
     shown = run(folder, "list")
     assert shown.exit_code == 0
     heading, *lines = shown.stdout.splitlines()
@@ -75,7 +77,7 @@ def test_a_list_for_programs_has_all_fields(folder: Path, published: dodona.Load
     assert set(record) == set(dodona.LoadRecord.__struct_fields__)
 
 
-def test_a_load_is_aborted_by_its_name(folder: Path, published: dodona.Load) -> None:
+def test_the_abort_command_aborts_a_load_by_its_id(folder: Path, published: dodona.Load) -> None:
     *_, last = json_of(folder, "list")
     said = run(folder, "abort", str(last["load"]))
     assert (said.exit_code, said.stdout) == (0, f"load {last['load']} is aborted\n")

@@ -87,7 +87,7 @@ MISSING: dict[str, Callable[[Path], list[Path]]] = {
 
 
 @pytest.mark.parametrize("what", MISSING)
-def test_what_is_missing_is_noticed_and_what_is_left_stays(folder: Path, what: str) -> None:
+def test_a_missing_part_is_reported_and_the_other_files_stay(folder: Path, what: str) -> None:
     away = folder.parent / "away"
     taken = MISSING[what](folder)
     for path in taken:
@@ -113,7 +113,7 @@ def test_what_is_missing_is_noticed_and_what_is_left_stays(folder: Path, what: s
         assert len(db.select("//bulk")) == 3 * ROW_COUNT
 
 
-def test_a_chunk_that_no_log_names_goes_behind_a_checkpoint_of_its_own(
+def test_an_orphan_chunk_is_removed_only_after_a_checkpoint(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []

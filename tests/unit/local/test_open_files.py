@@ -58,7 +58,7 @@ def test_chunks_take_no_descriptors(folder: Path, tmp_path: Path) -> None:
         assert open_count() - before < own_count + TABLES // 2
 
 
-def test_a_chunk_takes_none_whoever_reads_it(tmp_path: Path) -> None:
+def test_open_chunks_use_no_file_descriptors(tmp_path: Path) -> None:
     from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 
     files = ChunkFiles(tmp_path)
@@ -105,7 +105,7 @@ def run(program: str, folder: Path) -> None:
     assert done.stderr == ""
 
 
-def test_a_database_that_can_not_be_opened_says_why(folder: Path) -> None:
+def test_a_database_that_cannot_open_for_lack_of_descriptors_names_the_limit(folder: Path) -> None:
     program = """
         dodona.open(folder).close()  # imports
         count = 0
@@ -123,7 +123,7 @@ def test_a_database_that_can_not_be_opened_says_why(folder: Path) -> None:
     run(program, folder)
 
 
-def test_what_is_open_goes_on(folder: Path) -> None:
+def test_an_open_database_continues_without_free_file_descriptors(folder: Path) -> None:
     program = """
         db = dodona.open(folder)
         db.query("select 1")
@@ -233,7 +233,7 @@ def test_which_errors_mean_the_limit() -> None:
     assert "fs.file-max" in out_of_descriptors(everybodys).message
 
 
-def test_what_is_needed_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_for_free_descriptors_keeps_none_open(monkeypatch: pytest.MonkeyPatch) -> None:
     before = open_count()
     need_descriptors(10)
     assert open_count() == before

@@ -60,7 +60,7 @@ def test_programs_get_all_but_the_hash(folder: Path) -> None:
     assert json_of(folder, "create", "bob", "--grant", "read:/")["expires_us"] is None
 
 
-def test_a_token_is_ended_by_its_id(folder: Path) -> None:
+def test_the_token_commands_expire_and_revoke_a_token_by_its_id(folder: Path) -> None:
     id = json_of(folder, "create", "ada", *GRANTS)["id"]
     expired = run(folder, "expire", id, "12h")
     assert (expired.exit_code, expired.stderr) == (0, "")
@@ -91,13 +91,15 @@ def test_a_token_is_ended_by_its_id(folder: Path) -> None:
         (["revoke", "ada"], 1, "dodona: A token's id is 16 hexadecimal digits"),
     ],
 )
-def test_what_is_wrong_is_said(folder: Path, words: list[str], code: int, said: str) -> None:
+def test_an_invalid_token_command_reports_the_reason(
+    folder: Path, words: list[str], code: int, said: str
+) -> None:
     done = run(folder, *words)
     assert done.exit_code == code
     assert said in done.stderr
 
 
-def test_a_token_given_for_its_id_is_not_repeated(folder: Path) -> None:
+def test_a_token_given_instead_of_its_id_is_not_repeated_in_the_output(folder: Path) -> None:
     text = json_of(folder, "create", "ada", *GRANTS)["token"]
     for words in (["revoke", text], ["expire", text, "1h"], ["create", text, *GRANTS]):
         done = run(folder, *words)

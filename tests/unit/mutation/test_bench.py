@@ -81,14 +81,14 @@ def code_of(text: str, file: str = "toy.py") -> CodeType:
         ("def unused(a):\n    return a + 1", "", None),
     ],
 )
-def test_what_runs_at_import_can_not_be_swapped(
+def test_a_change_of_code_that_runs_at_import_cannot_be_swapped(
     before: str, after: str, names: set[str] | None
 ) -> None:
     changed = changed_functions(code_of(TOY), code_of(TOY.replace(before, after)))
     assert (changed if changed is None else {it.name for it in changed}) == names
 
 
-def test_two_functions_at_one_place_are_not_told_apart() -> None:
+def test_two_functions_at_one_place_are_not_distinguished() -> None:
     text = "a, b = lambda: 1, lambda: 2\n"
     assert changed_functions(code_of(text), code_of(text.replace("2", "3"))) is None
 
@@ -156,7 +156,7 @@ def requests() -> list[Request]:
 
 
 @pytest.mark.slow("runs tests for each mutant")
-def test_each_mutant_gets_its_verdict(start: Start, tmp_path: Path) -> None:
+def test_the_bench_gives_each_mutant_the_expected_verdict(start: Start, tmp_path: Path) -> None:
     with closing(start()) as bench:
         fates = {it.number: it.fate for it in bench.judge(requests())}
     assert [fates[number] for number in range(len(FATES))] == list(FATES.values())
@@ -167,7 +167,7 @@ def test_each_mutant_gets_its_verdict(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("runs tests for each mutant")
-def test_only_tests_that_changed_run_again_to_see_what_they_reach(
+def test_only_changed_tests_run_again_to_record_the_code_that_they_reach(
     start: Start, tmp_path: Path
 ) -> None:
     memory = tmp_path / "reach.json"
@@ -180,7 +180,7 @@ def test_only_tests_that_changed_run_again_to_see_what_they_reach(
     assert len(list(remembered(memory))) == 4, "the one that was cut off is made again"
 
 
-def test_what_can_not_be_swapped_is_judged_on_the_disk(start: Start) -> None:
+def test_a_mutant_that_cannot_be_swapped_is_judged_on_disk(start: Start) -> None:
     tests = "import toy; a = toy.Account(); assert not a.is_full(2) and a.is_full(3)"
     on_disk = OnDisk([sys.executable, "-B", "-c", tests])
     with closing(start()) as bench:

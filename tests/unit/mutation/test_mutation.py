@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
 
 
-def test_the_plan_names_what_is_there_and_begins_with_the_gravest() -> None:
+def test_the_mutation_plan_names_existing_files_and_begins_with_the_gravest() -> None:
     modules = modules_in(ROOT)
     assert tuple(modules[: len(GRAVEST)]) == GRAVEST
     assert len(modules) == len(set(modules)) > 80
@@ -46,7 +46,7 @@ def test_the_gravest_have_tests_and_seeds() -> None:
         assert seeds_of(module), module
 
 
-def test_tests_are_found_by_what_they_import() -> None:
+def test_the_tests_of_a_module_are_found_by_their_imports() -> None:
     source = "import a.b\nfrom c.d import e, f as g\ndef h():\n    from i import j\n"
     assert imports_of(source) == {"a.b", "c.d", "c.d.e", "c.d.f", "i", "i.j"}
     judges = judges_of(ROOT, LOCKS)
@@ -109,7 +109,7 @@ def take(count=5):
         ("ReplaceTrueWithFalse", "True)\n", False),
     ],
 )
-def test_places_where_nobody_is_to_notice_are_left_out(
+def test_places_where_no_test_should_notice_a_mutant_are_left_out(
     operator: str, text: str, is_left_out: bool
 ) -> None:
     before = SOURCE[: SOURCE.index(text)]
@@ -194,7 +194,7 @@ def test_tests_that_fail_without_a_mutant_judge_nothing(
 
 
 @pytest.mark.slow("runs tests for each mutant")
-def test_a_mutant_dies_of_a_test_or_of_a_seed(
+def test_a_mutant_is_killed_by_a_test_or_by_a_simulator_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = tmp_path / "test_it.py"
@@ -215,7 +215,9 @@ def mutant(fate: Fate, after: str = "b") -> Mutant:
     return Mutant("m.py", 3, "core/Some", ("- a", f"+ {after}"), fate)
 
 
-def test_a_table_of_what_became_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_has_a_table_of_mutants_and_a_list_of_survivors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     known = Equivalent("m.py", "a", "same", "no caller sees it")
     monkeypatch.setattr(equivalent, "EQUIVALENT", (known,))
     mutants = [mutant("killed"), mutant("survived"), mutant("survived", "same")]

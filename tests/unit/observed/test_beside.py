@@ -38,7 +38,7 @@ async def leave() -> None:
     pass
 
 
-async def test_at_the_end_it_is_cancelled_and_that_is_no_surprise(
+async def test_a_server_cancels_its_background_tasks_at_the_end_without_an_error(
     stopped: list[BaseException],
 ) -> None:
     async with running_beside(last(), last()):
@@ -46,13 +46,17 @@ async def test_at_the_end_it_is_cancelled_and_that_is_no_surprise(
     assert stopped == []
 
 
-async def test_the_process_does_not_go_on_without_it(stopped: list[BaseException]) -> None:
+async def test_the_process_stops_when_a_background_task_fails_or_ends(
+    stopped: list[BaseException],
+) -> None:
     async with running_beside(fail(), last(), leave()):
         await until(lambda: len(stopped) == 2)
         assert [str(it) for it in stopped] == ["the disk is full", "leave has ended"]
 
 
-async def test_what_the_server_met_itself_goes_on(stopped: list[BaseException]) -> None:
+async def test_an_error_of_the_server_itself_is_raised_to_its_caller(
+    stopped: list[BaseException],
+) -> None:
     with pytest.raises(ValueError, match="its own"):
         async with running_beside(last()):
             raise ValueError("its own")
@@ -62,7 +66,7 @@ async def test_what_the_server_met_itself_goes_on(stopped: list[BaseException]) 
 # ---- the end of what lies on a disk
 
 
-async def test_a_disk_that_does_not_let_it_close_is_not_waited_for(
+async def test_the_process_exits_if_closing_takes_too_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     statuses: list[int] = []

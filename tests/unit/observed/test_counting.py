@@ -93,7 +93,7 @@ def test_commits_are_counted_by_protocol_and_outcome_once_in_the_cluster() -> No
     assert (here.committed, there.committed) == (4, 2)
 
 
-def test_what_was_not_committed_is_counted_by_why() -> None:
+def test_failed_commits_are_counted_by_reason() -> None:
     bench = Bench(2)
     early = bench.begin()
     bench.commit(put(1, 1))
@@ -113,7 +113,7 @@ def test_what_was_not_committed_is_counted_by_why() -> None:
     assert counted(bench, 1).participations == {"committed": 0, "refused": 1}
 
 
-def test_whoever_is_not_even_let_in_is_refused() -> None:
+def test_a_transaction_that_fails_admission_is_counted_as_refused() -> None:
     bench = Bench(limits=CellLimits(transaction_rows_max=1))
     bench.try_commit(put(1, 1), put(2, 2))
     assert nonzero(counted(bench).commits) == {("one_cell", "refused"): 1}
@@ -123,7 +123,7 @@ def conflicts(bench: Bench) -> dict[str, int]:
     return {kind: count for kind, count in counted(bench).conflicts_by_kind.items() if count}
 
 
-def test_conflicts_are_counted_by_what_stood_in_the_way() -> None:
+def test_conflicts_are_counted_by_cause() -> None:
     bench = Bench()
     early = bench.begin()
     bench.commit(put(1, 1))
@@ -138,7 +138,7 @@ def test_conflicts_are_counted_by_what_stood_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("is_over", "kind"), [(True, "read_locked"), (False, "read_held")], ids=["over", "held"]
 )
-def test_locks_without_data_stand_in_the_way_too(is_over: bool, kind: str) -> None:
+def test_a_conflict_with_a_read_lock_is_counted_by_its_cause(is_over: bool, kind: str) -> None:
     bench = Bench()
     strong: LockType = "shared_strong"
     part = TabletModifications(ATOMIC, REVISION, (), (RowLock(key(1), 1, strong),))
@@ -202,7 +202,7 @@ def test_reads_are_counted_by_kind_and_readers_by_age() -> None:
     assert found.oldest_retained_us is None
 
 
-def test_how_far_back_one_reads_is_said_where_anything_was_let_go() -> None:
+def test_statistics_show_the_age_of_the_retained_timestamps() -> None:
     bench = Bench()
     bench.oracle += 100 * SECOND
     bench.commit(put(1, 1))
@@ -213,7 +213,7 @@ def test_how_far_back_one_reads_is_said_where_anything_was_let_go() -> None:
     assert (found.newest_retained_us, found.oldest_retained_us) == (10_000_000, 30_000_000)
 
 
-def test_what_is_replayed_was_not_done_by_this_process() -> None:
+def test_replayed_commits_are_not_counted() -> None:
     bench = Bench(2)
     bench.commit(put(1, 1))
     bench.start(CellId(0))
@@ -262,7 +262,7 @@ def test_a_cell_is_busy_until_all_have_an_outcome() -> None:
 # ---- master and proxy
 
 
-def test_a_master_counts_what_it_gives_out_by_size_and_how_far_it_is_ahead() -> None:
+def test_the_master_counts_its_requests_and_reports_its_clock_difference() -> None:
     now = Now(0, 1_700_000_000_000_000)
     core = MasterCore.recover([], now)
     assert core.statistics().clock == ClockDifference(0, 0)

@@ -39,7 +39,7 @@ async def get(front: Front, path: str, method: str = "GET") -> tuple[int, bytes]
     return head["status"], body["body"]
 
 
-def test_health_is_told_while_the_pages_are_being_made_and_requests_for_pages_wait() -> None:
+def test_health_is_answered_while_pages_are_made_and_page_requests_wait() -> None:
     may_go_on = threading.Event()
     made: list[int] = []
 
@@ -72,7 +72,7 @@ def test_health_is_told_while_the_pages_are_being_made_and_requests_for_pages_wa
     assert made[0] != threading.get_ident(), "the loop goes on meanwhile"
 
 
-def test_pages_that_can_not_be_made_are_told_and_health_is_still_answered() -> None:
+def test_an_error_while_pages_are_made_is_reported_and_health_is_still_answered() -> None:
     def fail() -> Any:
         raise ImportError("secret insides")
 

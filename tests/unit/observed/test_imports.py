@@ -55,7 +55,7 @@ def top_level(program: str, *arguments: str) -> set[str]:
     ],
     ids=["master", "proxy", "node"],
 )
-def test_a_server_serves_before_it_imports_what_its_pages_need(
+def test_a_server_serves_before_it_imports_the_modules_of_its_pages(
     tmp_path: Path, words: list[str], unwanted: set[str]
 ) -> None:
     reservation = reserve_ports(0, 1)

@@ -72,7 +72,7 @@ def test_a_door_answers_probes_until_the_server_does() -> None:
         httpx.get(f"{url}/healthz")
 
 
-def test_a_door_of_a_gateway_speaks_as_its_callers_do() -> None:
+def test_the_listener_of_a_gateway_answers_in_the_protocol_of_each_caller() -> None:
     """YTsaurus's client takes an answer without its own fields for a fault of its own."""
     with Listener(HOST, 0, gateway.refusal) as listener:
         url = f"{URL}:{listener.port}"
@@ -94,7 +94,7 @@ def test_a_door_is_not_harmed_by_garbage(garbage: bytes) -> None:
         assert httpx.get(f"{URL}:{listener.port}/healthz").status_code == 200
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_port_in_use_is_reported_with_its_address() -> None:
     with (
         Listener(HOST, 0) as listener,
         pytest.raises(InvalidRequest, match=f"{HOST}:{listener.port}"),
@@ -107,7 +107,7 @@ def test_a_name_with_several_addresses_is_listened_at_all_of_them() -> None:
         assert httpx.get(f"http://localhost:{listener.port}/healthz").status_code == 200
 
 
-def test_who_sends_a_byte_now_and_then_keeps_nobody_waiting_at_the_door() -> None:
+def test_a_slow_sender_does_not_delay_other_callers_of_the_listener() -> None:
     with (
         Listener("127.0.0.1", 0) as listener,
         socket.create_connection(("127.0.0.1", listener.port)) as slow,
@@ -147,7 +147,7 @@ class Leaving:
         self.finished.append("done")
 
 
-def test_after_the_signal_it_says_so_goes_on_finishes_and_ends() -> None:
+def test_after_sigterm_a_server_reports_not_ready_then_finishes_and_ends() -> None:
     leaving = Leaving(drain_ms=3_000, finish_ms_max=3_600_000)
     seen: list[tuple[int, list[str]]] = []
     application = create_application("test", no_lifespan, leaving.lifecycle)
@@ -195,7 +195,7 @@ def test_what_takes_too_long_is_not_waited_for(caplog: pytest.LogCaptureFixture)
     assert leaving.finished == ["asked"]
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_a_wait_can_be_bounded_by_a_timeout() -> None:
     async def run() -> None:
         async with asyncio.timeout(0.02):
             await wait_until(lambda: False)

@@ -46,7 +46,7 @@ def test_a_line_is_an_object_with_stable_names(lines: logging.Formatter) -> None
     assert (line["level"], line["server"], line["message"]) == ("warning", "node", "two\nlines")
 
 
-def test_what_goes_wrong_is_in_its_line(lines: logging.Formatter) -> None:
+def test_a_log_line_contains_the_exception(lines: logging.Formatter) -> None:
     try:
         raise ValueError("secret")
     except ValueError:
@@ -55,7 +55,7 @@ def test_what_goes_wrong_is_in_its_line(lines: logging.Formatter) -> None:
     assert "ValueError: secret" in json.loads(text)["error"]
 
 
-def test_a_line_says_which_span_it_is_of(lines: logging.Formatter) -> None:
+def test_a_log_line_contains_the_trace_id_of_its_span(lines: logging.Formatter) -> None:
     logs.add_context(lambda: {"trace_id": "abc"})
     assert json.loads(lines.format(record("x")))["trace_id"] == "abc"
     assert logs.TextLines("%(message)s").format(record("x")) == "x (trace_id=abc)"
@@ -99,7 +99,7 @@ class Ending:
         raise ValueError("in the end")
 
 
-def test_what_nobody_could_catch_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_uncaught_exception_is_logged_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise ValueError("beside")
 
@@ -115,7 +115,7 @@ def test_what_nobody_could_catch_is_a_line(capsys: pytest.CaptureFixture[str]) -
     assert "ValueError: in the end" in second["error"]
 
 
-def test_half_a_character_is_spelt_out_and_its_line_is_not_lost(lines: logging.Formatter) -> None:
+def test_a_lone_surrogate_is_escaped_in_a_log_line(lines: logging.Formatter) -> None:
     line = json.loads(lines.format(record("\udc80", fields={"path": "/\udcff", "status": 500})))
     assert (line["message"], line["path"], line["status"]) == ("\\udc80", "/\\udcff", 500)
 
@@ -123,7 +123,7 @@ def test_half_a_character_is_spelt_out_and_its_line_is_not_lost(lines: logging.F
 FORGED = "2026-01-01 00:00:00,000 CRITICAL dodona.runtime: forged"
 
 
-def test_nobody_whose_words_are_in_a_line_makes_it_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_from_a_caller_cannot_forge_a_log_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "_contexts", [])
     form = logs.TextLines("%(levelname)s %(message)s")
     path = f"/v1/x\n{FORGED}"

@@ -88,7 +88,7 @@ def test_a_report_becomes_prometheus_s_text() -> None:
     "accept",
     ["text/plain;version=x", "application/openmetrics-text;version=x", ";;,=", "*/*;q=x"],
 )
-def test_whatever_a_scraper_says_it_takes_it_is_answered(accept: str) -> None:
+def test_metrics_are_returned_for_an_unusual_accept_header(accept: str) -> None:
     content, content_type = metrics().text(accept)
     assert content_type.startswith(("text/plain", "application/openmetrics-text"))
     assert b"dodona_test_plain_total 7" in content
@@ -164,7 +164,7 @@ SHOWN = {
         ((None, METRICS_KEY), {"metrics"}, {*SHOWN}),
     ],
 )
-def test_the_key_of_metrics_opens_them_and_nothing_else(
+def test_the_metrics_key_opens_only_the_metrics(
     keys: tuple[str | None, str | None], metrics_for: set[str], others_for: set[str]
 ) -> None:
     http = caller(*keys)
@@ -210,7 +210,7 @@ def test_paths_fall_into_a_few_classes(path: str, route: str) -> None:
     assert route_of(path) == route
 
 
-def test_what_callers_invent_makes_no_label() -> None:
+def test_unknown_paths_and_methods_get_no_metric_label_of_their_own() -> None:
     traffic = Traffic()
     for place in range(100):
         traffic.note(f"/x/{place}", f"METHOD{place}", 404, 5, 1, 2)

@@ -37,7 +37,7 @@ class Watched:
         return [(it["event"], it.get("reason")) for it in found]
 
 
-def test_each_change_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_change_of_readiness_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(caplog)
     assert watched.look("waiting for the oracle") == [("not_ready", "waiting for the oracle")]
     assert watched.look("waiting for the oracle") == []
@@ -49,13 +49,13 @@ def test_each_change_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert watched.look(None) == [("ready", None)]
 
 
-def test_that_it_is_about_to_stop_is_told_by_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_readiness_is_not_logged_while_the_server_drains(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(caplog)
     watched.lifecycle.is_draining = True
     assert watched.look("x") == watched.look(None) == []
 
 
-def test_it_looks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_readiness_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "LOOK_SECONDS", 0.001)
     looked: list[int] = []
 

@@ -44,7 +44,7 @@ def server() -> Iterator[Stalled]:
             yield stalled
 
 
-def test_while_it_stands_still_probes_are_answered_and_all_else_is_refused(
+def test_a_stalled_server_answers_probes_and_refuses_other_requests(
     server: Stalled,
 ) -> None:
     server.us = STALLED_US_MIN + 45_000
@@ -58,7 +58,7 @@ def test_while_it_stands_still_probes_are_answered_and_all_else_is_refused(
         assert problem["detail"] == "the disk has not answered for 345 ms"
 
 
-def test_nobody_is_answered_while_the_loop_turns(server: Stalled) -> None:
+def test_the_probe_responder_answers_only_while_the_loop_is_stalled(server: Stalled) -> None:
     for us, expected in ((0, False), (STALLED_US_MIN - 1, False), (STALLED_US_MIN, True)):
         server.us = us
         assert server.is_answered(WAIT_S_MAX if expected else MOMENT_S) is expected
@@ -67,14 +67,14 @@ def test_nobody_is_answered_while_the_loop_turns(server: Stalled) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\r\n\r\n", b"\x16\x03\x01", b"GET" + b"x" * 70_000])
-def test_it_is_not_harmed_by_garbage(server: Stalled, garbage: bytes) -> None:
+def test_the_probe_responder_survives_invalid_requests(server: Stalled, garbage: bytes) -> None:
     server.us = STALLED_US_MIN
     with socket.create_connection((HOST, server.port)) as caller:
         caller.sendall(garbage)
     assert httpx.get(f"{server.url}/healthz", timeout=WAIT_S_MAX).status_code == 200
 
 
-def test_it_ends_with_a_server_whose_disk_hangs_at_the_end(server: Stalled) -> None:
+def test_the_probe_responder_ends_with_a_server_whose_disk_hangs(server: Stalled) -> None:
     server.listening.close()
     server.us = STALLED_US_MIN
     time.sleep(MOMENT_S)  # so that it stands in by then

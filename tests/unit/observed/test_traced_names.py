@@ -60,7 +60,9 @@ def db(seen: Seen, tmp_path: Path) -> Iterator[dodona.Client]:
         yield client
 
 
-def test_each_name_is_one_of_what_a_client_or_a_gateway_runs(seen: Seen, db: dodona.Client) -> None:
+def test_each_traced_call_of_a_client_has_a_span_with_the_listed_name(
+    seen: Seen, db: dodona.Client
+) -> None:
     row, key = {"k": 1, "v": 1}, {"k": 1}
     data = pa.table({"k": pa.array([2], pa.int64()), "v": pa.array([2], pa.int64())})
 

@@ -112,7 +112,7 @@ def commit() -> Protocol[int]:
     return len([stamp, *replies])
 
 
-def test_a_commit_says_how_and_where_and_its_requests_in_which_span() -> None:
+def test_a_commit_span_has_its_attributes_and_its_requests_carry_its_context() -> None:
     watched = Watched()
     steps, result = driven(traced(commit(), watched.spans), [DONE], [DONE], [])
     (span,) = watched.ended
@@ -133,7 +133,7 @@ def test_a_commit_says_how_and_where_and_its_requests_in_which_span() -> None:
     }
 
 
-def test_protocols_are_told_apart() -> None:
+def test_the_span_of_a_two_phase_commit_names_its_protocol_and_cells() -> None:
     @as_commit
     def commit() -> Protocol[None]:
         cells = tuple(map(TransactionId, (1, 2)))
@@ -147,7 +147,7 @@ def test_protocols_are_told_apart() -> None:
     assert (found["dodona.protocol"], found["dodona.cells"]) == ("two_phase", (1, 2))
 
 
-def test_an_error_is_in_its_span_and_goes_on() -> None:
+def test_an_error_is_recorded_in_its_span_and_raised() -> None:
     @as_commit
     def commit() -> Protocol[None]:
         yield Calls(((3, COMMIT),))
@@ -161,7 +161,7 @@ def test_an_error_is_in_its_span_and_goes_on() -> None:
     assert not span.status.is_ok
 
 
-def test_whoever_gives_up_ends_the_span_and_the_protocol() -> None:
+def test_a_cancelled_commit_ends_its_span_and_its_protocol() -> None:
     ended: list[str] = []
 
     @as_commit
@@ -179,7 +179,7 @@ def test_whoever_gives_up_ends_the_span_and_the_protocol() -> None:
     assert attributes(watched.ended[0])["dodona.outcome"] == "given_up"
 
 
-def test_what_is_not_sampled_travels_bare_and_what_has_no_name_has_no_span() -> None:
+def test_an_unsampled_call_sends_no_context_and_an_unnamed_call_has_no_span() -> None:
     def ping() -> Protocol[None]:
         yield Calls(((3, COMMIT),))
 
@@ -219,14 +219,14 @@ def test_spans_are_below_the_caller_s() -> None:
         CONTEXT + "\n",
     ],
 )
-def test_what_is_no_context_begins_a_trace_of_its_own(header: str) -> None:
+def test_an_invalid_trace_context_begins_a_new_trace(header: str) -> None:
     watched = Watched()
     watched.spans.begin("x", SpanKind.SERVER, {}, header).end()
     assert watched.ended[0].parent is None
     assert trace.get_current_span(parent_context(header)) is trace.INVALID_SPAN
 
 
-def test_a_context_says_where_a_span_belongs() -> None:
+def test_a_trace_context_sets_the_trace_and_the_sampling_of_a_span() -> None:
     watched = Watched()
     span = watched.spans.begin("x", SpanKind.SERVER, {}, CONTEXT)
     assert traceparent(span).startswith(CONTEXT[:36])
@@ -280,7 +280,7 @@ async def test_a_server_that_takes_contexts_has_spans_for_these_alone() -> None:
     assert attributes(answered)["dodona.answer"] == "TimestampRange"
 
 
-async def test_a_context_for_a_server_that_does_not_trace_harms_nobody() -> None:
+async def test_a_trace_context_does_not_harm_a_server_without_tracing() -> None:
     """Nobody sends it one, but whoever does gets an answer from the core, which knows none."""
     async with node(None) as (url, _):
         peer = TracedPeer(url)
@@ -324,7 +324,7 @@ def flushed(watched: Watched, count: int) -> Answers:
     return answers
 
 
-def test_a_flush_is_linked_to_the_requests_that_it_carries() -> None:
+def test_the_span_of_a_log_flush_is_linked_to_the_spans_of_its_requests() -> None:
     watched = Watched()
     answers = flushed(watched, 3)
     assert answers.replies == [(place, DONE) for place in range(1, 5)]
@@ -344,7 +344,7 @@ def test_a_flush_is_linked_to_the_requests_that_it_carries() -> None:
 
 
 @pytest.mark.parametrize(("came_us", "waited_us"), [(0, 4_000), (1_500, 3_500), (4_000, 1_000)])
-def test_another_request_waits_from_when_the_group_was_begun_or_it_came(
+def test_an_append_span_begins_at_the_later_of_group_start_and_request_arrival(
     came_us: int, waited_us: int
 ) -> None:
     """Not from when the flush began: it had waited for that, too."""
@@ -377,7 +377,7 @@ def test_links_are_bounded() -> None:
     assert len(spans[0].links) == LINKS_MAX - 1
 
 
-def test_a_frame_in_which_nothing_is_traced_goes_on_as_it_is() -> None:
+def test_a_frame_without_traced_requests_passes_unchanged() -> None:
     watched, answers = Watched(), Answers()
     bare: list[Any] = [(1, COMMIT), (2, lookup())]
     replier, envelopes = ServerTracing(watched.spans, "node").open(answers, bare)
@@ -387,7 +387,7 @@ def test_a_frame_in_which_nothing_is_traced_goes_on_as_it_is() -> None:
     assert watched.ended == ()
 
 
-def test_a_refusal_is_in_its_span() -> None:
+def test_the_span_of_a_refused_request_has_its_error() -> None:
     watched, answers = Watched(), Answers()
     made = ServerTracing(watched.spans, "node")
     replier, _ = made.open(answers, [(7, Traced(CONTEXT, lookup()))])
@@ -404,7 +404,7 @@ def lookup() -> Lookup:
 # ---- a gateway's requests
 
 
-async def test_a_request_goes_on_with_its_caller_s_trace_and_its_lines_say_so() -> None:
+async def test_a_request_and_its_log_lines_continue_the_trace_of_the_caller() -> None:
     watched = Watched()
     lines: list[str] = []
 

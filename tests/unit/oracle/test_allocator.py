@@ -48,14 +48,14 @@ def test_timestamps_follow_the_clock() -> None:
         assert abs(unix_us_from_timestamp(Timestamp(first)) - NOON_US - instant_us) <= 1
 
 
-def test_the_first_request_after_the_start_is_granted_at_once() -> None:
+def test_the_first_request_after_the_start_is_granted_immediately() -> None:
     grant = started().take(1_000_000, at(1000))
     assert grant is not None
     assert grant.is_durable
     assert grant.append is None
 
 
-def test_a_range_above_the_durable_ceiling_is_not_told_before_it_is_durable() -> None:
+def test_a_range_above_the_durable_ceiling_waits_until_a_ceiling_is_durable() -> None:
     allocator = Allocator(Timestamp(0))
     ceiling = allocator.prepare(at(0))
     early = allocator.take(1, at(1))
@@ -104,7 +104,7 @@ def test_a_clock_that_crawls_by_microseconds_never_resets_the_counter() -> None:
         last = first + turn % 5000
 
 
-def test_a_restart_begins_at_the_ceiling_at_once() -> None:
+def test_a_restart_continues_immediately_at_the_durable_ceiling() -> None:
     before = started()
     last = take(before, 1_000_000, at(1000)) + 999_999
     after = started(before.durable, at(1001))
@@ -174,7 +174,7 @@ def test_the_ceiling_is_renewed_while_the_counter_runs_ahead_of_the_clock() -> N
     assert 15 <= append_count <= 20
 
 
-def test_the_window_lapses_when_nobody_asks() -> None:
+def test_the_allocator_stops_renewing_its_ceiling_when_requests_stop() -> None:
     allocator = started()
     take(allocator, 1, at(0))
     renewed_count = 0
@@ -203,7 +203,7 @@ def test_timestamps_that_are_used_up_are_refused() -> None:
 
 
 @pytest.mark.parametrize("missing", [0, 1])
-def test_they_are_called_used_up_once_the_largest_request_is_too_large(missing: int) -> None:
+def test_timestamps_are_exhausted_when_the_largest_request_does_not_fit(missing: int) -> None:
     ceiling = MAX_TIMESTAMP - TIMESTAMPS_PER_REQUEST_MAX + missing
     allocator = Allocator(Timestamp(ceiling))
     assert (allocator.why_none(at(0)) is None) is (missing == 0)
@@ -214,7 +214,7 @@ def test_the_first_timestamp_of_all_is_one_though_the_clock_shows_the_epoch() ->
     assert take(Allocator(Timestamp(0)), 1, at(0, 0)) == 1
 
 
-def test_a_range_that_ends_at_the_durable_ceiling_may_be_told() -> None:
+def test_a_range_that_ends_at_the_durable_ceiling_is_granted_without_an_append() -> None:
     allocator = started()
     take(allocator, 1, at(0))
     now = at(0, NOON_US - HOUR_US)
@@ -241,7 +241,7 @@ WRONG_CLOCKS = (25 * HOUR_US + NOON_US, NOON_US + 87_600 * HOUR_US, LAST_UNIX_US
 
 
 @pytest.mark.parametrize("unix_us", WRONG_CLOCKS)
-def test_a_clock_that_jumps_too_far_is_not_followed_anywhere(unix_us: int) -> None:
+def test_no_timestamps_are_given_out_while_the_clock_is_wrong(unix_us: int) -> None:
     allocator = started()
     before = take(allocator, 1, at(1))
     for instant_us in (2, 300_000, 2_500_000):
@@ -260,7 +260,7 @@ def test_a_clock_that_jumps_too_far_is_not_followed_anywhere(unix_us: int) -> No
 
 
 @pytest.mark.parametrize("unix_us", [NOON_US + 367 * 24 * HOUR_US, LAST_UNIX_US + 1, 1 << 62])
-def test_at_a_start_a_clock_that_is_too_far_ahead_is_not_followed(unix_us: int) -> None:
+def test_a_start_with_a_clock_too_far_ahead_gives_out_no_timestamps(unix_us: int) -> None:
     """Nor by the ceiling: the next start, by a clock that is right, goes on as if nothing was."""
     before = started()
     take(before, 1, at(0))
@@ -308,7 +308,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 # The lease
 
 
-def test_after_a_pause_a_timestamp_waits_for_an_append_of_its_own() -> None:
+def test_after_an_expired_lease_a_timestamp_waits_for_a_new_append() -> None:
     """Somebody else may have taken the store meanwhile, and told larger ones."""
     allocator = started()
     lease_us = AllocatorSettings().lease_us
@@ -326,7 +326,7 @@ def test_after_a_pause_a_timestamp_waits_for_an_append_of_its_own() -> None:
     assert again.is_durable
 
 
-def test_a_lease_begins_when_its_append_is_made_and_not_when_that_is_durable() -> None:
+def test_a_lease_begins_when_its_append_is_made_and_not_when_it_is_durable() -> None:
     allocator = Allocator(Timestamp(0))
     ceiling = allocator.prepare(at(0))
     lease_us = AllocatorSettings().lease_us

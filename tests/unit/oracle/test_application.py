@@ -77,7 +77,7 @@ async def rest() -> AsyncIterator[Rest]:
     await runtime.close()
 
 
-async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
+async def test_a_table_is_created_mounted_unmounted_and_removed_over_rest(rest: Rest) -> None:
     made = await rest.send("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
     assert made.status_code == 201
     table = made.json()
@@ -115,7 +115,7 @@ async def test_a_table_from_its_making_to_its_end(rest: Rest) -> None:
     assert (await rest.send("GET", "/v1/tables?prefix=//")).json() == {"paths": []}
 
 
-async def test_the_tree_and_its_transactions(rest: Rest) -> None:
+async def test_the_tree_and_its_transactions_work_over_rest(rest: Rest) -> None:
     begun = await rest.send(
         "POST", "/v1/master-transactions", {"timeout_ms": 60_000, "title": "load"}
     )
@@ -151,7 +151,7 @@ async def test_proxies_and_cells_are_shown(rest: Rest) -> None:
     assert (await rest.send("GET", "/v1/cluster")).json() == {"proxies": ["http://p"], "cells": []}
 
 
-async def test_timestamps_are_there_for_whoever_has_only_http(rest: Rest) -> None:
+async def test_timestamps_are_available_over_rest(rest: Rest) -> None:
     first = (await rest.send("POST", "/v1/timestamps", {"count": 10})).json()
     second = (await rest.send("POST", "/v1/timestamps", {"count": 1})).json()
     assert first["count"] == 10
@@ -177,7 +177,7 @@ async def test_timestamps_are_there_for_whoever_has_only_http(rest: Rest) -> Non
         ("GET", "/broken", None, 500, "internal"),
     ],
 )
-async def test_whatever_is_wrong_is_a_typed_problem(
+async def test_an_error_over_rest_is_a_typed_problem(
     rest: Rest, method: str, target: str, body: Any, status: int, kind: str
 ) -> None:
     problem = await rest.problem(method, target, body)
@@ -186,7 +186,7 @@ async def test_whatever_is_wrong_is_a_typed_problem(
     assert "insides" not in problem["detail"]
 
 
-async def test_a_table_that_is_there_and_no_cell_are_problems_too(rest: Rest) -> None:
+async def test_an_existing_table_and_a_missing_cell_are_reported_as_problems(rest: Rest) -> None:
     await rest.send("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
     problem = await rest.problem("POST", "/v1/tables", {"path": "//a", "columns": COLUMNS})
     assert (problem["status"], problem["code"], problem["retryable"]) == (409, 501, False)
@@ -195,7 +195,7 @@ async def test_a_table_that_is_there_and_no_cell_are_problems_too(rest: Rest) ->
     assert (problem["status"], problem["retryable"]) == (503, True)
 
 
-async def test_a_body_that_is_too_long_is_refused_however_it_comes(rest: Rest) -> None:
+async def test_a_too_long_body_is_refused_whole_or_as_a_stream(rest: Rest) -> None:
     problem = await rest.problem("POST", "/v1/tables", bytes(BODY_BYTES_MAX + 1))
     assert (problem["status"], problem["kind"]) == (413, "limit_exceeded")
 

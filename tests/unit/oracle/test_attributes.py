@@ -52,7 +52,7 @@ def put(realm: Realm, path: str, value: Any) -> None:
     realm.ask(SetNode(path, msgspec.msgpack.encode(value)))
 
 
-def test_a_node_says_what_and_where_it_is(realm: Realm) -> None:
+def test_the_attributes_of_a_node_show_its_type_path_and_times(realm: Realm) -> None:
     realm.ask(create("//a/t"))
     assert get(realm, "//a/@") == {
         "type": "directory",
@@ -69,7 +69,7 @@ def test_a_node_says_what_and_where_it_is(realm: Realm) -> None:
     assert get(realm, "//@parent") is None
 
 
-def test_a_table_says_how_it_is_made_and_where_its_tablets_are(realm: Realm) -> None:
+def test_the_attributes_of_a_table_show_its_schema_settings_and_tablets(realm: Realm) -> None:
     realm.beat(0)
     realm.ask(create("//t", tablet_count=2))
     assert get(realm, "//t/@dynamic") is get(realm, "//t/@sorted") is True
@@ -100,14 +100,16 @@ def retained(realm: Realm) -> list[int]:
     return [get(realm, "//t/@retained_timestamp"), *tablets]
 
 
-def test_what_has_no_list_says_why(realm: Realm) -> None:
+def test_a_list_of_a_table_or_of_an_attribute_is_refused_with_the_reason(realm: Realm) -> None:
     realm.ask(create("//a/t"))
     for path, what in (("//a/t", "a table"), ("//a/@id", "an attribute")):
         with pytest.raises(InvalidRequest, match=f"is {what}, not a directory"):
             realm.ask(ListNodes(path))
 
 
-def test_so_many_nodes_are_shown_and_no_more(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_of_a_directory_with_too_many_nodes_is_refused(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attribute_calls, "SHOWN_MAX", 3)
     realm.ask(create("//a/b/t"))
     assert get(realm, "//a") == {"b": {"t": None}}
@@ -116,7 +118,7 @@ def test_so_many_nodes_are_shown_and_no_more(realm: Realm, monkeypatch: pytest.M
         get(realm, "//a")
 
 
-def test_a_table_says_from_when_on_it_can_be_read_in_all_tablets(realm: Realm) -> None:
+def test_a_table_shows_the_newest_retained_timestamp_of_its_tablets(realm: Realm) -> None:
     realm.beat(0)
     realm.ask(create("//t", tablet_count=2))
     assert retained(realm) == [1, 1, 1]
@@ -136,7 +138,7 @@ def test_a_table_says_from_when_on_it_can_be_read_in_all_tablets(realm: Realm) -
     assert retained(realm) == [1, 1, 1]  # until its cell is heard
 
 
-def test_nobody_makes_the_master_keep_timestamps_that_can_not_be(realm: Realm) -> None:
+def test_the_master_ignores_invalid_retained_timestamps(realm: Realm) -> None:
     realm.beat(0)
     realm.ask(create("//t"))
     for tablet, timestamp in ((2, 1 << 70), (2, -1), (99, 5)):
@@ -160,7 +162,7 @@ def test_pivot_keys_are_shown_as_values_that_json_knows(realm: Realm) -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, -5, 1.5, "ä", [], {"a": [{}, [1]]}, (1 << 64) - 1])
-def test_users_keep_what_they_like(realm: Realm, value: Any) -> None:
+def test_a_user_attribute_keeps_its_value_after_a_restart(realm: Realm, value: Any) -> None:
     realm.ask(CreateDirectory("//a"))
     put(realm, "//a/@mine", value)
     assert get(realm, "//a/@mine") == value
@@ -175,9 +177,7 @@ def test_users_keep_what_they_like(realm: Realm, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["in_memory_mode", "max_data_ttl", "atomicity", "mine"])
-def test_a_value_that_is_nested_too_deeply_is_refused_however_deep_it_is(
-    realm: Realm, name: str
-) -> None:
+def test_an_attribute_value_that_is_nested_too_deeply_is_refused(realm: Realm, name: str) -> None:
     realm.ask(create("//t"))
     for depth in (*range(33, 60), *range(900, 1100)):
         value = b"\x91" * depth + b"\x01"
@@ -188,7 +188,7 @@ def test_a_value_that_is_nested_too_deeply_is_refused_however_deep_it_is(
             realm.ask(msgspec.structs.replace(create("//u"), attributes=attributes))
 
 
-def test_attributes_are_given_at_once_or_when_a_node_is_made(realm: Realm) -> None:
+def test_attributes_can_be_set_when_a_node_is_created(realm: Realm) -> None:
     packed = msgspec.msgpack.encode({"owner": "me", "max_data_ttl": 7, "atomicity": "none"})
     realm.ask(msgspec.structs.replace(create("//t"), attributes=packed))
     table = realm.ask(GetTable("//t"))
@@ -198,7 +198,9 @@ def test_attributes_are_given_at_once_or_when_a_node_is_made(realm: Realm) -> No
     assert get(realm, "//d/@max_data_ttl") == "no table's"
 
 
-def test_setting_all_removes_what_is_not_given_and_leaves_settings(realm: Realm) -> None:
+def test_setting_all_attributes_replaces_user_attributes_and_keeps_table_settings(
+    realm: Realm,
+) -> None:
     realm.ask(create("//t"))
     put(realm, "//t/@", {"a": 1, "b": 2, "min_data_versions": 3})
     realm.unix_us += 1_000_000
@@ -224,7 +226,9 @@ def test_setting_all_removes_what_is_not_given_and_leaves_settings(realm: Realm)
         ("x y", 1, "letters"),
     ],
 )
-def test_what_can_not_be_set_says_so(realm: Realm, name: str, value: Any, reason: str) -> None:
+def test_an_invalid_change_of_an_attribute_is_refused_with_the_reason(
+    realm: Realm, name: str, value: Any, reason: str
+) -> None:
     realm.ask(create("//t"))
     record_count = len(realm.records)
     with pytest.raises(InvalidRequest, match=reason):
@@ -236,7 +240,7 @@ def test_what_can_not_be_set_says_so(realm: Realm, name: str, value: Any, reason
     "packed",
     [b"", b"\xc1", b"\xc4\x01a", b"\x81\x01\x02", b"\xcb\x7f\xf8" + bytes(6), b"\xd4\x05a"],
 )
-def test_what_json_does_not_know_is_refused(realm: Realm, packed: bytes) -> None:
+def test_an_attribute_value_that_json_cannot_hold_is_refused(realm: Realm, packed: bytes) -> None:
     realm.ask(CreateDirectory("//a"))
     with pytest.raises(InvalidRequest, match="value"):
         realm.ask(SetNode("//a/@x", packed))
@@ -268,7 +272,7 @@ def test_values_names_and_their_number_are_limited(realm: Realm) -> None:
     put(realm, "//a/@n7", 2)
 
 
-def test_a_setting_can_be_set_any_time_and_what_alters_meaning_while_unmounted(
+def test_some_settings_change_while_mounted_and_others_only_while_unmounted(
     realm: Realm,
 ) -> None:
     realm.ask(create("//t"))

@@ -177,7 +177,7 @@ async def test_answers_come_in_one_frame_for_one_frame() -> None:
         assert server.endpoint.connection_count == 1
 
 
-async def test_each_connection_gets_its_own_answers() -> None:
+async def test_each_connection_receives_its_own_answers() -> None:
     async with served() as server:
         clients = [await server.connect() for _ in range(5)]
         for number, client in enumerate(clients, 1):
@@ -217,7 +217,7 @@ async def assert_lives(server: Server) -> None:
         b"\x91" * 100_000,
     ],
 )
-async def test_a_garbled_frame_closes_its_connection_only(garbage: bytes) -> None:
+async def test_a_garbled_frame_closes_only_its_own_connection(garbage: bytes) -> None:
     async with served() as server:
         client = await server.connect()
         client.send(garbage)
@@ -227,7 +227,7 @@ async def test_a_garbled_frame_closes_its_connection_only(garbage: bytes) -> Non
         await assert_lives(server)
 
 
-async def test_a_garbled_frame_behind_a_good_one_does_not_undo_it() -> None:
+async def test_a_garbled_frame_does_not_undo_an_earlier_valid_frame() -> None:
     async with served() as server:
         client = await server.connect()
         client.ask((1, GenerateTimestamps(1)))
@@ -242,7 +242,7 @@ class Later(Message, frozen=True, array_like=True, gc=False, tag=9_999):
     path: str
 
 
-async def test_a_message_of_a_later_release_is_refused_and_its_neighbours_are_not() -> None:
+async def test_a_message_of_a_later_release_is_refused_and_the_others_are_answered() -> None:
     async with served() as server:
         client = await server.connect()
         asked = GenerateTimestamps(4)
@@ -260,7 +260,7 @@ async def test_a_message_of_a_later_release_is_refused_and_its_neighbours_are_no
         assert (await client.wait_until_closed())[0] == 1007
 
 
-async def test_a_message_that_has_grown_is_taken_for_what_it_was() -> None:
+async def test_a_message_with_an_extra_field_is_accepted() -> None:
     async with served() as server:
         client = await server.connect()
         client.send(
@@ -271,7 +271,7 @@ async def test_a_message_that_has_grown_is_taken_for_what_it_was() -> None:
         assert await client.frame() == [(1, TimestampRange(Timestamp(7), 1))]
 
 
-async def test_a_text_frame_closes_its_connection_only() -> None:
+async def test_a_text_frame_closes_only_its_own_connection() -> None:
     async with served() as server:
         client = await server.connect()
         client.transport.send(picows.WSMsgType.TEXT, b"text")
@@ -280,7 +280,7 @@ async def test_a_text_frame_closes_its_connection_only() -> None:
         await assert_lives(server)
 
 
-async def test_an_over_long_frame_closes_its_connection_only() -> None:
+async def test_a_too_long_frame_closes_only_its_own_connection() -> None:
     async with served() as server:
         client = await server.connect()
         client.send(bytes(FRAME_BYTES_MAX + 1))
@@ -289,7 +289,7 @@ async def test_an_over_long_frame_closes_its_connection_only() -> None:
         await assert_lives(server)
 
 
-async def test_a_frame_with_too_many_envelopes_closes_its_connection_only() -> None:
+async def test_a_frame_with_too_many_envelopes_closes_only_its_own_connection() -> None:
     async with served() as server:
         client = await server.connect()
         client.ask(*[(1, GenerateTimestamps(1))] * (ENVELOPES_MAX + 1))
@@ -310,7 +310,7 @@ async def test_a_connection_that_breaks_off_is_forgotten() -> None:
         await assert_lives(server)
 
 
-async def test_a_peer_that_does_not_read_is_let_go_and_what_it_left_is_freed(
+async def test_a_peer_that_does_not_read_is_disconnected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     core = EchoCore()
@@ -334,7 +334,7 @@ async def test_a_peer_that_does_not_read_is_let_go_and_what_it_left_is_freed(
 @pytest.mark.parametrize(
     ("ids", "newest"), [([], 0), ([4], 4), ([4, 9], 9), ([4, 9, ONE_WAY], 9), ([ONE_WAY], 0)]
 )
-async def test_who_is_connected_at_the_end_is_told_how_far_it_was_heard(
+async def test_a_server_that_ends_names_the_last_request_received_on_each_connection(
     ids: list[int], newest: int
 ) -> None:
     async with served() as server:
@@ -396,7 +396,7 @@ async def test_websockets_are_at_one_path_only() -> None:
 # Frames of replies
 
 
-def test_replies_too_long_for_one_frame_leave_in_several() -> None:
+def test_replies_too_long_for_one_frame_are_sent_in_several_frames() -> None:
     third = LookupReply(((bytes(FRAME_BYTES_MAX // 3),),))
     frames = list(reply_frames([(number, third) for number in range(1, 6)]))
     assert all(len(frame) <= FRAME_BYTES_MAX for frame in frames)

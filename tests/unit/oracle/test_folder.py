@@ -48,7 +48,7 @@ def test_all_names_that_were_made_are_durable(
     opened.close()
 
 
-def test_what_an_earlier_process_made_is_made_durable_too(
+def test_a_folder_that_an_earlier_process_made_is_made_durable(
     tmp_path: Path, durable_names: dict[int, list[str]]
 ) -> None:
     (tmp_path / "made").mkdir()
@@ -56,7 +56,7 @@ def test_what_an_earlier_process_made_is_made_durable_too(
     assert "made" in durable_names[tmp_path.stat().st_ino]
 
 
-def test_what_was_only_begun_is_made_anew(tmp_path: Path) -> None:
+def test_a_store_that_was_only_partly_created_is_created_again(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED_NAME).write_bytes(b"half a page")
     MasterStore.open(tmp_path).close()
     assert sorted(it.name for it in tmp_path.iterdir()) == [LOCK_NAME, "master.mdb"]

@@ -82,7 +82,7 @@ def reshard(tree: Tree, *pivots: Key) -> None:
     tree.ask(ReshardTable(PATH, pivots))
 
 
-def test_a_table_that_is_there_keeps_its_tablets_mounted_or_not(tree: Tree) -> None:
+def test_an_existing_table_keeps_its_tablets_mounted_or_unmounted(tree: Tree) -> None:
     (tablet,) = tablets(tree)
     for _ in range(2):
         assert tablet not in gone(tree)
@@ -90,7 +90,7 @@ def test_a_table_that_is_there_keeps_its_tablets_mounted_or_not(tree: Tree) -> N
         tree.serve(0)
 
 
-def test_only_what_the_cell_names_is_answered_and_only_if_it_has_joined(tree: Tree) -> None:
+def test_the_master_reports_only_gone_tablets_that_a_joined_cell_names(tree: Tree) -> None:
     (tablet,) = tablets(tree)
     tree.ask(RemoveNode(PATH))
     assert tree.beat(0).dropped == ()
@@ -99,7 +99,7 @@ def test_only_what_the_cell_names_is_answered_and_only_if_it_has_joined(tree: Tr
     assert tree.ask(beat).dropped == ()
 
 
-def test_a_removed_table_is_gone_in_whatever_state_it_was(tree: Tree) -> None:
+def test_the_tablets_of_a_table_removed_while_mounting_are_gone(tree: Tree) -> None:
     (tablet,) = tablets(tree)
     tree.ask(MountTable(PATH))
     tree.ask(RemoveNode(PATH))
@@ -107,7 +107,7 @@ def test_a_removed_table_is_gone_in_whatever_state_it_was(tree: Tree) -> None:
     assert tree.beat(0).tablets == ()
 
 
-def test_one_of_the_same_path_made_anew_has_other_tablets(tree: Tree) -> None:
+def test_a_new_table_at_the_same_path_has_other_tablets(tree: Tree) -> None:
     (old,) = tablets(tree)
     tree.ask(RemoveNode(PATH))
     tree.ask(create(PATH))
@@ -119,7 +119,7 @@ def test_one_of_the_same_path_made_anew_has_other_tablets(tree: Tree) -> None:
 # Rows that are to be taken over
 
 
-def test_a_source_is_kept_until_all_that_take_over_from_it_have_said_that_they_have(
+def test_a_source_tablet_is_kept_until_all_tablets_that_replace_it_are_served(
     tree: Tree,
 ) -> None:
     (old,) = tablets(tree)
@@ -133,7 +133,7 @@ def test_a_source_is_kept_until_all_that_take_over_from_it_have_said_that_they_h
     assert old in gone(tree)
 
 
-def test_word_of_another_mount_does_not_let_go_of_a_source(tree: Tree) -> None:
+def test_a_report_from_another_mount_does_not_release_a_source_tablet(tree: Tree) -> None:
     (old,) = tablets(tree)
     reshard(tree, KEY_MIN)
     tree.ask(MountTable(PATH))
@@ -145,7 +145,7 @@ def test_word_of_another_mount_does_not_let_go_of_a_source(tree: Tree) -> None:
     assert old not in gone(tree)
 
 
-def test_divided_again_before_a_mount_the_first_source_stays_and_what_never_was_does_not(
+def test_after_a_second_reshard_the_first_source_stays_and_unused_tablets_are_gone(
     tree: Tree,
 ) -> None:
     (old,) = tablets(tree)
@@ -160,7 +160,7 @@ def test_divided_again_before_a_mount_the_first_source_stays_and_what_never_was_
     assert old in gone(tree)
 
 
-def test_the_sources_of_a_removed_table_are_gone_with_it(tree: Tree) -> None:
+def test_the_source_tablets_of_a_removed_table_are_gone_too(tree: Tree) -> None:
     (old,) = tablets(tree)
     reshard(tree, KEY_MIN)
     tree.ask(MountTable(PATH))
@@ -169,7 +169,7 @@ def test_the_sources_of_a_removed_table_are_gone_with_it(tree: Tree) -> None:
     assert {old, new} <= gone(tree)
 
 
-def test_a_copied_table_may_go_when_the_copy_has_its_rows(tree: Tree) -> None:
+def test_the_tablets_of_a_removed_table_stay_until_its_copy_has_the_rows(tree: Tree) -> None:
     (old,) = tablets(tree)
     tree.ask(CopyNode(PATH, OTHER))
     tree.ask(RemoveNode(PATH))
@@ -213,9 +213,7 @@ def test_a_table_removed_in_a_transaction_that_is_aborted_was_never_gone(tree: T
 
 
 @pytest.mark.parametrize("end", [CommitTreeTransaction, AbortTreeTransaction])
-def test_a_copy_that_nobody_sees_yet_needs_the_rows_of_what_it_was_made_of(
-    tree: Tree, end: Any
-) -> None:
+def test_an_uncommitted_copy_keeps_the_tablets_of_its_source(tree: Tree, end: Any) -> None:
     """And it has tablets of its own, which are not gone as long as it may be committed."""
     (old,) = tablets(tree)
     mine = tree.begin()
@@ -233,7 +231,7 @@ def test_a_copy_that_nobody_sees_yet_needs_the_rows_of_what_it_was_made_of(
         assert old in gone(tree)
 
 
-def test_what_was_made_and_removed_in_one_transaction_is_gone_at_once(tree: Tree) -> None:
+def test_a_table_made_and_removed_in_one_transaction_is_gone_immediately(tree: Tree) -> None:
     mine = tree.begin()
     tree.make_table(OTHER, mine)
     (tablet,) = tablets(tree, OTHER, mine)
@@ -244,7 +242,7 @@ def test_what_was_made_and_removed_in_one_transaction_is_gone_at_once(tree: Tree
     assert tablet in gone(tree)
 
 
-def test_a_snapshot_shows_a_table_that_is_gone_and_makes_no_copy_of_it(tree: Tree) -> None:
+def test_a_snapshot_lock_shows_a_removed_table_that_cannot_be_copied(tree: Tree) -> None:
     (old,) = tablets(tree)
     mine = tree.begin()
     tree.lock(PATH, "snapshot", mine)
@@ -259,7 +257,7 @@ def test_a_snapshot_shows_a_table_that_is_gone_and_makes_no_copy_of_it(tree: Tre
 # Masters that know less than the cell
 
 
-def test_what_a_master_never_gave_out_is_not_gone_for_it(tree: Tree) -> None:
+def test_a_tablet_id_that_the_master_never_issued_is_not_reported_as_gone(tree: Tree) -> None:
     (tablet,) = tablets(tree)
     tree.ask(RemoveNode(PATH))
     before = tree.as_it_was()
@@ -285,7 +283,7 @@ def divide_anew(tree: Tree) -> None:
 @pytest.mark.parametrize(
     "leave", [lambda it: it.ask(RemoveNode(PATH)), remove_within_a_transaction, divide_anew]
 )
-def test_an_assignment_that_still_has_a_tablet_is_older_than_any_that_says_it_is_gone(
+def test_an_answer_that_drops_a_tablet_has_a_higher_revision_than_before(
     tree: Tree, leave: Callable[[Tree], object]
 ) -> None:
     """So that a cell that has dropped it does not begin it anew, without its rows."""
@@ -301,7 +299,7 @@ def test_an_assignment_that_still_has_a_tablet_is_older_than_any_that_says_it_is
 # Fault points
 
 
-def test_a_cell_may_hear_early_that_what_it_serves_is_gone(tree: Tree) -> None:
+def test_a_fault_point_drops_a_removed_tablet_while_a_cell_still_serves_it(tree: Tree) -> None:
     (tablet,) = tablets(tree)
     tree.catalog = Catalog(
         tree.state(), tree.append, tree.now(), lambda it: it is FaultPoint.DROP_EARLY

@@ -121,13 +121,13 @@ def test_an_answer_without_news_is_held_for_the_time_that_the_heartbeat_gives(
     assert bench.core._heartbeats.next_deadline() is None
 
 
-def test_no_cell_holds_an_answer_for_longer_than_it_may_be_silent(bench: Bench) -> None:
+def test_the_master_holds_a_heartbeat_at_most_for_the_maximum_hold_time(bench: Bench) -> None:
     held = bench.hold(hold_ms=60_000)
     bench.pass_time(HOLD_MS_MAX)
     assert held in bench.answers
 
 
-def test_a_mount_is_heard_of_at_once_and_behind_its_record(bench: Bench) -> None:
+def test_a_mount_answers_held_heartbeats_behind_the_record_of_the_mount(bench: Bench) -> None:
     held = [bench.hold(0), bench.hold(1)]
     bench.ask("create", CreateTable("//a", COLUMNS, "full", (KEY_MIN,)))
     bench.core.handle("mount", MountTable("//a"), bench.now)
@@ -140,7 +140,7 @@ def test_a_mount_is_heard_of_at_once_and_behind_its_record(bench: Bench) -> None
     assert not any(it.is_short for it in told.values() if isinstance(it, Assignment))
 
 
-def test_another_address_of_a_cell_is_heard_of_at_once(bench: Bench) -> None:
+def test_a_changed_address_of_a_cell_answers_held_heartbeats_immediately(bench: Bench) -> None:
     held = bench.hold(0)
     bench.pass_time(100)
     bench.now_us += 3_000_000  # the other process is taken for dead
@@ -159,7 +159,7 @@ def test_the_next_heartbeat_of_a_cell_ends_the_wait_of_the_one_before(bench: Ben
     assert second in bench.answers
 
 
-def test_a_heartbeat_that_is_not_short_or_gives_no_time_is_answered_at_once(bench: Bench) -> None:
+def test_a_full_heartbeat_or_one_without_a_hold_time_is_answered_immediately(bench: Bench) -> None:
     assert bench.beat(0, hold_ms=HOLD_MS)[1] is not None
     assert bench.beat(0, is_short=True)[1].is_short
     bench.mount()
@@ -167,7 +167,7 @@ def test_a_heartbeat_that_is_not_short_or_gives_no_time_is_answered_at_once(benc
     assert not answer.is_short, "its revision is an older one"
 
 
-def test_a_master_that_started_anew_asks_for_all_that_the_cell_serves(bench: Bench) -> None:
+def test_a_restarted_master_asks_a_cell_for_a_full_heartbeat(bench: Bench) -> None:
     bench.restart()
     _, answer = bench.beat(0, is_short=True, hold_ms=HOLD_MS)
     assert (answer.is_short, answer.may_be_short) == (False, False)
@@ -182,7 +182,7 @@ def test_a_master_that_stops_holds_no_answer(bench: Bench) -> None:
     assert bench.beat(0, is_short=True, hold_ms=HOLD_MS)[1].is_short
 
 
-def test_a_request_that_nobody_waits_for_does_not_keep_the_ceiling_rising(bench: Bench) -> None:
+def test_an_idle_request_does_not_keep_the_ceiling_rising(bench: Bench) -> None:
     allocator = bench.core._allocator
     bench.pass_time(400)
     assert allocator.next_deadline() is not None

@@ -86,7 +86,7 @@ def kinds(effects: list[Effect]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
 
 
-def test_a_timestamp_below_the_durable_ceiling_leaves_at_once() -> None:
+def test_a_timestamp_below_the_durable_ceiling_is_sent_immediately() -> None:
     core = recovered(Disk())
     core.handle("route", GenerateTimestamps(3), NOW)
     (effect,) = core.take_effects()
@@ -96,7 +96,7 @@ def test_a_timestamp_below_the_durable_ceiling_leaves_at_once() -> None:
     assert effect.body.count == 3
 
 
-def test_a_timestamp_above_it_waits_behind_the_new_ceiling() -> None:
+def test_a_timestamp_above_the_ceiling_waits_until_the_new_ceiling_is_durable() -> None:
     core = recovered(Disk())
     later = Now(2_000_000, NOON_US + 2_000_000)
     core.handle("a", GenerateTimestamps(1), later)
@@ -150,14 +150,14 @@ def test_a_request_for_another_server_is_refused() -> None:
     assert "AskOutcome" in effect.body.message
 
 
-def test_a_catalog_answer_waits_for_what_it_tells_of() -> None:
+def test_a_catalog_answer_waits_until_the_change_that_it_shows_is_durable() -> None:
     core = recovered(Disk())
     core.handle("a", CREATE, NOW)
     core.handle("b", GetTable("//a"), NOW)
     assert kinds(core.take_effects()) == ["Append", "ReplyTo", "ReplyTo"]
 
 
-def test_a_request_is_one_record_so_that_any_prefix_of_the_records_is_a_state() -> None:
+def test_a_request_is_one_record_so_each_prefix_of_the_records_is_a_valid_state() -> None:
     core = recovered(Disk())
     core.handle("a", CREATE, NOW)
     (record,) = [effect.record for effect in core.take_effects() if isinstance(effect, Append)]
@@ -173,7 +173,7 @@ def test_a_request_is_one_record_so_that_any_prefix_of_the_records_is_a_state() 
         assert isinstance(reply, Table if records else Failure)
 
 
-def test_nobody_is_told_of_a_commit_that_a_crash_could_take_back() -> None:
+def test_no_answer_reports_a_commit_that_a_crash_can_undo() -> None:
     disk = Disk()
     core = recovered(disk)
     core.handle("a", BeginTreeTransaction(5000), NOW)
@@ -194,7 +194,7 @@ def test_nobody_is_told_of_a_commit_that_a_crash_could_take_back() -> None:
     assert settle(again, disk) == [NodeValue(b"\xc2"), NodeValue(b"\xc3"), Done()]
 
 
-def test_a_master_transaction_that_nobody_pings_ends_by_the_clock() -> None:
+def test_a_master_transaction_without_pings_ends_at_its_timeout() -> None:
     disk = Disk()
     core = recovered(disk)
     core.handle("a", BeginTreeTransaction(1000), NOW)
@@ -215,7 +215,7 @@ def test_a_master_transaction_that_nobody_pings_ends_by_the_clock() -> None:
     assert reply.kind == "transaction_not_found"
 
 
-def test_a_failure_says_what_and_where() -> None:
+def test_a_failure_has_its_kind_message_and_path() -> None:
     disk = Disk()
     core = recovered(disk)
     core.handle("a", GetTable("//nowhere"), NOW)

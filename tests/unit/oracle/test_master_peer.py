@@ -57,7 +57,9 @@ async def master(
     store.close()
 
 
-async def test_a_master_says_that_it_takes_them(tmp_path: Path) -> None:
+async def test_announcements_use_the_timestamp_connection_if_the_master_takes_them(
+    tmp_path: Path,
+) -> None:
     async with master(tmp_path, takes_announcements=True) as (core, peer):
         reply = await peer.tell(BEAT)
         assert isinstance(reply, Assignment)
@@ -67,7 +69,9 @@ async def test_a_master_says_that_it_takes_them(tmp_path: Path) -> None:
         assert core.asked == [Heartbeat, RegisterProxy]
 
 
-async def test_one_that_does_not_say_so_never_sees_one_there(tmp_path: Path) -> None:
+async def test_a_master_that_takes_no_announcements_receives_none_on_the_connection(
+    tmp_path: Path,
+) -> None:
     """An older one would end the connection, with all that others asked on it."""
     async with master(tmp_path, takes_announcements=False) as (core, peer):
         replies = await asyncio.gather(
@@ -78,7 +82,7 @@ async def test_one_that_does_not_say_so_never_sees_one_there(tmp_path: Path) -> 
         assert core.asked == [GenerateTimestamps, GenerateTimestamps]
 
 
-async def test_it_is_told_over_rest_until_it_is_away(
+async def test_announcements_use_rest_until_the_master_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who comes back may be of a newer release."""

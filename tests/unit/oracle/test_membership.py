@@ -15,7 +15,7 @@ def beat(realm: Realm, cluster: ClusterId, address: str = "http://there") -> Ass
     return reply
 
 
-def test_a_cell_joins_before_it_gets_tablets() -> None:
+def test_a_cell_is_recorded_only_after_it_returns_the_cluster_id() -> None:
     realm = Realm()
     assert beat(realm, NO_CLUSTER) == Assignment(
         (), {CellId(1): "http://there"}, 1, Revision(0), realm.cluster
@@ -35,7 +35,7 @@ def test_a_cell_that_joined_and_comes_with_an_empty_log_is_refused() -> None:
         realm.restart()
 
 
-def test_it_does_not_take_the_place_of_the_one_that_it_claims_to_be() -> None:
+def test_a_cell_without_the_cluster_id_cannot_take_the_place_of_a_known_cell() -> None:
     realm = Realm()
     beat(realm, realm.cluster)
     realm.instant_us += 10_000_000
@@ -52,7 +52,7 @@ def test_a_cell_of_another_cluster_is_refused() -> None:
     assert refusal.value.attributes["cluster"] == realm.cluster
 
 
-def test_a_cluster_keeps_its_name() -> None:
+def test_a_cluster_keeps_its_id_after_a_restart_of_the_master() -> None:
     realm = Realm()
     cluster = realm.cluster
     realm.unix_us += 5

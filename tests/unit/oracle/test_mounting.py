@@ -115,7 +115,9 @@ WORDS = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("word", ["nothing", "unmounted", "mounted", "frozen"])
-def test_each_word_of_a_cell_in_each_state(state: str, word: str) -> None:
+def test_each_reported_mode_in_each_state_gives_the_right_tablet_state(
+    state: str, word: str
+) -> None:
     before = table(state)
     said = {}
     if word != "nothing":
@@ -128,7 +130,7 @@ def test_each_word_of_a_cell_in_each_state(state: str, word: str) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("word", ["mounted", "frozen"])
-def test_word_of_another_mount_or_of_another_cell_changes_nothing(state: str, word: str) -> None:
+def test_a_report_of_another_mount_or_another_cell_changes_nothing(state: str, word: str) -> None:
     before = table(state)
     said = {TabletId(10): MountedTablet(TabletId(10), Revision(6), word)}
     assert mounting.take_heartbeat(before, CELL, said) is before
@@ -149,13 +151,15 @@ def test_word_of_another_mount_or_of_another_cell_changes_nothing(state: str, wo
         ("unmounting", None),
     ],
 )
-def test_what_a_cell_is_to_serve_a_tablet_for(state: str, mode: str | None) -> None:
+def test_the_state_of_a_tablet_decides_the_mode_of_its_assignment(
+    state: str, mode: str | None
+) -> None:
     assert [it.mode for it in mounting.assignments(table(state), CELL)] == ([mode] if mode else [])
     assert mounting.assignments(table(state), CellId(4)) == []
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_only_what_is_on_its_way_is_moving(state: str) -> None:
+def test_a_tablet_is_moving_unless_unmounted_mounted_or_frozen(state: str) -> None:
     is_stable = state in ("unmounted", "mounted", "frozen")
     assert mounting.is_moving(table(state).tablets[0]) != is_stable
 
@@ -178,7 +182,7 @@ def test_the_state_of_a_table(states: tuple[str, ...], together: str) -> None:
 # Ranges
 
 
-def test_a_command_is_about_its_range_only() -> None:
+def test_a_mount_command_changes_only_the_tablets_in_its_range() -> None:
     before = table("unmounted", "unmounted", "unmounted", "unmounted")
     after = mount(before, 1, 2)
     assert [it.state for it in after.tablets] == ["unmounted", "mounting", "mounting", "unmounted"]
@@ -211,7 +215,7 @@ def test_one_tablet_in_the_wrong_state_refuses_the_whole_command() -> None:
     assert mounting.freeze(table("mounted", "unmounted"), 0, 0).tablets[0].state == "freezing"
 
 
-def test_freezing_what_is_mounted_beside_what_is_mounted_frozen_ends_frozen() -> None:
+def test_a_freeze_of_mounted_and_frozen_mounting_tablets_ends_frozen() -> None:
     both = mounting.freeze(table("mounted", "frozen_mounting"), None, None)
     assert [it.state for it in both.tablets] == ["freezing", "frozen_mounting"]
     said = {TabletId(at): MountedTablet(TabletId(at), MOUNT, "frozen") for at in (10, 11)}
@@ -222,7 +226,7 @@ def test_freezing_what_is_mounted_beside_what_is_mounted_frozen_ends_frozen() ->
 # Mounting
 
 
-def test_a_tablet_is_mounted_where_it_was_and_a_new_one_where_there_is_room() -> None:
+def test_a_mount_keeps_the_cell_of_a_tablet_and_places_only_new_tablets() -> None:
     before = table("unmounted", "unmounted", "unmounted")
     placed = replace(before.tablets[1], cell=CellId(1))
     before = replace(before, tablets=(before.tablets[0], placed, before.tablets[2]))
@@ -260,7 +264,7 @@ def test_settings_reach_tablets_at_the_next_mount_or_remount() -> None:
     assert mounting.remount(remounted, None, None) is remounted
 
 
-def test_a_remount_of_what_is_unmounted_does_nothing() -> None:
+def test_a_remount_of_an_unmounted_table_changes_nothing() -> None:
     before = mounting.set_settings(table("unmounted"), {"min_data_ttl": 5})
     assert mounting.remount(before, None, None) is before
 
@@ -276,7 +280,7 @@ def copying() -> StoredTable:
     return replace(table("unmounted"), tablets=tablets)
 
 
-def test_a_copy_is_assigned_until_its_cell_has_the_rows() -> None:
+def test_a_copied_tablet_stays_assigned_until_its_cell_has_the_rows() -> None:
     before = copying()
     (assigned,) = mounting.assignments(before, CELL)
     assert (assigned.mode, assigned.revision) == ("unmounted", 0)
@@ -290,7 +294,7 @@ def test_a_copy_is_assigned_until_its_cell_has_the_rows() -> None:
     assert not mounting.is_moving(after.tablets[0])
 
 
-def test_a_copy_may_be_mounted_before_it_has_its_rows() -> None:
+def test_a_copied_tablet_can_be_mounted_before_it_has_its_rows() -> None:
     copy = mount(copying())
     (assigned,) = mounting.assignments(copy, CELL)
     assert (assigned.mode, assigned.revision) == ("mounted", COMMAND)
@@ -303,7 +307,7 @@ def test_a_copy_may_be_mounted_before_it_has_its_rows() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda it: it, mount, mount_frozen])
-def test_what_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
+def test_a_tablet_that_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
     served = mounting.assignments(table("mounted", "frozen"), CELL)
     (copy,) = mounting.assignments(change(copying()), CELL)
     assert mounting.in_order([*served, copy]) == (copy, *served)
@@ -313,7 +317,7 @@ def test_what_has_yet_to_take_over_rows_is_assigned_first(change: Any) -> None:
 
 
 @pytest.mark.parametrize("state", STATES[1:])
-def test_what_needs_an_unmounted_table_says_so(state: str) -> None:
+def test_the_error_for_a_table_that_is_not_unmounted_names_the_operation(state: str) -> None:
     it = table("unmounted", state)
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: mounting.set_atomicity(it, "none"), "change table atomicity mode"),

@@ -50,7 +50,7 @@ def test_mounting_spreads_tablets_evenly_over_the_living_cells(cluster: Realm) -
     assert cluster.cells("//other") == [1, 2]  # the least loaded come first
 
 
-def test_a_cell_is_told_what_to_serve_and_says_when_it_does(cluster: Realm) -> None:
+def test_a_cell_gets_its_assignment_and_reports_when_it_serves_the_tablets(cluster: Realm) -> None:
     cluster.beat(0)
     cluster.beat(1)
     cluster.ask(create(tablet_count=3))
@@ -105,7 +105,7 @@ def test_each_mount_has_a_new_revision_and_the_same_cell(cluster: Realm) -> None
     assert revisions == sorted(set(revisions))
 
 
-def test_word_of_an_earlier_mount_does_not_end_this_one(cluster: Realm) -> None:
+def test_a_report_of_an_earlier_mount_does_not_complete_a_later_mount(cluster: Realm) -> None:
     cluster.beat(0)
     cluster.ask(create())
     cluster.ask(MountTable("//bank/accounts"))
@@ -120,7 +120,7 @@ def test_word_of_an_earlier_mount_does_not_end_this_one(cluster: Realm) -> None:
 
 
 @pytest.mark.parametrize("command", [FreezeTable, UnmountTable])
-def test_word_from_before_a_command_does_not_end_it(
+def test_a_report_from_before_a_command_does_not_complete_the_command(
     cluster: Realm, command: type[FreezeTable | UnmountTable]
 ) -> None:
     """Though it says what the command asked for: it may be from long ago."""
@@ -146,7 +146,7 @@ def test_word_from_before_a_command_does_not_end_it(
     assert cluster.states() == ["frozen" if words else "unmounted"]
 
 
-def test_word_of_another_cell_ends_nothing(cluster: Realm) -> None:
+def test_a_report_of_another_cell_does_not_complete_a_mount(cluster: Realm) -> None:
     cluster.beat(0)
     cluster.ask(create())
     (tablet,) = cluster.ask(MountTable("//bank/accounts")).tablets
@@ -177,7 +177,7 @@ def test_a_table_that_is_being_unmounted_can_not_be_mounted_yet(cluster: Realm) 
 
 
 @pytest.mark.parametrize("is_served", [True, False])
-def test_a_mounted_table_that_is_removed_vanishes_from_its_cell(
+def test_a_removed_mounted_table_is_no_longer_assigned_to_its_cell(
     cluster: Realm, is_served: bool
 ) -> None:
     cluster.beat(0)
@@ -233,7 +233,7 @@ def test_a_cell_id_out_of_bounds_is_refused(cluster: Realm, cell: int) -> None:
         cluster.beat(cell)
 
 
-def test_the_cluster_tells_who_is_alive(cluster: Realm) -> None:
+def test_the_cluster_shows_which_cells_and_proxies_are_alive(cluster: Realm) -> None:
     cluster.beat(1)
     cluster.beat(0)
     cluster.ask(create(tablet_count=3))
@@ -290,7 +290,7 @@ def test_an_error_changes_nothing(cluster: Realm) -> None:
     assert len(cluster.records) == record_count
 
 
-def test_statistics_count_what_is_on_its_way(cluster: Realm) -> None:
+def test_statistics_count_the_moving_tablets(cluster: Realm) -> None:
     cluster.beat(0)
     cluster.ask(create(tablet_count=3))
     cluster.ask(MountTable("//bank/accounts"))

@@ -37,7 +37,7 @@ def replies(core: ProxyCore) -> dict[Any, Any]:
 # The batcher
 
 
-def test_callers_who_come_while_a_request_is_away_wait_for_the_next() -> None:
+def test_callers_that_come_during_a_request_wait_for_the_next_request() -> None:
     batcher: Batcher[str] = Batcher()
     batcher.add("a", 2)
     assert batcher.next_batch_count() == 2
@@ -86,7 +86,7 @@ def test_an_oracle_that_goes_back_is_not_believed(first: int) -> None:
     assert batcher.split(Timestamp(15)) == [("c", 15, 1)]
 
 
-def test_a_proxy_tells_its_callers_that_the_oracle_went_back() -> None:
+def test_a_proxy_reports_to_its_callers_that_the_oracle_went_back() -> None:
     core = ProxyCore()
     core.handle("a", GenerateTimestamps(1), at(0))
     core.handle_range(one_ask(core).token, Timestamp(10), at(0))
@@ -111,7 +111,7 @@ def test_only_the_callers_of_the_failed_request_fail() -> None:
     assert batcher.fail() == ["b"]
 
 
-def test_a_range_that_nobody_asked_for_is_a_surprise() -> None:
+def test_a_range_that_no_caller_asked_for_raises_an_assertion_error() -> None:
     with pytest.raises(AssertionError, match="no caller asked"):
         Batcher[str]().split(Timestamp(1))
 
@@ -119,7 +119,7 @@ def test_a_range_that_nobody_asked_for_is_a_surprise() -> None:
 # The proxy
 
 
-def test_the_first_caller_goes_at_once_and_the_rest_together() -> None:
+def test_the_first_caller_is_sent_immediately_and_the_next_ones_share_a_request() -> None:
     core = ProxyCore()
     core.handle("a", GenerateTimestamps(1), at(0))
     first = one_ask(core)
@@ -140,7 +140,7 @@ def test_the_first_caller_goes_at_once_and_the_rest_together() -> None:
     assert core.next_deadline() is None
 
 
-def test_a_request_that_is_away_too_long_fails_its_callers_only() -> None:
+def test_a_request_that_times_out_fails_only_its_own_callers() -> None:
     core = ProxyCore()
     core.handle("a", GenerateTimestamps(1), at(0))
     one_ask(core)
@@ -159,7 +159,7 @@ def test_a_request_that_is_away_too_long_fails_its_callers_only() -> None:
     assert core.next_deadline() == 6 * SECOND
 
 
-def test_an_answer_that_comes_after_its_callers_failed_goes_to_nobody() -> None:
+def test_an_answer_after_the_timeout_of_its_callers_is_ignored() -> None:
     core = ProxyCore()
     core.handle("a", GenerateTimestamps(1), at(0))
     first = one_ask(core)
@@ -176,7 +176,7 @@ def test_an_answer_that_comes_after_its_callers_failed_goes_to_nobody() -> None:
     assert core.take_effects() == []
 
 
-def test_a_master_that_fails_fails_the_callers_with_its_words() -> None:
+def test_a_failure_of_the_master_reaches_the_callers_with_its_message() -> None:
     core = ProxyCore()
     core.handle("a", GenerateTimestamps(1), at(0))
     core.handle_failure(one_ask(core).token, "connection refused", at(1))
@@ -201,7 +201,7 @@ def test_a_request_for_another_server_is_refused() -> None:
     assert replies(core)["a"].kind == "invalid_request"
 
 
-def test_only_so_many_may_wait() -> None:
+def test_a_proxy_refuses_callers_above_the_limit_of_waiting_callers() -> None:
     core = ProxyCore(ProxyLimits(waiting_count_max=3))
     for route in range(5):
         core.handle(route, GenerateTimestamps(1), at(0))
@@ -235,7 +235,9 @@ STEPS = st.one_of(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEPS, max_size=60))
-def test_nobody_is_served_from_a_request_older_than_their_own(steps: list[tuple[str, int]]) -> None:
+def test_no_caller_gets_timestamps_of_a_request_older_than_its_own(
+    steps: list[tuple[str, int]],
+) -> None:
     """The master answers any of its requests, late and repeatedly; each is stamped when sent."""
     core = ProxyCore()
     instant_us = next_unused = next_route = 0

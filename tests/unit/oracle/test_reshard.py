@@ -69,7 +69,7 @@ def test_resharding_again_before_a_mount_keeps_the_first_sources() -> None:
     )
 
 
-def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
+def test_rows_that_a_tablet_took_over_come_only_from_that_tablet() -> None:
     """The others' old source has them too, as they were before."""
     once = mounting.reshard(table(1), (KEY_MIN, pivot(5), pivot(7)), None, None, 100)
     had = replace(once.tablets[1], cell=CellId(4), sources=())
@@ -82,7 +82,7 @@ def test_rows_that_one_of_them_took_over_are_taken_from_it_only() -> None:
     )
 
 
-def test_resharded_tablets_are_placed_anew_and_taken_over_once() -> None:
+def test_resharded_tablets_get_new_cells_and_take_over_each_range_once() -> None:
     once = mounting.reshard(table(2), (KEY_MIN, pivot(5)), None, None, 100)
     mounted = mounting.mount(
         once,
@@ -131,7 +131,9 @@ def test_only_unmounted_tablets_are_resharded(state: str) -> None:
     assert [tablet.tablet for tablet in after.tablets] == [10, 11, 100, 101]
 
 
-def test_a_table_has_so_many_tablets_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reshard_above_the_tablet_limit_of_a_table_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(definitions, "TABLETS_PER_TABLE_MAX", 4)
     mounting.reshard(table(3), (pivot(20), pivot(21)), 2, 2, 100)
     with pytest.raises(LimitExceeded, match="at most 4 tablets"):
@@ -141,7 +143,7 @@ def test_a_table_has_so_many_tablets_and_no_more(monkeypatch: pytest.MonkeyPatch
 # Copies
 
 
-def test_thousands_of_tablets_are_divided_anew_in_no_time() -> None:
+def test_a_reshard_of_thousands_of_tablets_is_fast() -> None:
     """The master hands out timestamps meanwhile."""
     count = definitions.TABLETS_PER_TABLE_MAX
     tablets = tuple(
@@ -161,7 +163,7 @@ def test_thousands_of_tablets_are_divided_anew_in_no_time() -> None:
     assert time.process_time() - started_s < 1.5
 
 
-def test_a_copy_lives_where_its_source_does_and_takes_over_its_rows() -> None:
+def test_a_copy_has_the_cells_of_its_source_and_takes_over_the_rows() -> None:
     original = table(2)
     copy = mounting.copied(original, "//copy", 50)
     assert (copy.table, copy.path, copy.columns) == (50, "//copy", COLUMNS)
@@ -183,14 +185,14 @@ def test_a_copy_of_a_table_that_never_was_mounted_is_empty() -> None:
     assert [(it.cell, it.sources) for it in copy.tablets] == [(None, ()), (None, ())]
 
 
-def test_a_copy_of_resharded_tablets_takes_over_from_the_old_ones_when_it_is_mounted() -> None:
+def test_a_copy_of_resharded_tablets_takes_its_rows_from_the_old_tablets() -> None:
     resharded = mounting.reshard(table(2), (KEY_MIN,), None, None, 100)
     (tablet,) = mounting.copied(resharded, "//copy", 50).tablets
     assert tablet.cell is None
     assert tablet.sources == (source(0, upper=pivot(10)), source(1, lower=pivot(10)))
 
 
-def test_what_still_waits_for_its_rows_can_not_be_passed_on() -> None:
+def test_a_tablet_that_waits_for_its_rows_cannot_be_copied_or_resharded() -> None:
     copy = mounting.copied(table(1), "//copy", 50)
     with pytest.raises(Unavailable, match="still being copied"):
         mounting.copied(copy, "//other", 60)
@@ -230,7 +232,7 @@ def altered(*columns: Column) -> tuple[Column, ...]:
         (KEY, replace(TEXT, type="string"), NUMBER, SUM),
     ],
 )
-def test_a_schema_may_change_so(columns: tuple[Column, ...]) -> None:
+def test_an_allowed_change_of_a_schema_is_applied(columns: tuple[Column, ...]) -> None:
     assert altered(*columns) == columns
 
 
@@ -268,6 +270,8 @@ def test_the_same_schema_changes_nothing() -> None:
         ((KEY, replace(TEXT, aggregate="sum"), NUMBER, SUM), "sum aggregates int64"),
     ],
 )
-def test_a_schema_may_not_change_so(columns: tuple[Column, ...], reason: str) -> None:
+def test_a_forbidden_change_of_a_schema_is_refused_with_the_reason(
+    columns: tuple[Column, ...], reason: str
+) -> None:
     with pytest.raises(SchemaViolation, match=reason):
         altered(*columns)

@@ -203,7 +203,7 @@ def test_a_success_that_is_not_ours_is_a_failure(content: bytes) -> None:
     assert reply.kind == "unavailable"
 
 
-def test_what_may_be_left_out_has_defaults() -> None:
+def test_omitted_fields_of_a_request_have_defaults() -> None:
     content = b'{"path":"//a","columns":[]}'
     operation = OPERATIONS_BY_REQUEST[CreateTable]
     assert decode_request(operation, (), content) == CreateTable("//a", (), "full", (Key(b""),))
@@ -226,7 +226,9 @@ def test_what_may_be_left_out_has_defaults() -> None:
         (b'{"path":"//a","columns":' + b"[" * 100_000, "body"),
     ],
 )
-def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
+def test_an_invalid_body_is_refused_with_the_place_of_the_error(
+    content: bytes, reason: str
+) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         decode_request(OPERATIONS_BY_REQUEST[CreateTable], (), content)
 
@@ -239,7 +241,9 @@ def test_a_body_that_is_wrong_says_where(content: bytes, reason: str) -> None:
         (b'{"path":"//a","columns":[],"attributes":{"owner":{"x":1,"x":2}}}', "x"),
     ],
 )
-def test_a_body_that_names_a_thing_twice_is_refused(content: bytes, name: str) -> None:
+def test_a_body_with_the_same_name_twice_in_one_object_is_refused(
+    content: bytes, name: str
+) -> None:
     """Of two, the reader keeps the last without a word."""
     with pytest.raises(SchemaViolation, match=f"'{name}' is named twice in one object"):
         decode_request(OPERATIONS_BY_REQUEST[CreateTable], (), content)
@@ -269,7 +273,7 @@ def test_an_attribute_that_can_not_be_kept_is_refused(value: bytes) -> None:
         (PingTreeTransaction, {"transaction": "x"}, "transaction"),
     ],
 )
-def test_a_query_that_is_wrong_says_where(
+def test_an_invalid_query_is_refused_with_the_name_of_the_parameter(
     request_: type[Message], query: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=reason):

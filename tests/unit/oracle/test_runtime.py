@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 HEARTBEAT = Heartbeat(CellId(0), "address", (), 1)
 
 
-async def test_with_nothing_pending_an_answer_leaves_at_once() -> None:
+async def test_an_answer_is_sent_immediately_if_no_append_is_pending() -> None:
     listener = Listener()
     runtime = Runtime(ScriptedCore(), None)
     runtime.start()
@@ -43,7 +43,7 @@ async def test_with_nothing_pending_an_answer_leaves_at_once() -> None:
     await runtime.close()
 
 
-async def test_nothing_behind_an_append_leaves_before_it_is_durable() -> None:
+async def test_replies_and_messages_after_an_append_wait_until_the_append_is_durable() -> None:
     log, listener = GatedLog(), Listener()
     sent: list[Effect] = []
 
@@ -75,7 +75,7 @@ async def test_nothing_behind_an_append_leaves_before_it_is_durable() -> None:
     await runtime.close()
 
 
-async def test_an_answer_without_a_record_waits_for_the_appends_before_it_only() -> None:
+async def test_an_answer_without_a_record_waits_only_for_earlier_appends() -> None:
     """Behind the flush under way, but not behind the one that gathers after it."""
     log, listener = GatedLog(), Listener()
 
@@ -103,7 +103,7 @@ async def test_an_answer_without_a_record_waits_for_the_appends_before_it_only()
     await runtime.close()
 
 
-async def test_what_comes_during_a_flush_is_the_next_flush_in_one_piece() -> None:
+async def test_all_records_that_arrive_during_a_flush_form_the_next_flush() -> None:
     log, listener = GatedLog(), Listener()
     core = ScriptedCore(append_and_reply)
     runtime = Runtime(core, log)
@@ -124,7 +124,7 @@ async def test_what_comes_during_a_flush_is_the_next_flush_in_one_piece() -> Non
     await runtime.close()
 
 
-async def test_requests_of_one_loop_iteration_share_the_first_flush_too() -> None:
+async def test_requests_of_one_loop_iteration_share_the_first_flush() -> None:
     log, listener = GatedLog(), Listener()
     runtime = Runtime(ScriptedCore(append_and_reply), log)
     runtime.start()
@@ -136,7 +136,7 @@ async def test_requests_of_one_loop_iteration_share_the_first_flush_too() -> Non
     await runtime.close()
 
 
-async def test_the_core_hears_of_durability_before_the_answers_leave() -> None:
+async def test_the_core_learns_of_durability_before_the_answers_are_sent() -> None:
     log, listener = GatedLog(), Listener()
     core = ScriptedCore(append_and_reply)
     seen: list[list[Any]] = []
@@ -149,7 +149,7 @@ async def test_the_core_hears_of_durability_before_the_answers_leave() -> None:
     assert seen == [[5]]
 
 
-async def test_a_quick_answer_may_run_ahead_of_the_log_only_so_far() -> None:
+async def test_an_immediate_answer_waits_if_an_append_is_pending_for_too_long() -> None:
     """The loss bound: answers at once are held behind an append that is too old."""
     log, listener = GatedLog(), Listener()
     instant_us = 1_000_000
@@ -180,7 +180,7 @@ async def test_a_quick_answer_may_run_ahead_of_the_log_only_so_far() -> None:
     await runtime.close()
 
 
-async def test_too_much_waiting_is_refused_as_overloaded_and_nothing_is_lost() -> None:
+async def test_requests_above_the_limit_are_refused_as_overloaded_and_no_record_is_lost() -> None:
     log, listener = GatedLog(), Listener()
     core = ScriptedCore(append_and_reply)
     runtime = Runtime(core, log, limits=RuntimeLimits(waiting_count_max=30))
@@ -204,7 +204,7 @@ async def test_too_much_waiting_is_refused_as_overloaded_and_nothing_is_lost() -
     await runtime.close()
 
 
-async def test_too_many_bytes_waiting_are_refused_too() -> None:
+async def test_requests_above_the_limit_of_waiting_bytes_are_refused() -> None:
     log, listener = GatedLog(), Listener()
     runtime = Runtime(
         ScriptedCore(append_and_reply), log, limits=RuntimeLimits(waiting_bytes_max=1000)
@@ -223,7 +223,7 @@ async def test_too_many_bytes_waiting_are_refused_too() -> None:
 # ---- what surrounds an input
 
 
-async def test_a_frame_is_foreseen_before_the_core_and_done_with_after_its_effects() -> None:
+async def test_foresee_is_called_before_the_core_and_again_after_the_effects() -> None:
     seen: list[object] = []
 
     def plan(route: Any, count: int, now: Now) -> list[Effect]:
@@ -246,7 +246,7 @@ async def test_a_frame_is_foreseen_before_the_core_and_done_with_after_its_effec
     await runtime.close()
 
 
-async def test_what_is_due_afterwards_comes_after_all_effects_of_an_input() -> None:
+async def test_deferred_calls_run_after_all_effects_of_an_input() -> None:
     seen: list[object] = []
 
     class Gathering(Listener):

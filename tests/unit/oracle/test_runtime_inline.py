@@ -69,7 +69,7 @@ class Bench:
         await self.listener.wait_for(wanted)
 
 
-async def test_a_short_flush_that_is_waited_for_is_made_at_once() -> None:
+async def test_the_loop_makes_a_short_flush_that_a_caller_waits_for() -> None:
     bench = Bench()
     await bench.write()
     await bench.write(INLINE_RECORDS_MAX)
@@ -98,7 +98,7 @@ async def test_many_records_are_the_threads() -> None:
     await bench.runtime.close()
 
 
-async def test_what_nobody_waits_for_is_the_threads() -> None:
+async def test_the_thread_makes_a_flush_that_no_caller_waits_for() -> None:
     def plan(route: Any, count: int, now: Now) -> list[Effect]:
         return [Append(count), ReplyAtOnce(route, answer(count))]
 
@@ -149,7 +149,7 @@ async def test_the_slower_one_was_the_longer_they_are_the_threads() -> None:
     await bench.runtime.close()
 
 
-async def test_a_disk_that_does_not_answer_for_long_is_said() -> None:
+async def test_the_runtime_reports_a_disk_that_does_not_answer() -> None:
     bench = Bench(limit_us=0)
     bench.disk.lasts_us = 0
     bench.runtime.handle((bench.listener, 1), GenerateTimestamps(1))
@@ -162,7 +162,7 @@ async def test_a_disk_that_does_not_answer_for_long_is_said() -> None:
     await bench.runtime.close()
 
 
-async def test_what_gathered_behind_the_thread_is_made_behind_the_answers() -> None:
+async def test_the_answers_of_a_thread_flush_are_sent_before_the_next_inline_flush() -> None:
     """The first answers leave before the loop stands still for the second flush."""
     bench = Bench()
     bench.disk.lasts_us = LIMIT_US + 1
@@ -179,7 +179,7 @@ async def test_what_gathered_behind_the_thread_is_made_behind_the_answers() -> N
     await bench.runtime.close()
 
 
-async def test_a_flush_that_fails_ends_the_process_and_answers_nobody() -> None:
+async def test_a_failed_flush_stops_the_runtime_and_sends_no_answer() -> None:
     bench = Bench()
     bench.disk.reason = OSError("the disk is gone")
     bench.runtime.handle((bench.listener, 1), GenerateTimestamps(1))

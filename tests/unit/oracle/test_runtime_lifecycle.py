@@ -66,7 +66,7 @@ async def test_a_cell_message_to_a_server_without_a_cell_is_refused() -> None:
     await runtime.close()
 
 
-async def test_what_a_handler_feeds_back_waits_its_turn() -> None:
+async def test_an_input_that_a_handler_adds_waits_for_the_current_effects() -> None:
     """As in one process that holds two cores: the answer comes while the question is asked."""
     listener, core = Listener(), ScriptedCore()
     order: list[int] = []
@@ -89,7 +89,7 @@ async def test_what_a_handler_feeds_back_waits_its_turn() -> None:
     await runtime.close()
 
 
-async def test_many_inputs_at_once_are_one_drive() -> None:
+async def test_call_each_handles_several_inputs_together() -> None:
     listener, core = Listener(), ScriptedCore()
     runtime = Runtime(core, None)
     runtime.start()
@@ -118,7 +118,7 @@ async def test_asking_has_an_end() -> None:
     await runtime.close()
 
 
-async def test_the_core_is_ticked_when_it_is_due_and_not_before() -> None:
+async def test_the_runtime_ticks_the_core_at_the_deadline_and_not_before() -> None:
     core, ticks = ScriptedCore(), list[int]()
     tick = core.tick
 
@@ -180,7 +180,7 @@ async def test_a_core_that_is_always_due_does_not_starve_the_rest() -> None:
     await runtime.close()
 
 
-async def test_closing_lets_the_log_finish_and_refuses_what_comes() -> None:
+async def test_close_lets_the_log_finish_and_refuses_new_requests() -> None:
     log, listener = GatedLog(), Listener()
     runtime = Runtime(ScriptedCore(append_and_reply), log)
     runtime.start()
@@ -197,7 +197,7 @@ async def test_closing_lets_the_log_finish_and_refuses_what_comes() -> None:
     assert [request_id for request_id, _ in listener.got] == [3, 1, 2]
 
 
-async def test_what_comes_after_the_end_is_not_heard() -> None:
+async def test_calls_from_threads_after_the_close_are_ignored() -> None:
     """A thread may still be at work: what the core would say to its result, nobody would write."""
     heard: list[Now] = []
     runtime = Runtime(ScriptedCore(), GatedLog())
@@ -229,7 +229,9 @@ async def test_closing_has_an_end() -> None:
 @pytest.mark.parametrize(
     "surprise", [AssertionError("invariant"), KeyError("bug"), MemoryError(), SystemExit(0)]
 )
-async def test_a_surprise_in_the_core_stops_it_for_good(surprise: BaseException) -> None:
+async def test_an_unexpected_error_in_the_core_stops_the_runtime_permanently(
+    surprise: BaseException,
+) -> None:
     stopped: list[BaseException] = []
     listener = Listener()
 
@@ -246,7 +248,7 @@ async def test_a_surprise_in_the_core_stops_it_for_good(surprise: BaseException)
     assert len(stopped) == 1
 
 
-async def test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told() -> None:
+async def test_a_failed_log_stops_the_runtime_and_waiting_callers_get_no_answer() -> None:
     class FailingLog:
         def append(self, records: Sequence[Any]) -> None:
             raise OSError(5, "Input/output error")
@@ -264,7 +266,7 @@ async def test_a_log_that_fails_stops_it_and_nothing_that_waited_is_told() -> No
     assert core.durable == []
 
 
-async def test_an_effect_that_nobody_carries_out_is_a_surprise() -> None:
+async def test_an_effect_without_a_handler_stops_the_runtime() -> None:
     stopped: list[BaseException] = []
     core = ScriptedCore(lambda route, count, now: [AskTimestamps("token")])
     runtime = Runtime(core, None, stop=stopped.append)
@@ -317,7 +319,9 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     ("where", "words"), [("core", "a broken invariant"), ("log", "No space left on device")]
 )
-def test_a_surprise_ends_the_process_at_once_and_says_why(where: str, words: str) -> None:
+def test_an_unexpected_error_ends_the_process_immediately_with_the_reason(
+    where: str, words: str
+) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SURPRISED_PROCESS, where],
         capture_output=True,

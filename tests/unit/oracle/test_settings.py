@@ -42,7 +42,7 @@ def test_the_environment_is_read_and_the_command_line_wins(monkeypatch: pytest.M
     assert proxy().port == 4321
 
 
-def test_what_clients_reach_a_proxy_by() -> None:
+def test_the_address_of_a_proxy_is_its_host_and_port_or_its_public_url() -> None:
     assert proxy("--host", "::1", "--port", "7").address == "http://[::1]:7"
     public = proxy("--host", "0.0.0.0", "--insecure", "--public-url", "https://proxy.example/")
     assert public.address == "https://proxy.example"
@@ -65,7 +65,7 @@ def test_what_clients_reach_a_proxy_by() -> None:
         ([], ["usage", "master", "proxy"]),
     ],
 )
-def test_wrong_usage_is_said_in_words(
+def test_wrong_usage_is_reported_in_words_without_a_traceback(
     arguments: list[str],
     words: list[str],
     capsys: pytest.CaptureFixture[str],

@@ -31,7 +31,7 @@ def raw(path: Path) -> lmdb.Environment:
     return lmdb.open(str(path / FILE_NAME), subdir=False, lock=False)
 
 
-def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
+def test_appended_changes_exist_after_the_store_is_reopened(tmp_path: Path) -> None:
     folder = tmp_path / "made" / "on demand"
     assert stored(folder) == []
     write(folder, Put("b", b"1", b"one"), Put("a", b"\x00\xff", b""), Put("b", b"2", b"two"))
@@ -47,7 +47,7 @@ def test_one_append_is_all_or_nothing(tmp_path: Path) -> None:
     assert stored(tmp_path) == []
 
 
-def test_a_group_is_all_of_its_changes(tmp_path: Path) -> None:
+def test_a_group_applies_all_of_its_changes(tmp_path: Path) -> None:
     write(tmp_path, Put("a", b"1", b"one"), Put("a", b"2", b"two"))
     write(tmp_path, Group((Put("a", b"3", b"three"), Remove("a", b"1"), Put("a", b"2", b"due"))))
     assert stored(tmp_path) == [("a", b"2", b"due"), ("a", b"3", b"three")]
@@ -63,7 +63,9 @@ def test_a_full_map_grows_up_to_its_limit(tmp_path: Path) -> None:
     assert [len(value) for _, _, value in stored(tmp_path)] == [32 << 20] * 3
 
 
-def test_a_second_opener_in_another_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
+def test_a_second_process_that_opens_a_folder_gets_the_id_of_the_first_process(
+    tmp_path: Path,
+) -> None:
     store = MasterStore.open(tmp_path)
     script = (
         "import sys; from dodona_oracle.shell.store import MasterStore\n"
@@ -79,7 +81,7 @@ def test_a_second_opener_in_another_process_is_told_who_has_the_folder(tmp_path:
     assert told.stdout == ""  # the lock ended with its holder
 
 
-def test_a_second_opener_in_the_same_process_is_refused_too(tmp_path: Path) -> None:
+def test_a_second_open_in_the_same_process_is_refused(tmp_path: Path) -> None:
     store = MasterStore.open(tmp_path)
     with pytest.raises(FolderInUse, match=str(tmp_path)):
         MasterStore.open(tmp_path)

@@ -64,7 +64,7 @@ def test_on_another_machine_the_first_timestamp_waits_until_the_lease_is_over() 
     assert after.first > before.first
 
 
-def test_whoever_waits_says_that_it_is_not_ready_until_it_would_answer() -> None:
+def test_a_master_is_not_ready_until_its_takeover_wait_is_over() -> None:
     store: Store = {}
     first = Process(store, "first")
     assert first.core.why_not_ready(first.at(0)) is None
@@ -77,7 +77,7 @@ def test_whoever_waits_says_that_it_is_not_ready_until_it_would_answer() -> None
     assert store[ORACLE, MACHINE] == b"first", "to be asked changes nothing"
 
 
-def test_whose_timestamps_are_used_up_is_not_ready() -> None:
+def test_a_master_without_unused_timestamps_is_not_ready() -> None:
     (last,) = changes_of(put_ceiling(Timestamp(MAX_TIMESTAMP - 10)))
     assert isinstance(last, Put)
     process = Process({(last.bucket, last.key): last.value}, "")
@@ -90,7 +90,7 @@ def test_whose_timestamps_are_used_up_is_not_ready() -> None:
     assert "used up" in reply.body.message
 
 
-def test_whoever_stops_while_it_waits_has_to_wait_again() -> None:
+def test_a_master_that_stops_during_its_takeover_wait_must_wait_again() -> None:
     store: Store = {}
     Process(store, "first").ask(1)
     Process(store, "second", 5).ask(10)
@@ -98,7 +98,7 @@ def test_whoever_stops_while_it_waits_has_to_wait_again() -> None:
     assert isinstance(Process(store, "second", 20).ask(21), Failure)
 
 
-def test_once_it_was_alone_its_machine_is_known_for_good() -> None:
+def test_a_machine_that_completed_a_takeover_does_not_wait_again() -> None:
     store: Store = {}
     Process(store, "first").ask(1)
     Process(store, "second", 5).ask(5 + TAKEOVER_US)
@@ -108,7 +108,7 @@ def test_once_it_was_alone_its_machine_is_known_for_good() -> None:
     assert isinstance(Process(store, "first", again).ask(again), Failure)
 
 
-def test_a_store_that_nobody_else_can_have_names_no_machine() -> None:
+def test_a_store_that_only_one_machine_can_open_names_no_machine() -> None:
     store: Store = {}
     assert isinstance(Process(store, "").ask(1), TimestampRange)
     assert (ORACLE, MACHINE) not in store

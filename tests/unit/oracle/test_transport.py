@@ -58,7 +58,7 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> list[FakePeer]:
         (TimestampRange(Timestamp(5), 2), "unavailable"),  # not as many as were asked for
     ],
 )
-async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
+async def test_an_answer_other_than_the_requested_range_fails_the_batch(
     peers: list[FakePeer], answer: Reply, kind: str
 ) -> None:
     core = ProxyCore()
@@ -88,7 +88,7 @@ async def test_whatever_is_not_the_range_asked_for_fails_the_batch(
     await runtime.close()
 
 
-async def test_a_registration_that_fails_says_why_and_goes_on() -> None:
+async def test_a_failed_registration_reports_the_reason_and_continues() -> None:
     settings: ProxySettings = parse_settings(
         ProxySettings, "proxy", ["--master-url", "http://127.0.0.1:1", "--register-ms", "1"]
     )

@@ -76,7 +76,7 @@ def test_the_root_is_there_from_the_start(realm: Realm, root: str) -> None:
     assert realm.records == []
 
 
-def test_making_a_table_makes_the_directories_above_it(realm: Realm) -> None:
+def test_creating_a_table_creates_the_directories_above_the_table(realm: Realm) -> None:
     realm.ask(create("//bank/old/accounts"))
     realm.ask(create("//bank/new"))
     assert names(realm, "//") == ("bank",)
@@ -94,7 +94,7 @@ def test_directories_are_made_one_by_one_or_all_that_are_missing(realm: Realm) -
     assert get(realm, "//a") == {"b": {"c": {}}, "d": {}}
 
 
-def test_a_directory_that_is_there_is_an_error_unless_it_may_be(realm: Realm) -> None:
+def test_creating_an_existing_directory_fails_unless_ignore_existing_is_set(realm: Realm) -> None:
     realm.ask(CreateDirectory("//a"))
     with pytest.raises(NodeExistsError, match="directory //a"):
         realm.ask(CreateDirectory("//a", is_recursive=True))
@@ -120,7 +120,7 @@ def test_a_directory_is_no_table(realm: Realm) -> None:
             realm.ask(request)
 
 
-def test_what_is_not_there_is_named(realm: Realm) -> None:
+def test_the_error_for_a_missing_node_names_the_path(realm: Realm) -> None:
     realm.ask(CreateDirectory("//a"))
     assert exists(realm, "//a/b") is False
     for request in (ListNodes("//a/b"), GetNode("//a/b"), SetNode("//a/b/@x", b"\xc0")):
@@ -134,7 +134,7 @@ def test_what_is_not_there_is_named(realm: Realm) -> None:
 # Removing
 
 
-def test_a_directory_is_removed_empty_or_with_all_in_it(realm: Realm) -> None:
+def test_a_directory_that_is_not_empty_is_removed_only_recursively(realm: Realm) -> None:
     realm.ask(create("//d/e/t"))
     record_count = len(realm.records)
     with pytest.raises(InvalidRequest, match="not empty"):
@@ -149,7 +149,7 @@ def test_a_directory_is_removed_empty_or_with_all_in_it(realm: Realm) -> None:
     realm.ask(RemoveNode("//d"))
 
 
-def test_removing_what_is_not_there_is_no_error_if_forced(realm: Realm) -> None:
+def test_a_forced_remove_of_a_missing_path_is_no_error(realm: Realm) -> None:
     realm.ask(RemoveNode("//a", is_forced=True))
     realm.ask(CreateDirectory("//a"))
     realm.ask(RemoveNode("//a/@x", is_forced=True))
@@ -160,7 +160,7 @@ def test_removing_what_is_not_there_is_no_error_if_forced(realm: Realm) -> None:
 @pytest.mark.parametrize(
     "request_", [RemoveNode("/", True), MoveNode("//", "//a"), CopyNode("/", "//a")]
 )
-def test_the_root_stays_where_it_is(realm: Realm, request_: Any) -> None:
+def test_the_root_cannot_be_removed_moved_or_copied(realm: Realm, request_: Any) -> None:
     with pytest.raises(InvalidRequest, match="root"):
         realm.ask(request_)
 
@@ -184,7 +184,7 @@ def test_moving_takes_all_that_is_below_along(realm: Realm) -> None:
     assert {each.path for each in realm.beat(0).tablets} == {"//x/y/b/t"}
 
 
-def test_a_copy_is_a_table_of_its_own(realm: Realm) -> None:
+def test_a_copy_is_independent_of_its_source(realm: Realm) -> None:
     realm.ask(create("//a/t", tablet_count=2))
     realm.ask(SetNode("//a/t/@", msgspec.msgpack.encode({"mine": 1, "max_data_ttl": 5})))
     realm.ask(CopyNode("//a", "//b"))
@@ -200,7 +200,7 @@ def test_a_copy_is_a_table_of_its_own(realm: Realm) -> None:
 
 
 @pytest.mark.parametrize("verb", [MoveNode, CopyNode])
-def test_what_is_mounted_is_neither_moved_nor_copied(realm: Realm, verb: Any) -> None:
+def test_a_move_or_copy_of_a_mounted_table_is_refused(realm: Realm, verb: Any) -> None:
     realm.ask(create("//a/t"))
     mounted(realm, "//a/t")
     for source in ("//a/t", "//a"):
@@ -232,7 +232,7 @@ def test_where_a_node_can_not_go(realm: Realm, verb: Any) -> None:
     assert len(realm.records) == record_count
 
 
-def test_moving_must_not_make_a_path_too_long(realm: Realm) -> None:
+def test_a_move_that_makes_a_path_too_long_is_refused(realm: Realm) -> None:
     name = "n" * 255
     realm.ask(create(f"//{name}/{name}/t"))
     realm.ask(CreateDirectory(f"//{'m' * 255}/{name}", is_recursive=True))

@@ -40,7 +40,7 @@ def tree() -> Tree:
     return Tree()
 
 
-def test_the_error_says_who_holds_the_lock(tree: Tree) -> None:
+def test_the_error_for_a_locked_node_names_the_holder_of_the_lock(tree: Tree) -> None:
     tree.make("//a")
     mine = tree.begin(title="nightly load")
     tree.put("//a/@x", 1, mine)
@@ -81,7 +81,7 @@ def test_different_children_and_attributes_do_not_conflict(tree: Tree) -> None:
     assert [tree.get(f"//a/@x{number}") for number in range(3)] == [0, 1, 2]
 
 
-def test_what_is_removed_or_moved_is_locked_with_all_below(tree: Tree) -> None:
+def test_a_remove_or_move_locks_the_node_and_all_nodes_below(tree: Tree) -> None:
     tree.make_table("//a/b/t")
     for request in (RemoveNode("//a", True), MoveNode("//a", "//z")):
         mine, other = tree.begin(), tree.begin()
@@ -119,7 +119,7 @@ def test_an_exclusive_lock_bars_all_but_those_inside(tree: Tree) -> None:
     tree.put("//a/@x", 2, mine)
 
 
-def test_locks_of_a_nested_transaction_are_its_parent_s_after_its_commit(tree: Tree) -> None:
+def test_the_parent_gets_the_locks_of_a_nested_transaction_after_its_commit(tree: Tree) -> None:
     tree.make("//a")
     mine = tree.begin()
     nested, sibling = tree.begin(mine), tree.begin(mine)
@@ -174,7 +174,7 @@ def test_a_lock_that_is_none_is_refused(
         tree.lock("//a", "shared", ALL)
 
 
-def test_a_snapshot_lock_shows_the_node_as_it_was(tree: Tree) -> None:
+def test_a_snapshot_lock_shows_the_node_without_later_changes(tree: Tree) -> None:
     tree.make("//a")
     tree.make("//a/b")
     tree.put("//a/@x", 1)
@@ -200,7 +200,7 @@ def test_a_snapshot_lock_shows_the_node_as_it_was(tree: Tree) -> None:
     assert not tree.exists("//a")
 
 
-def test_a_snapshot_survives_what_was_in_it_moving_elsewhere(tree: Tree) -> None:
+def test_a_snapshot_lock_still_shows_a_table_after_a_move(tree: Tree) -> None:
     tree.make_table("//a/t")
     tree.make("//b")
     mine = tree.begin()
@@ -218,7 +218,7 @@ def test_a_snapshot_survives_what_was_in_it_moving_elsewhere(tree: Tree) -> None
     tree.ask(RemoveNode("//b", True))
 
 
-def test_what_only_a_snapshot_shows_is_neither_moved_nor_removed(tree: Tree) -> None:
+def test_a_node_that_only_a_snapshot_shows_is_neither_moved_nor_removed(tree: Tree) -> None:
     """It is somewhere else, where others go on with it."""
     tree.make("//a")
     tree.make("//a/b")

@@ -36,7 +36,7 @@ def tree() -> Tree:
 # Who sees what
 
 
-def test_changes_are_seen_inside_until_they_are_everybody_s(tree: Tree) -> None:
+def test_changes_are_visible_only_inside_the_transaction_until_its_commit(tree: Tree) -> None:
     tree.make("//a")
     mine = tree.begin()
     nested, other = tree.begin(mine), tree.begin()
@@ -71,7 +71,7 @@ def test_aborting_leaves_nothing_behind(tree: Tree) -> None:
     assert tree.catalog.statistics().table_count == 1
 
 
-def test_a_nested_commit_is_its_parent_s_to_keep_or_to_drop(tree: Tree) -> None:
+def test_changes_of_a_nested_commit_are_kept_only_if_the_parent_commits(tree: Tree) -> None:
     for is_kept in (True, False):
         mine = tree.begin()
         nested = tree.begin(mine)
@@ -153,7 +153,7 @@ def test_copying_under_a_transaction_keeps_the_source_unmounted(tree: Tree) -> N
     tree.ask(MountTable("//t"))
 
 
-def test_a_copy_may_be_copied_before_it_is_committed(tree: Tree) -> None:
+def test_a_copy_can_be_copied_before_its_transaction_commits(tree: Tree) -> None:
     tree.beat(0)
     tree.make_table("//t")
     tree.ask(MountTable("//t"))
@@ -270,7 +270,7 @@ def test_the_next_deadline_is_that_of_the_first_lease(tree: Tree) -> None:
     assert tree.catalog.next_deadline() == 5 * SECOND_US
 
 
-def test_leases_begin_anew_after_a_restart(tree: Tree) -> None:
+def test_leases_of_master_transactions_start_again_after_a_restart(tree: Tree) -> None:
     mine = tree.begin()
     tree.make_table("//t", mine)
     tree.instant_us += 4 * SECOND_US
@@ -304,7 +304,7 @@ def test_transactions_their_nesting_and_titles_are_limited(
         tree.begin()
 
 
-def test_those_that_are_open_are_told_with_what_is_left_of_their_leases(tree: Tree) -> None:
+def test_open_transactions_are_listed_with_the_remaining_time_of_their_leases(tree: Tree) -> None:
     outer = tree.begin(title="<b>moving</b>")
     tree.instant_us += 1_000_000
     inner = tree.begin(outer)

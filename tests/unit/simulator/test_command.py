@@ -132,7 +132,7 @@ def test_nonsense_is_refused_before_anything_runs(
     assert complaint in capsys.readouterr().err
 
 
-def test_an_interruption_ends_the_run_with_what_there_is() -> None:
+def test_an_interrupted_run_reports_that_it_was_interrupted() -> None:
     """As from a keyboard: the command and all its workers get the signal."""
     paths = os.pathsep.join(path for path in sys.path if path)
     running = subprocess.Popen(

@@ -64,7 +64,7 @@ def found_after_a_crash(power_cut_rate: float) -> tuple[set[str], Counter[str]]:
     return found, counts
 
 
-def test_a_process_that_dies_leaves_all_or_nothing_of_its_last_flush() -> None:
+def test_a_process_crash_leaves_all_or_nothing_of_the_last_flush() -> None:
     found, counts = found_after_a_crash(power_cut_rate=0.0)
     assert found == {"a", "abc"}
     assert counts["crash with disk kept"] == 40
@@ -83,7 +83,7 @@ def test_a_power_cut_takes_all_that_was_not_synced() -> None:
     assert counts["record lost"] == 40 * 3
 
 
-def test_a_torn_half_of_a_flush_would_be_found_if_it_stayed(
+def test_a_torn_flush_that_stays_on_the_disk_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The storage engine's promise is what makes it nothing: without it, this is what was there."""
@@ -148,7 +148,7 @@ def test_a_calm_disk_ends_a_stall_and_does_no_flush_twice() -> None:
 # A full disk
 
 
-def test_a_full_disk_refuses_a_flush_and_its_process_ends_of_it() -> None:
+def test_a_full_disk_refuses_a_flush_and_ends_the_process() -> None:
     owner = Owner()
     owner.append("a")
     owner.wait()
@@ -165,7 +165,7 @@ def test_a_full_disk_refuses_a_flush_and_its_process_ends_of_it() -> None:
     assert "crash with disk kept" not in owner.disk.fault_counts, "it ended by itself"
 
 
-def test_a_full_disk_refuses_the_next_process_too_until_there_is_room() -> None:
+def test_a_full_disk_also_refuses_the_next_process_until_space_is_free() -> None:
     owner = Owner()
     owner.disk.fill(3_000_000)
     for _ in range(2):

@@ -146,7 +146,7 @@ def digest_of_good_behaviour(seed: int, workload: str | None) -> str:
 
 
 @pytest.mark.parametrize("point", share([it for it in FaultPoint if it not in UNSEEN], one_in=8))
-def test_every_point_changes_what_happens(
+def test_each_fault_point_changes_the_course_of_a_run(
     point: FaultPoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_rate(monkeypatch, 0.0)

@@ -108,13 +108,13 @@ def test_faults_of_links_befall_one_link_a_process_or_groups(kind: str) -> None:
         assert len(set(fault.links)) == len(fault.links)
 
 
-def test_a_process_may_be_cut_off_from_hearing_others_or_from_being_heard() -> None:
+def test_a_cut_can_stop_a_process_from_receiving_or_from_sending() -> None:
     cuts = [fault for fault in faults_of("cut") if fault.shape == "process"]
     for is_heard in (True, False):
         assert sum(bool(fault.allies) == is_heard for fault in cuts) > 20
 
 
-def test_a_swizzle_ends_in_another_order_than_it_began() -> None:
+def test_the_clogs_of_a_swizzle_usually_end_in_another_order_than_they_began() -> None:
     orders = Counter[bool]()
     for run in RUNS:
         swizzled = [fault for fault in run.faults if fault.kind == "swizzle"]
@@ -176,7 +176,7 @@ class Bench:
         return any(not isinstance(reply, Failure) for reply in self.replies[before:])
 
 
-def test_without_faults_everybody_is_answered() -> None:
+def test_without_faults_each_cell_answers_each_client() -> None:
     bench = Bench()
     bench.wait(3_000_000)
     assert all(bench.is_answered(client, cell) for client in (0, 1) for cell in (0, 1))
@@ -184,7 +184,7 @@ def test_without_faults_everybody_is_answered() -> None:
 
 
 @pytest.mark.parametrize("kind", LINK_FAULTS)
-def test_a_fault_of_a_link_befalls_that_link_for_its_time(kind: LinkFault) -> None:
+def test_a_link_fault_affects_only_its_link_for_its_duration(kind: LinkFault) -> None:
     at_us = 3_000_000
     bench = Bench(Fault(at_us, kind, "client-0", 500_000, ("cell-0",)))
     bench.wait(at_us)
@@ -210,7 +210,7 @@ def test_faults_of_links_are_over_when_the_cluster_is_healed(kind: LinkFault) ->
     assert bench.cluster.fault_counts[f"{kind} process"] == 1
 
 
-def test_a_clog_only_delays_what_is_asked() -> None:
+def test_a_clog_delays_a_request_and_does_not_lose_the_request() -> None:
     bench = Bench(Fault(3_000_000, "clog", "client-0", 500_000, ("cell-0",)))
     bench.wait(3_000_000)
     assert not bench.is_answered()
@@ -218,7 +218,7 @@ def test_a_clog_only_delays_what_is_asked() -> None:
     assert [type(reply) for reply in bench.replies] == [Aborted]
 
 
-def test_what_is_cut_off_is_lost() -> None:
+def test_a_request_over_a_cut_link_is_lost() -> None:
     bench = Bench(Fault(3_000_000, "cut", "client-0", 500_000, ("cell-0",)))
     bench.wait(3_000_000)
     assert not bench.is_answered()
@@ -227,7 +227,7 @@ def test_what_is_cut_off_is_lost() -> None:
     assert bench.cluster.fault_counts["datagram cut off"] == 1
 
 
-def test_a_partition_of_groups_separates_them_and_nobody_within() -> None:
+def test_a_partition_separates_groups_and_no_processes_within_a_group() -> None:
     fault = Fault(
         3_000_000, "partition", "client-0", 900_000, ("cell-1", "client-1"), ("cell-0", "master")
     )
@@ -240,7 +240,7 @@ def test_a_partition_of_groups_separates_them_and_nobody_within() -> None:
     assert bench.cluster.scheduled_counts == {"partition group": 1}
 
 
-def test_a_crashed_process_is_counted_with_what_became_of_its_disk() -> None:
+def test_a_crash_is_counted_together_with_its_effect_on_the_disk() -> None:
     bench = Bench(Fault(3_000_000, "crash", "cell-0", 500_000), disk=drawn(1).disk)
     bench.wait(3_000_000)
     node = bench.cluster.nodes[0]
@@ -252,7 +252,7 @@ def test_a_crashed_process_is_counted_with_what_became_of_its_disk() -> None:
     assert counts.get("crash with disk kept", 0) + counts.get("crash with unsynced lost", 0) == 1
 
 
-def test_disks_go_wrong_while_the_others_do_and_so_does_an_empty_one() -> None:
+def test_disk_faults_last_as_long_as_other_faults_also_on_an_empty_disk() -> None:
     wrong = DiskOptions(flush_us_mean=300, stall_rate=0.1, stall_us_max=9, power_cut_rate=0.5)
     bench = Bench(Fault(3_000_000, "absent_disk", "cell-0", 900_000_000), disk=wrong)
     not_stormed = Cluster(World(1), bench.cluster.options, [])
@@ -270,7 +270,7 @@ def options_of_disks(cluster: Cluster) -> set[DiskOptions]:
     return {host.disk.options for host in cluster.hosts.values() if host.disk is not None}
 
 
-def test_what_could_not_be_carried_out_is_not_counted() -> None:
+def test_a_fault_that_could_not_be_carried_out_is_not_counted() -> None:
     faults = [Fault(3_000_000, "crash", "cell-0", 500_000) for _ in range(3)]
     bench = Bench(*faults, Fault(3_100_000, "pause", "cell-0", 10), Fault(1, "fuse", "proxy-0", 1))
     bench.wait(3_200_000)
@@ -278,7 +278,7 @@ def test_what_could_not_be_carried_out_is_not_counted() -> None:
     assert bench.cluster.scheduled_counts["pause cell"] == 0
 
 
-def test_a_fuse_counts_when_it_has_burnt_down() -> None:
+def test_a_fuse_fault_is_counted_only_after_it_takes_effect() -> None:
     bench = Bench(Fault(40, "fuse", "proxy-0", 100_000), Fault(41, "verdict", "cell-0", 1))
     bench.wait(1_000)
     assert bench.cluster.scheduled_counts.total() == 0
@@ -288,7 +288,7 @@ def test_a_fuse_counts_when_it_has_burnt_down() -> None:
     assert bench.cluster.scheduled_counts == {"fuse proxy": 1}
 
 
-def test_a_disk_stalls_and_is_full_for_its_time() -> None:
+def test_a_disk_stalls_or_is_full_for_the_duration_of_the_fault() -> None:
     bench = Bench(
         Fault(1_000, "stall", "master", 2_000_000),
         Fault(1_000, "full_disk", "cell-1", 3_000_000),

@@ -37,7 +37,7 @@ def test_every_version_comes_once(workload: str) -> None:
     assert sum(it.counts["pages of changes"] for it in results) > 20
 
 
-def test_it_is_seen_if_rows_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_feed_check_detects_rows_that_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stamps of clients whose clocks are behind, without what raises them."""
     monkeypatch.setattr(Tablet, "next_stamp", _careless)
     promises = [it.promise for seed in SEEDS for it in run(seed, "counters").violations]
@@ -48,7 +48,7 @@ def _careless(tablet: Tablet, stamp: Timestamp) -> Timestamp:
     return Timestamp(max(stamp, tablet.newest_stamp + 1))
 
 
-def test_what_is_missing_or_too_much_is_a_violation() -> None:
+def test_missing_or_extra_versions_in_the_change_feed_are_violations() -> None:
     columns = (Column("k", "int64", sort_order="ascending"), Column("v", "int64"))
     follower: Any = Follower([TableShape("//t", columns, ((),))])
     follower._until["//t"] = 5

@@ -154,7 +154,7 @@ def readings_of(seed: int) -> Readings:
 
 
 @pytest.mark.slow("many seeds")
-def test_what_is_held_is_never_refused_nor_different() -> None:
+def test_a_held_snapshot_is_never_refused_and_never_changes() -> None:
     runs = [readings_of(seed) for seed in range(SEEDS)]
     assert [it.violations for it in runs] == [[]] * SEEDS
     counts = sum((it.counts for it in runs), Counter())
@@ -164,7 +164,7 @@ def test_what_is_held_is_never_refused_nor_different() -> None:
 
 
 @pytest.mark.slow("many seeds")
-def test_a_cell_that_lets_go_before_it_has_heard_from_its_readers_is_seen(
+def test_a_cell_that_releases_snapshots_before_its_readers_renew_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Readers, "expect_renewals", lambda *_: None)

@@ -111,7 +111,7 @@ def bench() -> Bench:
 # The one law
 
 
-def test_an_answer_waits_for_the_append_before_it(bench: Bench) -> None:
+def test_an_answer_waits_for_an_earlier_append(bench: Bench) -> None:
     bench.ask(2)
     assert bench.answers == [2], "nothing is pending: it leaves at once"
     bench.ask(1)
@@ -124,7 +124,7 @@ def test_an_answer_waits_for_the_append_before_it(bench: Bench) -> None:
     assert bench.host.core.durable == [1]
 
 
-def test_answers_at_once_wait_for_a_log_that_is_far_behind(bench: Bench) -> None:
+def test_immediate_answers_wait_if_the_log_is_far_behind(bench: Bench) -> None:
     bench.host.at_once_age_us_max = 7_000
     bench.host.disk = Disk(bench.world, "slow", DiskOptions(1, stall_rate=1, stall_us_max=10**6))
     bench.host.disk.open(bench.host._on_durable)
@@ -139,7 +139,7 @@ def test_answers_at_once_wait_for_a_log_that_is_far_behind(bench: Bench) -> None
     assert bench.answers[-1] == 104
 
 
-def test_a_crash_takes_back_what_nobody_was_told(bench: Bench) -> None:
+def test_a_request_interrupted_by_a_crash_gets_a_failure_and_no_answer(bench: Bench) -> None:
     bench.ask(1)
     bench.host.crash()
     bench.wait()
@@ -162,7 +162,7 @@ def test_a_fuse_ends_a_process_between_two_effects(bench: Bench) -> None:
     assert not bench.host.is_up
 
 
-def test_a_process_dies_while_its_append_is_written(bench: Bench) -> None:
+def test_a_process_can_crash_while_it_writes_an_append(bench: Bench) -> None:
     bench.host.doom.die_after("append", bench.host.crash)
     bench.ask(2)
     assert bench.host.is_up
@@ -171,7 +171,7 @@ def test_a_process_dies_while_its_append_is_written(bench: Bench) -> None:
     assert not bench.host.is_up
 
 
-def test_a_process_dies_after_a_verdict(bench: Bench) -> None:
+def test_a_process_can_crash_after_a_verdict(bench: Bench) -> None:
     bench.host.doom.die_after("verdict", bench.host.crash)
     bench.ask(2)
     bench.wait()
@@ -196,7 +196,7 @@ def test_a_pause_holds_everything_up(bench: Bench) -> None:
     assert bench.answers == [2]
 
 
-def test_a_full_disk_ends_its_process_which_is_started_again_until_there_is_room(
+def test_a_process_on_a_full_disk_is_restarted_until_space_is_free(
     bench: Bench,
 ) -> None:
     assert bench.host.disk is not None
@@ -229,13 +229,13 @@ def test_ticks_come_at_the_deadline_in_the_process_s_own_time(bench: Bench) -> N
 # Calls
 
 
-def test_a_call_to_nowhere_says_that_it_was_never_sent(bench: Bench) -> None:
+def test_a_call_without_an_address_reports_that_nothing_was_sent(bench: Bench) -> None:
     bench.ask(2, None)
     bench.wait()
     assert bench.failures == [Failure("unavailable", "can't connect", {"is_sent": False})]
 
 
-def test_a_call_to_a_dead_process_fails_and_may_say_so(bench: Bench) -> None:
+def test_a_call_to_a_dead_process_fails_with_no_connection_or_a_timeout(bench: Bench) -> None:
     bench.host.crash()
     for number in range(20):
         bench.ask(number)
@@ -246,7 +246,7 @@ def test_a_call_to_a_dead_process_fails_and_may_say_so(bench: Bench) -> None:
     assert bench.answers == []
 
 
-def test_a_broken_connection_never_says_that_nothing_was_sent(bench: Bench) -> None:
+def test_a_lost_connection_never_reports_that_nothing_was_sent(bench: Bench) -> None:
     for number in range(1, 41, 2):
         bench.ask(number)
     bench.host.crash()
@@ -275,7 +275,7 @@ class Sink:
         self.count += 1
 
 
-def test_only_what_can_be_known_again_is_repeated(bench: Bench) -> None:
+def test_only_requests_that_the_receiver_can_recognize_are_repeated(bench: Bench) -> None:
     sink = Sink()
     bench.transport.bind("sink:1", sink)
     bench.transport.network.storm(NetworkOptions(repeat_rate=1))
@@ -289,7 +289,7 @@ def test_only_what_can_be_known_again_is_repeated(bench: Bench) -> None:
     assert sink.count == 3
 
 
-def test_a_closed_port_is_told_nothing(bench: Bench) -> None:
+def test_a_closed_port_receives_no_answers_and_no_failures(bench: Bench) -> None:
     bench.ask(1)
     bench.port.close()
     bench.wait()
@@ -299,7 +299,7 @@ def test_a_closed_port_is_told_nothing(bench: Bench) -> None:
 # Half-open connections
 
 
-def test_over_a_half_open_connection_nothing_is_heard_and_no_error_comes(bench: Bench) -> None:
+def test_a_call_over_a_half_open_connection_is_not_received_and_times_out(bench: Bench) -> None:
     bench.transport.unheard.add("asker", "host")
     bench.ask(2)
     bench.wait(1_900_000)
@@ -313,7 +313,7 @@ def test_over_a_half_open_connection_nothing_is_heard_and_no_error_comes(bench: 
     assert bench.answers == [2]
 
 
-def test_a_half_open_connection_does_not_show_that_its_server_died(bench: Bench) -> None:
+def test_a_half_open_connection_hides_the_crash_of_its_server(bench: Bench) -> None:
     bench.transport.unheard.add("asker", "host")
     for number in range(1, 41):
         bench.ask(number)
@@ -324,7 +324,7 @@ def test_a_half_open_connection_does_not_show_that_its_server_died(bench: Bench)
     assert bench.failures == [Failure("unavailable", "no answer in time")] * 80
 
 
-def test_over_a_cut_link_nobody_learns_that_a_server_died(bench: Bench) -> None:
+def test_a_cut_link_hides_the_crash_of_a_server(bench: Bench) -> None:
     bench.transport.network.cut("host", "asker")
     for number in range(1, 41):
         bench.ask(number)
@@ -333,7 +333,7 @@ def test_over_a_cut_link_nobody_learns_that_a_server_died(bench: Bench) -> None:
     assert bench.failures == [Failure("unavailable", "no answer in time")] * 40
 
 
-def test_what_is_not_answered_is_carried_out(bench: Bench) -> None:
+def test_a_request_whose_answer_is_lost_is_still_carried_out(bench: Bench) -> None:
     bench.transport.unanswered.add("asker", "host")
     bench.ask(1)
     bench.wait()
@@ -386,7 +386,7 @@ def test_timestamps_rise_across_crashes_and_clock_steps() -> None:
     assert taken == sorted(set(taken))
 
 
-def test_a_client_waits_for_its_oracle_and_fails_when_its_time_is_up() -> None:
+def test_a_client_waits_for_its_oracle_and_fails_after_its_timeout() -> None:
     oracle, taken = Oracle(), list[Timestamp]()
     oracle.proxy.crash()
     task = oracle.run(generate(taken), 3_000_000)
@@ -438,7 +438,7 @@ def test_pauses_posts_and_empty_calls() -> None:
     assert seen == [20_000, 20_000]
 
 
-def test_a_client_that_stands_still_goes_on_later_with_all_that_came_meanwhile() -> None:
+def test_a_paused_client_continues_later_with_the_answers_that_arrived() -> None:
     oracle, taken = Oracle(), list[Timestamp]()
     oracle.world.after(150, lambda: oracle.client.pause(4_000_000))
     task = oracle.run(generate(taken), 4_000_000)
@@ -448,7 +448,7 @@ def test_a_client_that_stands_still_goes_on_later_with_all_that_came_meanwhile()
     assert len(taken) == 1
 
 
-def test_a_client_s_pause_lasts_as_long_by_its_own_clock() -> None:
+def test_a_pause_of_a_client_is_measured_by_the_clock_of_the_client() -> None:
     oracle, instants = Oracle(), list[int]()
 
     def protocol() -> Protocol[None]:
@@ -463,7 +463,7 @@ def test_a_client_s_pause_lasts_as_long_by_its_own_clock() -> None:
     assert instants == [due_us]
 
 
-def test_a_killed_task_hears_nothing_more() -> None:
+def test_a_killed_task_receives_nothing_more() -> None:
     oracle, taken = Oracle(), list[Timestamp]()
     task = Task(oracle.client, generate(taken))
     kill: Callable[[], None] = task.kill

@@ -141,7 +141,7 @@ def test_a_task_may_bring_rows_by_several_calls(cluster: Calm) -> None:
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
-def test_whoever_publishes_again_is_told_that_it_was_published(
+def test_a_repeated_publish_returns_the_first_commit_timestamp(
     cluster: Calm, is_finished: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cells have nothing staged any more, or the load is over there: that was an error."""
@@ -162,7 +162,7 @@ def _do_nothing(*_: Any) -> Protocol[None]:
     yield
 
 
-def test_whether_it_was_published_may_be_unknown(
+def test_a_repeated_publish_raises_outcome_unknown_if_no_record_can_be_read(
     cluster: Calm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticket = cluster.load()
@@ -187,7 +187,7 @@ def test_a_load_that_was_given_up_is_not_published(cluster: Calm) -> None:
     assert cluster.marked() == []
 
 
-def test_a_load_that_begins_is_not_taken_for_a_dead_one(cluster: Calm) -> None:
+def test_recovery_does_not_abort_a_load_that_is_just_beginning(cluster: Calm) -> None:
     """Its record was there before the cells had heard of it: whoever came between gave it up."""
     cluster.load()  # the system tables are there
     gate = Gate(asks(OpenLoad))
@@ -216,7 +216,7 @@ def test_a_load_that_can_not_be_opened_leaves_nothing(
     assert len(cluster.run_it(cluster.loads.list_loads())) == 1
 
 
-def test_the_commit_timestamp_is_not_that_of_the_record_that_it_is_finished(
+def test_a_publish_does_not_return_the_timestamp_of_the_finish_record(
     cluster: Calm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else finishes the load between two looks of whoever publishes it again."""
@@ -237,7 +237,7 @@ def test_the_commit_timestamp_is_not_that_of_the_record_that_it_is_finished(
 
 
 @pytest.mark.slow("many seeds")
-def test_the_workload_has_what_it_is_to_show() -> None:
+def test_the_loads_workload_has_each_kind_and_each_end_of_a_load() -> None:
     """Of each kind of load there are some, and of each end."""
     counts: Counter[str] = Counter(dict.fromkeys(SHOWN, 0))
     for seed in range(SEEDS_MAX):

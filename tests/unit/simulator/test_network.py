@@ -26,14 +26,14 @@ def test_a_calm_network_delivers_everything_once_and_in_order() -> None:
     assert all(at_us > 0 for at_us, _ in arrived)
 
 
-def test_rates_are_about_what_they_say() -> None:
+def test_network_faults_are_about_as_frequent_as_their_rates() -> None:
     assert 150 < len(deliveries(NetworkOptions(loss_rate=0.5))) < 250
     assert 550 < len(deliveries(NetworkOptions(repeat_rate=0.5))) < 650
     slow = deliveries(NetworkOptions(slow_rate=0.5, slow_us_max=4_000_000))
     assert 150 < sum(at_us > 10_000 for at_us, _ in slow) < 250
 
 
-def test_what_is_reordered_overtakes_what_was_sent_before() -> None:
+def test_reordered_datagrams_overtake_earlier_datagrams() -> None:
     payloads = [int(payload) for _, payload in deliveries(NetworkOptions(reorder_rate=0.5))]
     assert sorted(payloads) == list(range(400))
     assert payloads != sorted(payloads)
@@ -45,7 +45,7 @@ def test_equal_seeds_deliver_equally() -> None:
     assert deliveries(options) != deliveries(options, seed=2)
 
 
-def test_a_cut_link_loses_everything_in_one_direction_until_it_is_mended() -> None:
+def test_a_cut_link_loses_all_datagrams_in_one_direction_until_it_is_mended() -> None:
     world, arrived = World(1), list[str]()
     network = Network(world, 300)
     network.cut("a", "b")
@@ -84,7 +84,7 @@ class Post:
         self.arrived.append(source + target)
 
 
-def test_a_clogged_link_holds_everything_up_and_lets_it_go_in_a_burst() -> None:
+def test_a_clogged_link_holds_datagrams_and_releases_them_together() -> None:
     post = Post()
     post.send("ab")  # on its way when the clog begins
     post.network.clog("a", "b")
@@ -115,7 +115,7 @@ def test_wrongs_overlap_and_a_link_is_well_when_the_last_is_over() -> None:
     assert ("a", "b") not in links
 
 
-def test_what_two_clogs_hold_up_waits_for_both() -> None:
+def test_datagrams_held_by_two_clogs_wait_for_the_end_of_both() -> None:
     post = Post()
     post.network.clog("a", "b")
     post.network.clog("a", "b")

@@ -43,14 +43,14 @@ def run(seed: int, workload: str) -> Result:
 
 
 @pytest.mark.slow("many seeds")
-def test_tables_are_frozen_under_everybody_and_written_again_at_the_end() -> None:
+def test_tables_that_the_operator_freezes_can_be_written_at_the_end() -> None:
     counts = counts_of(4, "blind")
     assert counts["frozen"] >= 3
     assert counts["operator errors"] < counts["frozen"]
 
 
 @pytest.mark.slow("many seeds")
-def test_tables_are_resharded_under_everybody_and_keep_their_rows() -> None:
+def test_tables_that_the_operator_reshards_keep_their_rows() -> None:
     counts = counts_of(12, "bank")
     assert counts["resharded"] >= 4
     assert counts["TellRows"] >= 4, "rows that change their cell"
@@ -65,7 +65,7 @@ def test_tables_are_altered_and_copied_beside_transactions() -> None:
 
 @pytest.mark.slow("simulates many clusters")
 @pytest.mark.part("an operator of a simulated cluster")
-def test_tables_are_made_anew_and_what_nobody_needs_is_dropped() -> None:
+def test_the_operator_recreates_tables_and_unneeded_tablets_are_dropped() -> None:
     counts = counts_of(6, "bank")
     assert counts["tried out"] >= 6
     assert counts["dropped at last"] >= counts["tried out"]

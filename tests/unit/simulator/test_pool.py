@@ -24,7 +24,7 @@ def test_more_workers_than_jobs_and_no_jobs_at_all() -> None:
     assert list(work_off(abs, [], worker_count=3)) == []
 
 
-def test_a_job_that_raises_costs_its_own_answer_only() -> None:
+def test_an_error_in_one_job_does_not_affect_the_other_jobs() -> None:
     answers = dict(work_off(math.sqrt, [4, -1, 9], worker_count=1))
     failed = answers.pop(-1)
     assert isinstance(failed, Failed)
@@ -32,7 +32,7 @@ def test_a_job_that_raises_costs_its_own_answer_only() -> None:
     assert answers == {4: 2.0, 9: 3.0}
 
 
-def test_a_worker_that_dies_is_reported_with_the_job_it_had() -> None:
+def test_a_worker_that_dies_is_reported_with_its_job() -> None:
     """The other jobs of its batch are done by others, which here die as well."""
     codes = range(1, 3 * JOBS_PER_BATCH)
     answers = dict(work_off(os._exit, codes, worker_count=1))
@@ -47,7 +47,7 @@ def test_workers_leave_an_interruption_to_their_caller() -> None:
     assert answers == [(interrupt, None), (kill, died), (interrupt, None)]
 
 
-def test_whoever_stops_listening_ends_the_workers() -> None:
+def test_a_caller_that_stops_reading_answers_ends_the_workers() -> None:
     others = {*active_children()}
     with closing(work_off(time.sleep, [0, 1_000, 1_000], worker_count=2)) as answers:
         assert next(answers) == (0, None)

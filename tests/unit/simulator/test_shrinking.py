@@ -23,11 +23,11 @@ OPTIONS = options_of(SEED, SECONDS)
 
 
 @pytest.mark.parametrize("needed", [(), (0,), (9,), (2, 3), (0, 5, 9), tuple(range(10))])
-def test_what_is_needed_is_left_and_nothing_else(needed: tuple[int, ...]) -> None:
+def test_minimize_keeps_only_the_needed_items(needed: tuple[int, ...]) -> None:
     assert minimize(range(10), lambda items: set(needed) <= set(items)) == needed
 
 
-def test_what_helps_only_together_is_left_out_together() -> None:
+def test_minimize_removes_items_together_if_no_single_item_can_be_removed() -> None:
     def fails(items: Sequence[int]) -> bool:
         return sum(items) % 2 == 0 and 4 in items
 
@@ -90,7 +90,7 @@ def test_a_run_that_breaks_another_promise_is_another_failure() -> None:
     assert len(shrunk.left) == len(wild_names(OPTIONS)) + len(OPTIONS.faults)
 
 
-def test_shrinking_ends_after_so_many_runs_and_says_so() -> None:
+def test_shrinking_stops_at_its_limit_of_runs_and_reports_that() -> None:
     shrunk = shrunk_by(lambda thinning: {1, 6} <= kept(thinning), runs_max=8)
     assert shrunk.run_count == 8
     assert not shrunk.is_minimal
@@ -106,7 +106,7 @@ def test_shrinking_ends_after_so_many_runs_and_says_so() -> None:
         (Fault(1_000, "clock_step", "m", -2_000_000), "at 0.001 s: clock_step m by -2 s"),
     ],
 )
-def test_a_fault_in_words(fault: Fault, words: str) -> None:
+def test_a_fault_is_described_in_words(fault: Fault, words: str) -> None:
     assert in_words(fault) == words
 
 
@@ -134,7 +134,7 @@ def wears_out() -> CoreFactory:
 
 
 @pytest.mark.slow("many seeds")
-def test_a_planted_bug_is_shrunk_to_what_it_needs() -> None:
+def test_a_planted_bug_is_shrunk_to_the_faults_that_it_needs() -> None:
     """It still fails, and passes without any one of what is left."""
 
     def run(thinning: Thinning) -> Result:

@@ -126,7 +126,7 @@ def test_the_screen_shows_each_count_and_each_failure() -> None:
         assert word in text
 
 
-def test_a_document_keeps_all_but_its_section(tmp_path: Path) -> None:
+def test_writing_a_section_leaves_the_rest_of_the_document_unchanged(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nwhat was there\n{END}\nafter\n", "utf-8")
     summary = Summary(60)
@@ -204,7 +204,7 @@ def test_a_batch_of_failures_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen == list(range(1, FAILED_SEEDS_MAX + 1))
 
 
-def test_a_run_that_did_not_end_is_a_violation_of_its_seed() -> None:
+def test_a_run_that_did_not_end_is_a_violation_with_its_seed() -> None:
     lost = Work(2).lost(Job(7, ""), "its process ended with exit code -9")
     (violation,) = lost.result.violations
     assert violation.promise == "CRASH"

@@ -51,7 +51,7 @@ def transfer(calm: Calm, db: Recorder) -> Protocol[None]:
         yield from calm.simulation.workload.transact(db)
 
 
-def test_a_copy_is_a_snapshot_of_the_table_that_it_was_made_of(calm: Calm) -> None:
+def test_a_copied_table_is_checked_as_a_snapshot_of_its_source(calm: Calm) -> None:
     copied = []
 
     def story() -> Protocol[None]:
@@ -82,7 +82,7 @@ def test_a_copy_that_lacks_a_row_is_seen(calm: Calm) -> None:
     assert calm.promises() == {"EXT"}
 
 
-def test_a_table_that_was_mounted_meanwhile_says_nothing(calm: Calm) -> None:
+def test_a_copy_of_a_table_that_was_mounted_meanwhile_is_not_checked(calm: Calm) -> None:
     copied = []
 
     def story() -> Protocol[None]:
@@ -112,13 +112,13 @@ def tried_out(calm: Calm, times: int) -> list[list[Violation] | None]:
     return found
 
 
-def test_a_table_made_anew_has_its_own_rows_and_what_it_leaves_is_dropped(calm: Calm) -> None:
+def test_a_recreated_table_has_its_own_rows_and_the_old_tablets_are_dropped(calm: Calm) -> None:
     assert tried_out(calm, 6) == [[]] * 6
     assert calm.simulation.cluster.strays() == []
     assert calm.simulation.cluster.dropped_count() >= 6
 
 
-def test_what_a_removed_table_leaves_behind_is_seen(
+def test_data_that_a_removed_table_leaves_behind_is_detected(
     calm: Calm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Mounting, "_drop", lambda *_: None)

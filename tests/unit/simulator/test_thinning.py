@@ -20,7 +20,7 @@ WILD = replace(
 )
 
 
-def test_rates_are_found_by_their_types_and_calm_ones_are_left_out() -> None:
+def test_fault_rates_are_found_by_their_types_and_can_all_be_left_out() -> None:
     names = wild_names(WILD)
     for name in ("moves_rate", "master_clock_rate", "remount_us_mean", "network.loss_rate"):
         assert name in names
@@ -49,12 +49,12 @@ def test_faults_are_kept_by_their_numbers() -> None:
         Thinning(without=("network",)),
     ],
 )
-def test_what_a_run_does_not_have_cannot_be_left_out(thinning: Thinning) -> None:
+def test_a_fault_or_rate_that_a_run_does_not_have_cannot_be_selected(thinning: Thinning) -> None:
     with pytest.raises(ValueError, match="--"):
         thinning.thin(OPTIONS)
 
 
-def test_a_thinning_is_words_on_a_command_line() -> None:
+def test_a_thinning_is_written_as_command_line_arguments() -> None:
     assert Thinning().arguments == ""
     thinning = Thinning((3, 17), ("moves_rate", "network.loss_rate"), until_s=7, session_count=2)
     words = "--keep 3,17 --without moves_rate,network.loss_rate --until 7 --sessions 2"
@@ -68,7 +68,7 @@ def scheduled_count(result: Result) -> int:
     return sum(scheduled_of(result.fault_counts).values())
 
 
-def test_a_thinned_run_has_only_what_is_left() -> None:
+def test_a_thinned_run_has_only_the_remaining_faults() -> None:
     full = simulate(SEED, SECONDS)
     sure = [at for at, fault in enumerate(OPTIONS.faults) if fault.kind in LINK_FAULTS]
     thinning = Thinning(keep=tuple(sure[:2]), without=tuple(wild_names(OPTIONS)), session_count=2)
@@ -80,7 +80,7 @@ def test_a_thinned_run_has_only_what_is_left() -> None:
     assert thin.digest == simulate(SEED, SECONDS, thinning=thinning).digest
 
 
-def test_a_thinned_run_may_end_before_its_faults_do() -> None:
+def test_a_thinned_run_can_end_before_its_last_fault() -> None:
     short = simulate(SEED, SECONDS, thinning=Thinning(until_s=5))
     due = [fault for fault in OPTIONS.faults if fault.at_us <= 5_000_000]
     assert 0 < scheduled_count(short) <= len(due) < len(OPTIONS.faults)

@@ -34,7 +34,7 @@ def test_streams_depend_on_seed_and_name_only() -> None:
     assert World(2).stream("b").random() != before
 
 
-def test_a_clock_steps_its_wall_time_only() -> None:
+def test_a_clock_step_changes_only_the_wall_time() -> None:
     world = World(1)
     clock = Clock(world, instant_base_us=1_000)
     world.run_until(5)

@@ -122,7 +122,7 @@ def conditions(kind: ColumnType) -> list[Filter]:
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_an_expression_keeps_what_spark_would(kind: ColumnType) -> None:
+def test_an_arrow_expression_keeps_the_same_values_as_the_filter_of_spark(kind: ColumnType) -> None:
     handled = 0
     for condition in conditions(kind):
         found = kept(condition, kind)
@@ -156,13 +156,13 @@ def test_an_expression_keeps_what_spark_would(kind: ColumnType) -> None:
         Not(Not(EqualTo(("c double",), math.nan))),
     ],
 )
-def test_what_can_t_be_said_exactly_is_left_to_spark(condition: Filter) -> None:
+def test_a_filter_that_cannot_be_expressed_exactly_is_left_to_spark(condition: Filter) -> None:
     assert expression_of(COLUMNS, condition) is None
     if not isinstance(condition, Not):
         assert key_range_of(KEYED, [condition]) == Range()
 
 
-def test_a_filter_whose_kind_is_not_known_is_left_to_spark() -> None:
+def test_a_filter_of_an_unknown_kind_is_left_to_spark() -> None:
     class Strange(Filter):
         attribute = ("c int64",)
 
@@ -227,7 +227,7 @@ def test_no_row_that_is_kept_lies_outside_of_the_range(kind: ColumnType) -> None
     assert narrowed > 10 or kind == "boolean"
 
 
-def test_ranges_have_in_common_what_is_in_all_of_them() -> None:
+def test_an_intersection_of_key_ranges_has_only_the_common_keys() -> None:
     ranges = [Range((1,), (5,)), Range((None,), (4, "x")), Range(), Range((1, "b"), None)]
     assert intersection(KEYS, ranges) == Range((1, "b"), (4, "x"))
     assert intersection(KEYS, []) == Range()

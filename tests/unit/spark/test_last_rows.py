@@ -21,7 +21,7 @@ def rank(key: tuple[int | None, float | None]) -> tuple[float, ...]:
 
 
 @given(st.lists(KEYS, max_size=20), st.lists(st.integers(0, 4), max_size=20))
-def test_each_key_is_left_once_with_its_last_row(
+def test_only_the_last_row_of_each_key_remains(
     keys: list[tuple[int | None, float | None]], cuts: list[int]
 ) -> None:
     ordered = sorted(keys, key=rank)

@@ -87,14 +87,14 @@ def test_streams_without_options_have_the_defaults_of_the_table() -> None:
         ("call_timeout_ms", "86400000", 86_400_000),
     ],
 )
-def test_what_an_option_of_a_read_says(name: str, text: str, expected: Any) -> None:
+def test_the_options_of_a_read_are_parsed(name: str, text: str, expected: Any) -> None:
     assert getattr(read(**{name: text}), name) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["2026-01-31T23:59:59Z", "2026-01-31T23:59:59+00:00", "2026-02-01 01:29:59.0+01:30"]
 )
-def test_a_time_of_day_is_the_first_timestamp_of_its_microsecond(text: str) -> None:
+def test_a_date_and_time_means_the_first_timestamp_of_its_microsecond(text: str) -> None:
     found = read(timestamp=text).timestamp
     assert found is not None
     assert datetime_from_timestamp(found).isoformat() == "2026-01-31T23:59:59+00:00"
@@ -102,7 +102,7 @@ def test_a_time_of_day_is_the_first_timestamp_of_its_microsecond(text: str) -> N
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda it: it.name)
-def test_every_alias_means_what_the_name_means(option: Any) -> None:
+def test_each_alias_of_an_option_means_the_same_as_its_name(option: Any) -> None:
     ticket = LoadTicket(LoadId(1), "full", "upsert", Timestamp(1), False, 1, ()).to_text()
     texts = {"url": "u", "path": "//p", "key_range": "{}", "txn_version": "1"}
     texts["load_ticket"] = ticket
@@ -240,7 +240,7 @@ def test_a_bad_write_is_refused(options: dict[str, str], is_overwrite: bool, mes
         parse_write(options, is_overwrite=is_overwrite)
 
 
-def test_a_stream_has_options_of_its_own() -> None:
+def test_streams_have_their_own_options() -> None:
     given = {**BASE, "startingtimestamp": str(AT), "maxrowspertrigger": "3", "columns": "a"}
     expected = StreamReadOptions("http://here", "//a/b", ("a",), Timestamp(AT), 3)
     assert parse_stream_read(given) == expected
@@ -260,7 +260,7 @@ def test_a_stream_has_options_of_its_own() -> None:
             parse_stream_write({**BASE, **bad}, is_overwrite=False)
 
 
-def test_a_stream_is_known_by_what_only_streams_have() -> None:
+def test_a_stream_read_is_recognized_by_options_that_only_streams_have() -> None:
     assert not is_stream_read(BASE)
     assert not is_stream_read({**BASE, "columns": "a", "timestamp": "1", "nonsense": ""})
     assert is_stream_read({**BASE, "startingTimestamp": "1"})
@@ -271,7 +271,7 @@ def test_the_page_has_the_table_of_options() -> None:
     assert options_table() in (DOCS / "reference" / "spark.md").read_text("utf-8")
 
 
-def test_what_a_load_began_with_is_not_said_otherwise() -> None:
+def test_an_option_that_contradicts_the_load_ticket_is_refused() -> None:
     """It would be ignored."""
     began = LoadTicket(LoadId(9), "full", "update", Timestamp(AT), False, 1, (), "app", 3)
     given = {

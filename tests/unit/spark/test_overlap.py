@@ -26,7 +26,7 @@ def test_all_batches_arrive_in_order_and_the_result_comes_back() -> None:
     assert overlapped(batches(0), numbers) == []
 
 
-def test_it_writes_in_another_thread_while_this_one_reads() -> None:
+def test_a_second_thread_writes_while_the_first_thread_reads() -> None:
     reader = threading.get_ident()
     is_second_read = threading.Event()
 
@@ -78,7 +78,7 @@ def test_a_writer_that_fails_stops_the_reader() -> None:
     assert next(read, None) is not None, "it read to the end"
 
 
-def test_a_reader_that_fails_stops_the_writer_before_it_ends_well() -> None:
+def test_a_failed_reader_stops_the_writer_before_a_normal_end() -> None:
     ends: list[str] = []
 
     def read() -> Iterator[pa.RecordBatch]:

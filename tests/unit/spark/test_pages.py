@@ -39,7 +39,7 @@ def test_items_are_made_one_ahead_and_in_order() -> None:
     assert list(ahead(iter(()))) == []
 
 
-def test_an_error_comes_where_its_item_would() -> None:
+def test_an_error_is_raised_at_the_place_of_its_item() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise InvalidRequest("no more")
@@ -50,7 +50,7 @@ def test_an_error_comes_where_its_item_would() -> None:
         next(coming)
 
 
-def test_whoever_needs_no_more_leaves_no_thread_behind() -> None:
+def test_a_consumer_that_closes_early_leaves_no_thread_behind() -> None:
     def items() -> Iterator[int]:
         while True:
             yield 1
@@ -62,7 +62,7 @@ def test_whoever_needs_no_more_leaves_no_thread_behind() -> None:
     assert before >= {*threading.enumerate()}
 
 
-def test_small_batches_become_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_are_merged_into_larger_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "BATCH_ROWS", 10)
     batches = [pa.record_batch({"k": range(at, at + 4)}) for at in range(0, 28, 4)]
     tables = list(gathered(iter(batches)))
@@ -121,7 +121,7 @@ def test_a_table_that_was_altered_is_refused() -> None:
         check_types(columns, pa.schema([("u", pa.int64()), ("k", pa.int64())]), "//t")
 
 
-def test_a_source_connects_to_nothing_before_it_is_asked() -> None:
+def test_a_spark_source_does_not_connect_when_it_is_created() -> None:
     nowhere = {"url": "http://127.0.0.1:9", "path": "//t"}
     pyspark_dodona.DefaultSource(dict(nowhere))
     source = pyspark_dodona.DefaultSource({**nowhere, "zzz": "1"})

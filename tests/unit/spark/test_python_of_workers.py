@@ -11,7 +11,9 @@ SCRIPT = "import {}, os; print(os.environ['PYSPARK_PYTHON'])"
 
 @pytest.mark.parametrize("module", ["pyspark_dodona", "dodona.spark"])
 @pytest.mark.parametrize("given", [None, "/opt/python"])
-def test_it_is_this_one_unless_another_is_given(module: str, given: str | None) -> None:
+def test_spark_workers_use_this_python_unless_pyspark_python_is_set(
+    module: str, given: str | None
+) -> None:
     environment = {it: text for it, text in os.environ.items() if it != "PYSPARK_PYTHON"}
     if given is not None:
         environment["PYSPARK_PYTHON"] = given

@@ -118,7 +118,7 @@ def test_a_stream_begins_at_the_earliest_at_a_timestamp_or_now(
     assert query.advance() == [(3, at, "delete")]
 
 
-def test_who_writes_with_a_slow_clock_after_the_beginning_is_not_missed(
+def test_a_stream_includes_later_writes_of_a_client_whose_clock_is_behind(
     backend: Simulated,
 ) -> None:
     db, clock = backend.db, ClientClock()
@@ -131,7 +131,7 @@ def test_who_writes_with_a_slow_clock_after_the_beginning_is_not_missed(
     assert query.versions == expected
 
 
-def test_a_micro_batch_has_about_so_many_rows_and_whole_transactions(db: dodona.Client) -> None:
+def test_a_micro_batch_has_about_the_maximum_rows_and_whole_transactions(db: dodona.Client) -> None:
     expected = [write(db, *range(at, at + 300, 100)) for at in range(20)]
     query = Query(options(max_rows_per_batch=10))
     query.run()
@@ -171,7 +171,7 @@ def test_changes_are_counted_once_for_many_micro_batches(
     ]
 
 
-def test_who_wants_all_gets_all(db: dodona.Client) -> None:
+def test_a_read_of_all_available_versions_is_one_micro_batch(db: dodona.Client) -> None:
     expected = write(db, *range(30)) + write(db, 7)
     query = Query(options(max_rows_per_batch=1))
     query.limit = ReadAllAvailable()
@@ -179,7 +179,7 @@ def test_who_wants_all_gets_all(db: dodona.Client) -> None:
     assert query.batches == [expected]
 
 
-def test_available_now_is_what_was_there_when_it_was_said(db: dodona.Client) -> None:
+def test_available_now_reads_only_versions_from_before_the_call(db: dodona.Client) -> None:
     expected = [write(db, 1), write(db, 2)]
     query = Query(options(max_rows_per_batch=1))
     query.reader.prepareForTriggerAvailableNow()
@@ -195,7 +195,9 @@ def test_available_now_is_what_was_there_when_it_was_said(db: dodona.Client) -> 
 @pytest.mark.parametrize(
     ("most", "end"), [(None, None), (1, 10), (4, 10), (5, 20), (8, 20), (9, None), (99, None)]
 )
-def test_where_so_many_rows_end(most: int | None, end: int | None) -> None:
+def test_a_micro_batch_ends_at_the_last_transaction_within_the_row_limit(
+    most: int | None, end: int | None
+) -> None:
     counts = [(Timestamp(10), 3), (Timestamp(20), 2), (Timestamp(30), 4)]
     assert end_of(counts, most) == end
 
@@ -228,7 +230,7 @@ def _keys_of(part: InputPartition) -> Range:
 # ---- leases and restarts
 
 
-def test_a_first_micro_batch_that_failed_is_repeated_from_where_it_began(
+def test_a_failed_first_micro_batch_is_repeated_from_its_original_start(
     backend: Simulated, db: dodona.Client
 ) -> None:
     """Spark asks anew where the query begins: that is later by now."""
@@ -276,7 +278,7 @@ def test_nothing_goes_that_a_query_has_yet_to_read(backend: Simulated, db: dodon
         list(db.read_changes(PATH, expected[0][1]))
 
 
-def test_a_query_may_stop_for_as_long_as_its_lease(backend: Simulated, db: dodona.Client) -> None:
+def test_a_query_can_stop_for_the_time_of_its_lease(backend: Simulated, db: dodona.Client) -> None:
     given = options(None, lease_s=900)
     query = Query(given)
     expected = write(db, 1)
@@ -291,7 +293,9 @@ def test_a_query_may_stop_for_as_long_as_its_lease(backend: Simulated, db: dodon
         assert query.versions == expected
 
 
-def test_a_query_that_was_begun_anew_may_wait(backend: Simulated, db: dodona.Client) -> None:
+def test_a_restarted_query_can_wait_for_longer_than_its_lease(
+    backend: Simulated, db: dodona.Client
+) -> None:
     given = options(None, lease_s=60)
     query = Query(given)
     expected = write(db, 1)
@@ -306,7 +310,9 @@ def test_a_query_that_was_begun_anew_may_wait(backend: Simulated, db: dodona.Cli
     assert query.versions == expected
 
 
-def test_who_stops_for_longer_is_told_what_to_do(backend: Simulated, db: dodona.Client) -> None:
+def test_a_query_that_stops_for_longer_than_its_lease_gets_an_error_with_advice(
+    backend: Simulated, db: dodona.Client
+) -> None:
     given = options(None, lease_s=60)
     query = Query(given)
     write(db, 1)
@@ -447,7 +453,7 @@ def test_a_table_that_was_altered_is_not_read_on(db: dodona.Client) -> None:
     assert [it[:2] for it in query.advance() or []] == [it[:2] for it in later]
 
 
-def test_versions_are_read_as_a_frame_too(db: dodona.Client) -> None:
+def test_a_versioned_read_returns_versions_as_rows(db: dodona.Client) -> None:
     expected = write(db, 1, 150)
     at = db.delete_rows(PATH, [{"k": 150}])
     pinned = snapshot.pin_snapshot(ReadOptions("//sim", PATH, versioned=True, filter="k > 1"))

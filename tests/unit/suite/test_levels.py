@@ -40,7 +40,7 @@ REAL = "tests/integration/test_kills.py::test_kills"
         (Item("tests/negative/test_planted_bugs.py::test_bug", "pooled", "part"), "test"),
     ],
 )
-def test_a_test_is_in_its_first_level_and_in_all_above(item: Item, first: Level) -> None:
+def test_a_test_belongs_to_its_first_level_and_all_higher_levels(item: Item, first: Level) -> None:
     found = [it for it in levels.LEVELS if levels.is_in(item, it)]
     assert found == list(levels.LEVELS[levels.LEVELS.index(first) :])
 
@@ -71,7 +71,7 @@ def test_a_phase_follows_from_markers(markers: tuple[str, ...], phase: str) -> N
     assert levels.phase_of(Item(REAL, *markers)) == phase
 
 
-def test_a_file_that_names_no_marker_of_a_phase_has_none_of_its_tests() -> None:
+def test_a_file_without_the_marker_of_a_phase_has_no_tests_of_that_phase() -> None:
     text = "@pytest.mark.spark\ndef test_it(): ..."
     assert levels.may_have(text, "alone")
     assert levels.may_have(text, "shared")

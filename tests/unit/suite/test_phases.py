@@ -132,7 +132,7 @@ def run(
     return done.returncode, lines[first:-1]
 
 
-def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) -> None:
+def test_all_phases_run_and_the_end_of_the_output_lists_all_failures(project: Path) -> None:
     status, lines = run(project)
     assert status == 1
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
@@ -146,7 +146,7 @@ def test_all_phases_run_and_all_that_failed_is_said_at_the_end(project: Path) ->
     ]
 
 
-def test_a_level_without_tests_for_a_phase_does_not_begin_it(project: Path) -> None:
+def test_a_phase_without_tests_in_a_level_does_not_start(project: Path) -> None:
     _, lines = run(project, level="check", phase_count=1)
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
 
@@ -156,7 +156,7 @@ def priority_of(pid: int) -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
-def test_what_ran_behind_another_is_hurried_when_that_is_over(tmp_path: Path) -> None:
+def test_hurry_gives_a_background_program_the_normal_priority(tmp_path: Path) -> None:
     end, child = tmp_path / "end", tmp_path / "child"
     loop = f"while [ ! -e {end} ]; do sleep 0.05; done"
     words = ["sh", "-c", f"({loop}) & echo $! > {child}; wait"]
@@ -182,7 +182,7 @@ def test_tests_that_share_a_cluster_run_in_one_worker(project: Path) -> None:
     assert "FAILED tests/integration/test_shared_b.py::test_shared[2] (shared)" in lines
 
 
-def test_a_cluster_ends_behind_the_last_test_of_its_group(project: Path) -> None:
+def test_a_cluster_ends_after_the_last_test_of_its_group(project: Path) -> None:
     (project / "tests" / "integration").mkdir()
     (project / "tests" / "integration" / "test_shared.py").write_text(SHARED)
     (project / "tests" / "test_later.py").write_text(LATER)
@@ -203,7 +203,7 @@ def test_a_phase_without_tests_is_no_failure_unless_all_are(project: Path) -> No
     assert verdict([1, 0]) == verdict([0, 1]) == verdict([1, 5]) == 1
 
 
-def test_what_no_test_could_do_ends_the_run(
+def test_an_interrupted_phase_ends_the_run(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -219,7 +219,7 @@ def test_what_no_test_could_do_ends_the_run(
     assert "shared: 0 tests, 0 failed, 1 min 1 s" in capsys.readouterr().out
 
 
-def test_a_worker_that_crashes_is_told_and_ends_its_phase(project: Path) -> None:
+def test_a_crashed_worker_is_reported_and_ends_its_phase(project: Path) -> None:
     """It has done a module before, which another worker would be given once more."""
     (project / "tests" / "test_crash.py").write_text(CRASH)
     status, lines = run(project, "-k", "crash or passes")
@@ -239,13 +239,13 @@ def test_an_interruption_from_the_keyboard_ends_all_in_order(project: Path) -> N
     assert lines[0].endswith(f"(exit status {status})")
 
 
-def test_a_phase_that_ends_without_a_report_is_counted_by_its_status() -> None:
+def test_a_phase_that_ends_without_a_report_is_listed_with_its_exit_status() -> None:
     assert command.summary([Phase("alone", -9, 1.0)], [])[-1:] == [
         "alone: 0 tests, 0 failed, 0 min 1 s (exit status -9)"
     ]
 
 
-def test_a_phase_whose_report_is_cut_off_has_failed(
+def test_a_phase_with_a_truncated_report_has_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As on a full disk."""
@@ -257,7 +257,7 @@ def test_a_phase_whose_report_is_cut_off_has_failed(
     assert f" GiB are free on the disk of {tmp_path}\n" in said
 
 
-def test_a_test_whose_second_report_is_cut_off_has_not_passed(
+def test_a_test_with_a_truncated_second_report_has_not_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(command: list[str]) -> Running:

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.part("a program that waits fo
 WAITS_FOR_EVER = [sys.executable, "-c", "import time\nwhile True: time.sleep(60)"]
 
 
-def test_one_whose_block_fails_is_killed() -> None:
+def test_a_program_is_killed_if_its_block_fails() -> None:
     seen: list[subprocess.Popen[bytes]] = []
 
     def fail() -> None:

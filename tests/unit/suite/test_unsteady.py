@@ -51,7 +51,7 @@ def test_a_real_test_that_passes_by_itself_is_listed_and_fails_nothing(unsteady:
     assert [it.splitlines()[0] for it in flaky] == ["AssertionError: not ready"]
 
 
-def test_it_fails_the_level_of_all_tests(unsteady: Path) -> None:
+def test_an_unsteady_test_fails_the_level_all(unsteady: Path) -> None:
     status, lines = run(unsteady, "-k", "unsteady", level="all")
     assert status == 1
     assert lines[-1].startswith("UNSTEADY tests/test_once.py::test_real_unsteady (shared)")
@@ -73,7 +73,9 @@ def test_a_test_that_only_computes_is_never_run_again(project: Path) -> None:
         "import multiprocessing; multiprocessing.get_context('fork').Process(target=id).start()",
     ],
 )
-def test_a_test_that_starts_a_process_is_real_wherever_it_is(project: Path, start: str) -> None:
+def test_a_test_that_starts_a_process_counts_as_real_in_any_folder(
+    project: Path, start: str
+) -> None:
     text = ONCE.format(mark="", other=f'{start}; fail_once("other")')
     (project / "tests" / "test_once.py").write_text(text)
     status, lines = run(project, "-k", "computing_unsteady", level="test")
@@ -89,7 +91,7 @@ def test_a_real_test_that_fails_again_has_failed(project: Path) -> None:
     assert lines[-1] == "FAILED tests/test_real.py::test_real (shared)"
 
 
-def test_what_runs_beside_the_tests_fails_them(project: Path) -> None:
+def test_a_failed_command_beside_the_tests_fails_the_run(project: Path) -> None:
     status, lines = run(project, "-k", "usefixtures_passes", "--beside", "false", level="test")
     assert status == 1
     assert lines[-1] == "FAILED false"
@@ -97,7 +99,7 @@ def test_what_runs_beside_the_tests_fails_them(project: Path) -> None:
     assert status == 0
 
 
-def test_the_slowest_tests_and_the_minutes_of_each_kind_are_told(project: Path) -> None:
+def test_the_output_lists_the_slowest_tests_and_the_minutes_of_each_kind(project: Path) -> None:
     (project / "tests" / "unit").mkdir()
     (project / "tests" / "unit" / "test_some.py").write_text("def test_some():\n    pass\n")
     done = run_module(project, "suite", "-p", "xdist", "-k", "test_some")

@@ -17,7 +17,7 @@ from dodona_wire.messages.data import (
 from unit.tablets.cells import SECOND, Bench, changes, key, put
 
 
-def test_what_was_committed_since_its_id_was_issued_is_no_conflict() -> None:
+def test_a_commit_after_the_id_of_a_blind_transaction_is_no_conflict() -> None:
     bench = Bench()
     reserved = bench.begin()
     before = bench.commit(put(1, 1))
@@ -30,7 +30,7 @@ def test_what_was_committed_since_its_id_was_issued_is_no_conflict() -> None:
     assert bench.read(1) == (2, None)
 
 
-def test_a_transaction_that_began_before_a_blind_commit_loses_to_it() -> None:
+def test_a_transaction_that_began_before_a_blind_commit_gets_a_conflict() -> None:
     bench = Bench()
     reserved, start = bench.begin(), bench.begin()
     bench.commit_blind(reserved, put(1, 1))
@@ -53,7 +53,7 @@ def test_a_strong_read_lock_of_the_past_is_no_conflict() -> None:
 
 
 @pytest.mark.parametrize("is_strong", [False, True])
-def test_it_waits_for_whoever_holds_its_row(is_strong: bool) -> None:
+def test_a_blind_commit_waits_for_the_holder_of_its_row(is_strong: bool) -> None:
     bench = Bench(2)
     reserved, start = bench.begin(), bench.begin()
     if is_strong:
@@ -89,7 +89,7 @@ def test_blind_commits_of_one_row_follow_each_other_in_order_of_arrival() -> Non
     assert [bench.read(1, at) for at in stamps] == [(number, None) for number in range(5)]
 
 
-def test_it_waits_only_so_long() -> None:
+def test_a_blind_commit_waits_only_for_a_limited_time() -> None:
     bench = Bench(2, CellLimits(blocked_wait_ms_max=1_000))
     bench.prepare(bench.begin(), put(1, 1), cell=0)
     bench.answer_oracle()
@@ -105,7 +105,7 @@ def test_it_waits_only_so_long() -> None:
     assert bench.answer(bench.commit_blind(reserved, put(1, 2))) == reply
 
 
-def test_while_it_waits_it_holds_nothing_that_others_need() -> None:
+def test_a_waiting_blind_commit_holds_no_locks_that_others_need() -> None:
     bench = Bench(2)
     bench.prepare(bench.begin(), put(1, 1), cell=0)
     bench.answer_oracle()
@@ -160,7 +160,7 @@ def test_one_that_locks_rows_for_reading_is_not_blind() -> None:
     assert bench.asked == []
 
 
-def test_an_outcome_asked_for_while_it_waits_ends_it() -> None:
+def test_a_question_for_the_outcome_aborts_a_waiting_blind_transaction() -> None:
     bench = Bench(2)
     holder = bench.begin()
     bench.prepare(holder, put(1, 1), cell=0)
@@ -176,7 +176,7 @@ def test_an_outcome_asked_for_while_it_waits_ends_it() -> None:
     assert bench.read(1) is None
 
 
-def test_nobody_waits_behind_one_that_waits() -> None:
+def test_no_transaction_waits_behind_a_waiting_blind_commit() -> None:
     bench = Bench(2)
     bench.prepare(bench.begin(), put(1, 1), cell=0)
     bench.answer_oracle()

@@ -125,7 +125,7 @@ def flush(bench: Bench) -> None:
 # ---- what is given
 
 
-def test_each_version_says_when_and_which_columns_and_newest_come_first() -> None:
+def test_each_change_has_a_timestamp_and_columns_and_the_newest_of_a_row_is_first() -> None:
     bench = Bench()
     first = bench.commit(put(1, 1, "x"), put(2, 2, "y"))
     second = bench.commit(update(1, b="z"))
@@ -168,7 +168,7 @@ def test_required_columns_are_null_in_deletions() -> None:
     assert not table.schema.field("id").nullable
 
 
-def test_changes_of_aggregates_are_marked_whatever_columns_are_asked_for() -> None:
+def test_changes_of_aggregates_are_marked_for_any_choice_of_columns() -> None:
     schema = TableSchema.parse(
         [
             {"name": "id", "type": "int64", "sort_order": "ascending"},
@@ -212,7 +212,9 @@ def test_versions_in_chunks_and_stores_are_merged() -> None:
     assert seen(bench, 0, first) == [it for it in everything if it[1] == first]
 
 
-def test_what_has_nothing_newer_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_feed_does_not_read_chunks_blocks_or_stores_without_newer_versions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Neither a chunk, nor a block of one, nor a store."""
     monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 10)
     bench = Bench()
@@ -274,7 +276,7 @@ def test_a_page_may_end_within_a_row(count: int, is_flushed: bool) -> None:
     assert len(found) >= len(expected) / count
 
 
-def test_a_page_looks_at_so_many_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_examines_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not they have changed: everybody else waits meanwhile."""
     monkeypatch.setattr(changes, "WALKED_KEYS_MAX", 10)
     bench = Bench()
@@ -286,7 +288,9 @@ def test_a_page_looks_at_so_many_rows_only(monkeypatch: pytest.MonkeyPatch) -> N
     assert page(bench, bench.ask(request)).resume == key(10)
 
 
-def test_a_page_looks_at_so_many_versions_in_chunks_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_examines_a_bounded_number_of_versions_in_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 10)
     monkeypatch.setattr(changes, "LOOKED_AT_MAX", 20)
     bench = Bench()
@@ -316,7 +320,7 @@ def count_pages(bench: Bench, since: Timestamp) -> list[list[tuple[int, int]]]:
     return found
 
 
-def test_a_page_has_so_many_bytes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_changes_has_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "PAGE_BYTES_MAX", 10_000)
     bench = Bench()
     for _ in range(4):
@@ -354,7 +358,7 @@ def test_many_timestamps_are_counted_in_steps(monkeypatch: pytest.MonkeyPatch) -
 # ---- what it waits for, and what is refused
 
 
-def test_it_waits_for_whoever_may_commit_below_its_timestamp_whatever_columns() -> None:
+def test_the_feed_waits_for_a_writer_of_any_column_that_may_commit_below_its_end() -> None:
     bench = Bench(2)
     before = bench.timestamp()
     start = bench.begin()
@@ -371,7 +375,7 @@ def test_it_waits_for_whoever_may_commit_below_its_timestamp_whatever_columns() 
     assert rows_of(page(bench, waiting)) == [(1, at, 2)]
 
 
-def test_a_page_that_ends_within_a_row_waits_for_its_writer() -> None:
+def test_a_page_that_ends_within_a_row_waits_for_the_writer_of_the_row() -> None:
     bench = Bench(2)
     for at in range(3):
         bench.commit(put(1, at))
@@ -382,7 +386,7 @@ def test_a_page_that_ends_within_a_row_waits_for_its_writer() -> None:
     assert bench.answer(waiting) is None
 
 
-def test_changes_from_before_what_is_retained_are_refused_unless_all_that_is_left_will_do() -> None:
+def test_changes_since_an_unretained_timestamp_are_refused_except_since_null() -> None:
     bench = Bench()
     first = bench.commit(put(1, 1))
     second = bench.commit(put(1, 2))
@@ -410,7 +414,7 @@ def test_what_is_no_range_of_time_is_refused() -> None:
 # ---- without atomicity: what was read stays true
 
 
-def test_rows_that_come_later_are_stamped_above_what_was_read() -> None:
+def test_later_rows_get_timestamps_above_the_end_of_the_feed() -> None:
     bench = Bench()
     bench.pass_time(120)
     bench.answer_oracle()
@@ -423,7 +427,7 @@ def test_rows_that_come_later_are_stamped_above_what_was_read() -> None:
     assert seen(bench, at, tablet=NON_ATOMIC) == [(2, late, 3)]
 
 
-def test_so_are_batches_that_were_under_way() -> None:
+def test_a_batch_in_progress_gets_a_timestamp_above_the_end_of_the_feed() -> None:
     bench = Bench()
     bench.pass_time(120)
     bench.answer_oracle()
@@ -469,7 +473,7 @@ def test_reads_of_the_newest_leave_stamps_alone() -> None:
     assert write(bench, put(1, 1), behind_s=30) == stamp
 
 
-def test_a_restart_forgets_what_was_read_and_keeps_its_word() -> None:
+def test_after_a_restart_later_rows_get_timestamps_above_the_end_of_the_feed() -> None:
     bench = Bench()
     bench.pass_time(120)
     bench.answer_oracle()

@@ -30,7 +30,7 @@ def seen(bench: Bench, since: int) -> list[Seen]:
 
 
 @pytest.mark.parametrize("decided", [True, False])
-def test_the_feed_waits_for_a_publication_that_may_lie_below_its_end(decided: bool) -> None:
+def test_the_feed_waits_for_a_publication_that_may_commit_below_its_end(decided: bool) -> None:
     """Its rows are in no lock table."""
     bench = Bench(2)
     load = Loading(bench)
@@ -51,7 +51,7 @@ def test_the_feed_waits_for_a_publication_that_may_lie_below_its_end(decided: bo
     assert rows_of(bench, waiting) == ([(1, at, 3), (5, at, 3)] if decided else [])
 
 
-def test_what_was_loaded_comes_at_the_commit_timestamp_once() -> None:
+def test_the_feed_shows_loaded_rows_once_at_the_commit_timestamp() -> None:
     """Whole rows, updates, deletions, and what was erased, also after a restart."""
     bench = Bench()
     first = bench.commit(put(1, 1), put(2, 2), put(3, 3), put(9, 9))

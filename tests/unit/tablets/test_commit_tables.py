@@ -59,7 +59,7 @@ def test_the_document_has_the_same_events_and_states_in_the_same_order(title: st
 
 
 @pytest.mark.parametrize("title", TABLES)
-def test_what_is_ignored_or_cannot_be_is_so_in_both(title: str) -> None:
+def test_the_code_and_the_document_agree_on_ignored_and_impossible_events(title: str) -> None:
     events, table = TABLES[title]
     rows = documented(title)
     for event in events:

@@ -100,7 +100,7 @@ def test_a_table_may_be_spared() -> None:
     assert len(tablet_of(bench).stores.chunks) == 5
 
 
-def test_old_versions_go_and_reads_below_are_told_so() -> None:
+def test_old_versions_are_removed_and_reads_below_are_refused() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = bench.commit(put(1, 1))
     bench.commit(put(1, 2))
@@ -128,7 +128,7 @@ def test_a_chunk_that_was_cleaned_is_not_cleaned_again() -> None:
     assert len(compacted(bench)) == 1
 
 
-def test_a_chunk_without_garbage_is_left_alone_and_keeps_its_history() -> None:
+def test_a_chunk_without_garbage_is_not_compacted_and_keeps_its_history() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = bench.commit(put(1, 1))
     let_time_pass(bench, 200)
@@ -205,7 +205,7 @@ def test_expired_chunks_are_chosen_if_one_of_them_goes_as_a_whole(
     assert expired_chunks(tablet, tablet.stores.chunks, kept) == ()
 
 
-def test_an_expired_chunk_waits_for_what_is_older_and_is_not_written_again_meanwhile() -> None:
+def test_an_expired_chunk_waits_for_older_rows_and_is_not_rewritten_meanwhile() -> None:
     """Rows in memory that are older keep it: its versions may hide theirs."""
     settings = msgspec.structs.replace(EXPIRING, dynamic_store_auto_flush_period=300_000)
     bench = Bench(settings=settings, limits=CLEANING)
@@ -277,7 +277,7 @@ def test_without_atomicity_old_versions_go_within_seconds(merges: bool) -> None:
     assert reply.kind == "snapshot_too_old"
 
 
-def test_without_atomicity_a_clock_that_is_behind_stamps_nothing_below_what_is_retained() -> None:
+def test_a_slow_clock_writes_no_non_atomic_row_below_the_retained_timestamp() -> None:
     settings = msgspec.structs.replace(EXPIRING, merge_rows_on_flush=True)
     bench = Bench(settings=settings, limits=CLEANING)
     tablet = bench.nodes[CELL].cell.tablets[NON_ATOMIC]
@@ -320,7 +320,7 @@ def test_a_compaction_that_fails_is_tried_again_later() -> None:
     assert len(compacted(bench)) == 1
 
 
-def test_what_a_tablet_has_not_any_more_is_not_replaced() -> None:
+def test_a_compaction_of_a_removed_tablet_has_no_effect_and_its_file_is_removed() -> None:
     """The tablet was altered so that its chunks are others' meanwhile: the new file goes."""
     bench = Bench(settings=SOON)
     flush_each(bench, 10, 20, 30, 40)

@@ -77,7 +77,7 @@ def test_everything_may_be_repeated() -> None:
     assert len(bench.nodes[ONE].cell.tablets[ATOMIC].dump()[0][1]) == 1
 
 
-def test_an_abort_lets_the_others_go_at_once() -> None:
+def test_an_abort_releases_the_locks_of_all_participants_immediately() -> None:
     bench = Bench(2)
     start, _ = prepared(bench)
     # The coordinator is prepared too, so the question starts recovery; a refusal decides it.
@@ -91,7 +91,7 @@ def test_an_abort_lets_the_others_go_at_once() -> None:
     del start
 
 
-def test_a_client_that_gives_up_after_all_prepared_is_told_that_it_committed() -> None:
+def test_an_abort_request_after_all_prepared_is_answered_with_the_commit() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     route = bench.decide(start, None)
@@ -113,7 +113,7 @@ def test_the_coordinator_recovers_by_itself_and_asks_until_answered() -> None:
     assert locked_count(bench) == 0
 
 
-def test_recovery_poisons_whoever_is_not_prepared() -> None:
+def test_recovery_poisons_a_transaction_in_a_cell_that_is_not_prepared() -> None:
     bench = Bench(2)
     start = bench.begin()
     bench.prepare(start, put(1, 1), cell=0)
@@ -152,7 +152,7 @@ def test_announcements_are_repeated_until_acknowledged() -> None:
     assert not bench.in_flight
 
 
-def test_a_crash_of_the_coordinator_before_the_decision_commits_what_all_prepared() -> None:
+def test_a_coordinator_that_crashes_before_the_decision_commits_if_all_prepared() -> None:
     bench = Bench(2)
     _, at = prepared(bench)
     bench.start(ZERO)
@@ -163,7 +163,7 @@ def test_a_crash_of_the_coordinator_before_the_decision_commits_what_all_prepare
     assert locked_count(bench) == 0
 
 
-def test_a_crash_of_the_coordinator_after_the_decision_tells_again() -> None:
+def test_a_coordinator_that_crashes_after_the_decision_announces_it_again() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     bench.decide(start, at)
@@ -175,7 +175,7 @@ def test_a_crash_of_the_coordinator_after_the_decision_tells_again() -> None:
     assert read_everywhere(bench) == [(1, None)] * 2
 
 
-def test_a_crash_of_a_participant_keeps_its_promise() -> None:
+def test_a_participant_stays_prepared_after_a_crash() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     bench.start(ONE)
@@ -229,7 +229,7 @@ def test_stale_statuses_and_acknowledgements_change_nothing() -> None:
     assert read_everywhere(bench) == [(1, None)] * 2
 
 
-def test_a_lying_client_is_told_so_and_the_cell_lives_on() -> None:
+def test_a_cell_refuses_the_false_requests_of_a_client_and_continues() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     for body in (
@@ -336,7 +336,7 @@ def test_a_late_question_to_a_coordinator_that_forgot_undoes_nothing() -> None:
     assert bench.read(1, cell=1) == (1, None)
 
 
-def test_whoever_is_prepared_still_learns_that_nothing_came_of_it() -> None:
+def test_a_prepared_cell_learns_of_an_abort_from_a_coordinator_with_an_empty_log() -> None:
     """Its coordinator never was: it was told of the transaction only by the question."""
     bench, start, _ = long_prepared()
     bench.logs[ZERO] = []

@@ -30,7 +30,7 @@ async def page_of(core: NodeCore) -> Any:
     return response.json()
 
 
-async def test_what_is_prepared_is_listed_until_it_is_decided() -> None:
+async def test_the_page_lists_prepared_transactions_until_they_are_decided() -> None:
     bench = Bench(2)
     core = bench.nodes[CellId(1)]
     assert await page_of(core) == {"count": 0, "transactions": []}
@@ -53,7 +53,7 @@ async def test_what_is_prepared_is_listed_until_it_is_decided() -> None:
     assert older not in [it["transaction"] for it in page["transactions"]]
 
 
-async def test_its_age_is_told() -> None:
+async def test_the_core_reports_the_age_of_a_transaction_in_doubt() -> None:
     bench = Bench(2)
     core = bench.nodes[CellId(1)]
     bench.prepare(bench.begin(), put(2, 2), cell=1)
@@ -65,7 +65,7 @@ async def test_its_age_is_told() -> None:
     assert found.age_ms == 0
 
 
-async def test_only_the_oldest_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_page_lists_only_the_oldest_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doubt_page, "LISTED_MAX", 2)
     bench = Bench(2)
     begun = [bench.begin() for _ in range(3)]

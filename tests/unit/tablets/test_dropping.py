@@ -66,7 +66,7 @@ def kind(reply: Any) -> str:
 # What the master hears
 
 
-def test_a_heartbeat_names_what_is_kept_and_not_served() -> None:
+def test_a_heartbeat_names_the_tablets_that_are_kept_and_not_served() -> None:
     bench = Bench()
     assert told(bench) == ()
     unmount(bench, HERE)
@@ -120,7 +120,7 @@ def test_many_are_named_in_turns_and_a_turn_that_was_not_answered_again(
     assert turns == [(23, 24), (25, 21), (22, 23), (25, 21)]
 
 
-def test_statistics_count_what_is_stored_and_what_was_dropped() -> None:
+def test_statistics_count_stored_and_dropped_tablets() -> None:
     bench = Bench()
     unmount(bench, HERE)
     statistics = bench.nodes[HERE].statistics()
@@ -133,7 +133,7 @@ def test_statistics_count_what_is_stored_and_what_was_dropped() -> None:
 # What is dropped
 
 
-def test_a_tablet_that_is_gone_is_forgotten_with_its_rows_and_stays_so() -> None:
+def test_a_dropped_tablet_is_forgotten_with_its_rows_also_after_a_restart() -> None:
     bench = Bench()
     fill(bench, 0, 1, 2)
     unmount(bench, HERE)
@@ -149,7 +149,7 @@ def test_a_tablet_that_is_gone_is_forgotten_with_its_rows_and_stays_so() -> None
     assert reported(bench) == {NON_ATOMIC: "mounted"}
 
 
-def test_what_is_served_or_needed_stays_whatever_is_said() -> None:
+def test_a_tablet_that_is_served_or_needed_is_not_dropped() -> None:
     bench = Bench(2)
     start = bench.begin()
     for cell in (0, 1):
@@ -169,7 +169,7 @@ def test_what_is_served_or_needed_stays_whatever_is_said() -> None:
     assert ATOMIC not in kept(bench)
 
 
-def test_what_is_closed_by_an_assignment_may_go_by_the_same() -> None:
+def test_one_assignment_can_close_and_drop_a_tablet() -> None:
     bench = Bench()
     drop(bench, ATOMIC)
     assert kept(bench) == {NON_ATOMIC}
@@ -177,7 +177,7 @@ def test_what_is_closed_by_an_assignment_may_go_by_the_same() -> None:
     assert kept(bench) == {NON_ATOMIC}
 
 
-def test_what_is_gone_before_it_had_all_rows_goes_without_them() -> None:
+def test_a_dropped_tablet_stops_asking_for_its_missing_rows() -> None:
     bench = Bench(2)
     divided(bench)
     bench.in_flight.clear()
@@ -200,7 +200,7 @@ def test_an_answer_that_is_stale_drops_nothing() -> None:
     assert ATOMIC in kept(bench)
 
 
-def test_an_older_assignment_does_not_begin_it_anew_even_after_a_restart() -> None:
+def test_an_older_assignment_does_not_create_a_dropped_tablet_again() -> None:
     """A master that was replaced may still have it. It would be empty, and served."""
     bench = Bench()
     fill(bench, 0, 1)
@@ -219,7 +219,7 @@ def test_an_older_assignment_does_not_begin_it_anew_even_after_a_restart() -> No
 # What comes late
 
 
-def test_its_fence_comes_to_nobody() -> None:
+def test_a_fence_timestamp_for_a_dropped_tablet_has_no_effect() -> None:
     bench = Bench()
     bench.assign(HERE, [assignment(ATOMIC, "full"), OTHER, wanted(FIRST)])
     ((_, token),) = bench.asked
@@ -229,7 +229,7 @@ def test_its_fence_comes_to_nobody() -> None:
     assert FIRST not in kept(bench)
 
 
-def test_clients_are_told_what_they_are_told_of_one_that_never_was_here() -> None:
+def test_requests_to_a_dropped_tablet_fail_with_tablet_moved() -> None:
     bench = Bench(2)
     unmount(bench, HERE)
     drop(bench, ATOMIC)
@@ -242,7 +242,7 @@ def test_clients_are_told_what_they_are_told_of_one_that_never_was_here() -> Non
     assert [kind(bench.answer(it)) for it in answers] == ["tablet_moved"] * 3
 
 
-def test_what_became_of_its_transactions_is_remembered() -> None:
+def test_a_cell_remembers_the_outcomes_of_transactions_of_a_dropped_tablet() -> None:
     bench = Bench()
     start = bench.begin()
     route = bench.commit_one(start, put(1, 1))
@@ -258,7 +258,7 @@ def test_what_became_of_its_transactions_is_remembered() -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_questions_and_pages_that_come_after_its_end_change_nothing() -> None:
+def test_late_copies_of_messages_of_a_dropped_source_change_nothing() -> None:
     """The asker has all rows, and the master heard of it: only copies of messages are left."""
     bench = Bench(2)
     divided(bench)
@@ -281,7 +281,7 @@ def test_questions_and_pages_that_come_after_its_end_change_nothing() -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_who_still_asks_for_rows_of_one_that_is_gone_never_serves_what_it_has() -> None:
+def test_a_tablet_whose_source_was_dropped_is_never_served_with_a_part_of_its_rows() -> None:
     """The table was removed, and word of it came there first: nobody needs the rows, but nobody
     must see a part of them either."""
     bench = Bench(2)
@@ -301,7 +301,7 @@ def test_who_still_asks_for_rows_of_one_that_is_gone_never_serves_what_it_has() 
     assert kept(bench) == {NON_ATOMIC}
 
 
-def test_a_page_for_one_that_is_gone_is_nobodys() -> None:
+def test_pages_and_questions_for_a_dropped_tablet_are_ignored() -> None:
     bench = Bench(2)
     divided(bench)
     exchange(bench)  # the question
@@ -323,7 +323,7 @@ def only(wanted_point: FaultPoint) -> FaultAt:
     return lambda point: point is wanted_point
 
 
-def test_what_is_kept_nevertheless_is_named_again() -> None:
+def test_a_tablet_that_a_cell_failed_to_drop_is_named_again() -> None:
     bench = Bench()
     unmount(bench, HERE)
     bench.nodes[HERE].cell.fault_at = only(FaultPoint.KEEP_DROPPED)

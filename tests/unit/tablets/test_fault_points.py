@@ -11,7 +11,7 @@ def always(wanted: FaultPoint) -> FaultAt:
     return lambda point: point is wanted
 
 
-def test_whoever_is_woken_for_nothing_waits_on_until_its_time_is_up() -> None:
+def test_a_spurious_wakeup_does_not_change_how_long_a_transaction_waits() -> None:
     """As long as without: it stands in line once, and its wait does not begin anew. (Here it ends
     when the other cell has been silent for 3.5 seconds.)"""
     bench = Bench(2, fault_at=always(FaultPoint.WAKE_FOR_NOTHING))

@@ -106,7 +106,7 @@ def test_conflicts_are_found_while_a_transaction_could_come_that_has_them() -> N
     assert reply.kind == TransactionConflict.kind
 
 
-def test_without_atomicity_a_flush_gives_back_the_memory_at_once() -> None:
+def test_without_atomicity_a_flush_releases_the_memory_immediately() -> None:
     bench = Bench(settings=SOON)
     write = WriteNonAtomic(NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, (put(1, 5),))
     assert isinstance(bench.answer(bench.ask(write)), Written)
@@ -117,7 +117,7 @@ def test_without_atomicity_a_flush_gives_back_the_memory_at_once() -> None:
     assert [row for row, _ in tablet.dump()] == [key(1)]
 
 
-def test_without_atomicity_a_store_is_flushed_while_it_is_small(
+def test_without_atomicity_a_small_store_is_flushed_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One with atomicity is not: it would stay in memory beside the next."""
@@ -139,7 +139,7 @@ def test_without_atomicity_a_store_is_flushed_while_it_is_small(
 
 @pytest.mark.parametrize("is_atomic", [False, True])
 @pytest.mark.parametrize("bytes_max", [0, 1 << 40])
-def test_a_flush_makes_one_chunk_in_whatever_order_it_takes_the_rows(
+def test_a_flush_writes_one_chunk_in_either_order_of_rows(
     monkeypatch: pytest.MonkeyPatch, bytes_max: int, *, is_atomic: bool
 ) -> None:
     """Those of a store that is small in the order in which they came."""
@@ -164,7 +164,7 @@ def test_a_flush_makes_one_chunk_in_whatever_order_it_takes_the_rows(
     assert tablet.dump() == before
 
 
-def test_a_prepared_transaction_commits_into_the_store_of_its_commit() -> None:
+def test_a_prepared_transaction_writes_into_the_store_that_is_active_at_its_commit() -> None:
     bench = Bench(2, settings=SOON)
     start = bench.begin()
     bench.prepare(start, put(1, 7), cell=0)
@@ -229,7 +229,7 @@ def test_a_restart_finds_all_rows_whether_a_flush_had_ended_or_not(*, is_flushed
     assert len(bench.nodes[CELL].chunks_needed()) == is_flushed
 
 
-def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unneeded_store_is_released_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dodona_tablets.core.upkeep.flushing.SHRINK_ROWS", 3)
     bench = Bench(settings=SOON)
     for number in range(10):
@@ -248,7 +248,7 @@ def test_a_store_that_nobody_needs_goes_a_slice_at_a_time(monkeypatch: pytest.Mo
     assert bench.read(9) == (9, None)
 
 
-def test_what_nobody_needs_goes_as_fast_as_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_rows_are_released_as_fast_as_rows_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a million rows a second, however seldom everything else is looked at; and nothing else
     is looked at more often for it."""
     monkeypatch.setattr("dodona_tablets.core.upkeep.flushing.SHRINK_ROWS", 3)

@@ -60,7 +60,7 @@ def prepared(bench: Bench) -> tuple[Any, Any]:
     return start, max(it.timestamp for it in answers if isinstance(it, Prepared))
 
 
-def test_who_began_before_a_freeze_meets_the_conflicts_of_before_it_afterwards() -> None:
+def test_a_conflict_from_before_a_freeze_is_found_after_the_freeze() -> None:
     """Its rows are in a chunk by then, and conflicts are looked for in memory."""
     bench = Bench()
     loser = bench.begin()
@@ -91,7 +91,7 @@ def test_a_frozen_tablet_is_read_and_not_written() -> None:
     assert isinstance(write(bench), Written)
 
 
-def test_freezing_waits_for_who_holds_locks_and_lets_nobody_else_in() -> None:
+def test_freezing_waits_for_locks_and_refuses_new_transactions() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     bench.assign(CELL, FROZEN)
@@ -107,7 +107,7 @@ def test_freezing_waits_for_who_holds_locks_and_lets_nobody_else_in() -> None:
     assert bench.read(1) == (1, None)
 
 
-def test_whoever_waits_for_a_row_when_the_tablet_freezes_is_refused() -> None:
+def test_a_commit_that_waits_for_a_row_is_refused_when_the_tablet_freezes() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     waiting = bench.commit_one(bench.begin(), put(1, 2))
@@ -120,7 +120,9 @@ def test_whoever_waits_for_a_row_when_the_tablet_freezes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("is_back", [True, False])
-def test_whoever_waits_for_a_row_when_the_table_is_unmounted_runs_again(is_back: bool) -> None:
+def test_a_commit_that_waits_for_a_row_is_aborted_when_the_table_is_unmounted(
+    is_back: bool,
+) -> None:
     """One of its tablets closes at once: nobody holds locks there. It must not commit there."""
     bench = Bench(2)
     other = replace(OPEN[0], tablet=type(ATOMIC)(9), path="//test/other")
@@ -139,7 +141,7 @@ def test_whoever_waits_for_a_row_when_the_table_is_unmounted_runs_again(is_back:
     assert not bench.nodes[CELL].cell.tablets[other.tablet].dump()
 
 
-def test_a_refusal_is_remembered_so_that_a_late_copy_does_nothing() -> None:
+def test_a_cell_remembers_a_refusal_so_that_a_late_copy_has_no_effect() -> None:
     bench = Bench()
     bench.assign(CELL, FROZEN)
     start = bench.begin()
@@ -151,7 +153,7 @@ def test_a_refusal_is_remembered_so_that_a_late_copy_does_nothing() -> None:
     assert bench.read(1) is None
 
 
-def test_a_restart_knows_what_is_frozen_and_what_is_not_any_more() -> None:
+def test_a_restart_restores_which_tablets_are_frozen() -> None:
     bench = Bench()
     bench.commit(put(1, 1))
     bench.assign(CELL, FROZEN)
@@ -182,7 +184,7 @@ def test_a_frozen_tablet_may_be_unmounted() -> None:
     assert modes(bench) == {}
 
 
-def test_new_settings_are_logged_and_taken_over_under_everybody() -> None:
+def test_new_settings_are_logged_and_applied_during_open_transactions() -> None:
     bench = Bench(2)
     start, at = prepared(bench)
     settings = TableSettings(max_data_versions=7)
@@ -213,7 +215,7 @@ def test_settings_and_freezing_may_come_together() -> None:
     assert (tablet.assignment.settings, tablet.assignment.mode) == (settings, "frozen")
 
 
-def test_a_tablet_mounted_anew_is_unmounted_first() -> None:
+def test_a_tablet_with_a_new_revision_is_unmounted_before_it_is_mounted_again() -> None:
     """Word of an unmount may have come late: nothing is mounted over a transaction."""
     bench = Bench(2)
     start, at = prepared(bench)

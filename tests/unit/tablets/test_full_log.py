@@ -84,7 +84,7 @@ def test_reads_go_on() -> None:
     assert isinstance(bench.answer(route), LookupReply)
 
 
-def test_a_transaction_that_has_its_locks_is_committed() -> None:
+def test_a_full_log_does_not_stop_a_transaction_that_has_its_locks() -> None:
     bench = Bench()
     route = commit_one(bench)
     fill(bench)
@@ -92,7 +92,7 @@ def test_a_transaction_that_has_its_locks_is_committed() -> None:
     assert isinstance(bench.answer(route), Committed)
 
 
-def test_one_that_waits_for_another_goes_on_too() -> None:
+def test_a_full_log_does_not_stop_a_transaction_that_waits_for_another() -> None:
     bench = Bench(2)
     first = bench.begin()
     bench.prepare(first, put(1, 1), cell=0)
@@ -105,7 +105,7 @@ def test_one_that_waits_for_another_goes_on_too() -> None:
     assert isinstance(bench.answer(waiting), Committed)
 
 
-def test_what_is_prepared_is_committed_told_and_acknowledged() -> None:
+def test_a_full_log_does_not_stop_the_commit_of_a_prepared_transaction() -> None:
     bench = Bench(2)
     start = bench.begin()
     routes = [bench.prepare(start, put(1, 1), cell=cell) for cell in (0, 1)]
@@ -119,7 +119,7 @@ def test_what_is_prepared_is_committed_told_and_acknowledged() -> None:
     assert not any(node.cell.transactions for node in bench.nodes.values())
 
 
-def test_what_is_prepared_here_and_refused_elsewhere_is_aborted() -> None:
+def test_a_prepared_transaction_that_another_full_cell_refused_is_aborted() -> None:
     bench = Bench(2)
     start = bench.begin()
     bench.prepare(start, put(1, 1), cell=1)
@@ -134,7 +134,7 @@ def test_what_is_prepared_here_and_refused_elsewhere_is_aborted() -> None:
     assert not any(node.cell.transactions for node in bench.nodes.values())
 
 
-def test_a_coordinator_that_restarts_with_a_full_log_recovers_what_is_in_doubt() -> None:
+def test_a_coordinator_that_restarts_with_a_full_log_recovers_transactions_in_doubt() -> None:
     bench = Bench(2)
     start = bench.begin()
     for cell in (0, 1):
@@ -158,7 +158,7 @@ def settings(**options: int) -> NodeSettings:
 
 
 @pytest.mark.parametrize("mib", [512, 1024, 65_536])
-def test_what_waits_fits_into_what_a_full_log_has_left(mib: int) -> None:
+def test_waiting_transactions_fit_into_the_space_that_a_full_log_has_left(mib: int) -> None:
     chosen = settings(map_mib_max=mib)
     left_bytes = (1 - CellLimits().log_fill_ratio_max) * chosen.log_bytes_max
     waiting_bytes = chosen.runtime_limits().waiting_bytes_max
@@ -166,7 +166,7 @@ def test_what_waits_fits_into_what_a_full_log_has_left(mib: int) -> None:
     assert waiting_bytes + FRAME_BYTES_MAX <= left_bytes
 
 
-def test_a_log_that_could_not_take_what_waits_is_not_allowed() -> None:
+def test_a_log_that_is_too_small_for_waiting_transactions_is_not_allowed() -> None:
     with pytest.raises(ValidationError, match="greater than or equal to 512"):
         settings(map_mib_max=511)
 

@@ -93,7 +93,7 @@ def exchange(bench: Bench, times: int = 1) -> None:
 # From the same cell
 
 
-def test_rows_of_the_same_cell_are_there_at_once_with_all_their_versions() -> None:
+def test_a_tablet_immediately_takes_over_all_versions_of_rows_of_its_own_cell() -> None:
     bench = Bench()
     fill(bench, 0, 1, 2, 3)
     bench.commit(update(2, b="x"))
@@ -134,7 +134,7 @@ def test_a_source_that_is_not_unmounted_yet_is_waited_for() -> None:
     assert [number for number, _ in dump(bench, FIRST)] == [1]
 
 
-def test_a_copy_has_the_rows_of_its_moment_even_if_its_source_is_mounted_again() -> None:
+def test_a_copy_keeps_its_rows_when_its_source_is_mounted_and_changed() -> None:
     bench = Bench()
     fill(bench, 0, 1)
     unmount(bench, HERE)
@@ -158,7 +158,7 @@ def test_a_copy_has_the_rows_of_its_moment_even_if_its_source_is_mounted_again()
     assert [number for number, _ in dump(bench, ATOMIC)] == [1, 2]
 
 
-def test_a_source_that_is_mounted_again_too_early_is_closed_and_copied_first() -> None:
+def test_a_source_that_is_mounted_too_early_is_closed_and_copied_first() -> None:
     bench = Bench()
     fill(bench, 0, 1)
     copy = wanted(FIRST, source(HERE), mode="unmounted", revision=0)
@@ -169,7 +169,7 @@ def test_a_source_that_is_mounted_again_too_early_is_closed_and_copied_first() -
     assert MountedTablet(ATOMIC, Revision(2)) in bench.heartbeats[HERE].mounted
 
 
-def test_a_copy_is_reported_until_the_master_has_heard_of_it() -> None:
+def test_a_cell_reports_a_copy_until_the_master_has_received_the_report() -> None:
     bench = Bench()
     unmount(bench, HERE)
     copy = wanted(FIRST, source(HERE), mode="unmounted", revision=0)
@@ -269,7 +269,7 @@ def test_a_lost_page_is_asked_for_again_and_a_repeated_one_is_taken_once() -> No
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_a_restart_goes_on_where_it_was() -> None:
+def test_an_import_continues_after_a_restart_from_the_last_page() -> None:
     bench = Bench(2)
     divided(bench)
     exchange(bench, 2)
@@ -288,7 +288,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
     assert reported(bench)[FIRST] == "mounted"
 
 
-def test_a_cell_answers_only_once_its_tablet_is_unmounted() -> None:
+def test_a_cell_sends_rows_only_after_its_tablet_is_unmounted() -> None:
     bench = Bench(2)
     fill(bench, 1, 1)
     unmount(bench, HERE)
@@ -302,7 +302,7 @@ def test_a_cell_answers_only_once_its_tablet_is_unmounted() -> None:
     assert [number for number, _ in dump(bench, FIRST)] == [1]
 
 
-def test_a_cell_that_does_not_have_the_tablet_says_nothing_of_its_rows() -> None:
+def test_a_cell_without_the_tablet_does_not_answer_a_request_for_rows() -> None:
     bench = Bench(2)
     bench.assign(HERE, [OTHER, wanted(FIRST, source(THERE, TabletId(99)))])
     bench.pass_time(3)
@@ -311,7 +311,7 @@ def test_a_cell_that_does_not_have_the_tablet_says_nothing_of_its_rows() -> None
     assert bench.nodes[HERE].cell.tablets[FIRST].missing
 
 
-def test_nobody_is_served_by_a_tablet_that_misses_rows() -> None:
+def test_a_tablet_with_missing_rows_refuses_commits() -> None:
     bench = Bench(2)
     divided(bench)
     bench.in_flight.clear()
@@ -324,7 +324,7 @@ def test_nobody_is_served_by_a_tablet_that_misses_rows() -> None:
     assert FIRST not in reported(bench)
 
 
-def test_a_tablet_that_is_taken_away_stops_asking_and_is_nobodys_source() -> None:
+def test_an_unassigned_tablet_stops_asking_for_rows_and_sends_none() -> None:
     bench = Bench(2)
     divided(bench)
     bench.in_flight.clear()
@@ -337,7 +337,7 @@ def test_a_tablet_that_is_taken_away_stops_asking_and_is_nobodys_source() -> Non
     assert not bench.in_flight
 
 
-def test_only_so_many_pages_are_asked_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pages_requested_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "PAGES_ASKED_MAX", 2)
     bench = Bench(2)
     fill(bench, 1, 1, 2, 3, 4)
@@ -353,7 +353,9 @@ def test_only_so_many_pages_are_asked_for_at_a_time(monkeypatch: pytest.MonkeyPa
     assert {20, 21, 22, 23} < set(reported(bench))
 
 
-def test_a_page_ends_with_the_row_that_passes_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_ends_with_the_row_that_exceeds_its_byte_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(importing, "PAGE_BYTES_MAX", 500)
     bench = Bench(2)
     for number in range(6):
@@ -382,7 +384,7 @@ def test_the_retained_timestamp_comes_along() -> None:
     assert it.retained_timestamp == 70
 
 
-def test_whoever_began_before_the_rows_were_there_is_refused() -> None:
+def test_a_transaction_that_began_before_the_import_ended_is_refused() -> None:
     """Their lock times did not come along: nobody is let in whom they could stop."""
     bench = Bench(2)
     divided(bench)

@@ -95,7 +95,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
         made.jobs.close()
 
 
-def test_a_compaction_goes_no_faster_than_it_may(worker: Worker) -> None:
+def test_a_compaction_keeps_its_rate_limit(worker: Worker) -> None:
     job = compaction()
     token, result = worker.end_of(job)
     assert (token, type(result)) == ("token", Built)
@@ -109,7 +109,7 @@ def test_a_flush_waits_for_nothing(worker: Worker) -> None:
     assert worker.slept_s == 0
 
 
-def test_a_seal_answers_with_deletions_or_with_what_is_in_the_way(worker: Worker) -> None:
+def test_a_seal_returns_its_deletions_or_the_conflict(worker: Worker) -> None:
     view = made_of({key(row): [at(7)] for row in range(ROWS)}).view()
     everything = ((KEY_MIN, KEY_MAX),)
     job = SealJob(9, SCHEMA, (), (view,), "upsert", Timestamp(7), everything)
@@ -143,7 +143,7 @@ def test_a_full_disk_is_an_answer(worker: Worker, monkeypatch: pytest.MonkeyPatc
     assert result.kind == DiskFull.kind
 
 
-def test_the_log_says_what_failed_and_why_and_nothing_of_the_rows(
+def test_the_log_names_failed_chunk_work_and_its_error_without_rows(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker.end_of(BatchJob(9, SCHEMA, b"this is no Arrow stream", KEY_MIN, KEY_MAX))
@@ -168,7 +168,7 @@ def test_the_log_says_what_failed_and_why_and_nothing_of_the_rows(
     assert len(caplog.records) == 2
 
 
-def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
+def test_a_disk_error_is_passed_to_the_core_and_raised_again_at_close(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -183,7 +183,7 @@ def test_a_disk_that_fails_is_told_to_the_core_and_again_at_the_end(
 @pytest.mark.parametrize(
     ("number", "told"), [(errno.EIO, OSError), (errno.ENOSPC, GivenUp)], ids=["fails", "is full"]
 )
-def test_a_disk_that_fails_while_work_is_given_up_is_told(
+def test_a_disk_error_during_cancelled_work_is_raised_unless_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: type[Exception]
 ) -> None:
     """What a full disk keeps is removed by the next start."""
@@ -223,7 +223,7 @@ def test_work_is_given_up_at_the_end(
     assert list(worker.files.path.iterdir()) == []
 
 
-def test_a_loop_that_takes_part_makes_what_flushes_need_of_python(
+def test_an_event_loop_that_shares_the_work_makes_only_the_batches_of_flushes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nothing else: the chunk is the one that a thread alone would have made."""
@@ -262,7 +262,7 @@ def test_a_loop_that_takes_part_makes_what_flushes_need_of_python(
     assert makers == {FlushJob: {threading.get_ident()}}
 
 
-def test_a_flush_is_given_up_by_a_loop_that_waits_for_its_end(tmp_path: Path) -> None:
+def test_a_close_by_the_event_loop_cancels_a_running_flush(tmp_path: Path) -> None:
     """As a loop does that closes everything itself: nobody makes the rest meanwhile."""
 
     async def run() -> None:

@@ -18,7 +18,7 @@ class Empty(Bench):
         self.start(cell)
 
 
-def test_it_says_so_and_serves_nobody() -> None:
+def test_a_cell_with_an_empty_log_reports_no_cluster_and_refuses_requests() -> None:
     bench = Empty()
     node = bench.nodes[CELL]
     assert bench.heartbeats[CELL].cluster == NO_CLUSTER
@@ -30,14 +30,14 @@ def test_it_says_so_and_serves_nobody() -> None:
     assert "the master" in answer.message
 
 
-def test_it_does_not_say_that_it_never_heard_of_a_transaction() -> None:
+def test_a_cell_with_an_empty_log_does_not_answer_about_a_transaction() -> None:
     """It may be all that is left of a cell that had prepared it."""
     bench = Empty(2)
     bench.nodes[CELL].handle_cell_message(QueryStatus(CellId(1), TransactionId(7)), bench.now)
     assert bench.nodes[CELL].take_effects() == []
 
 
-def test_it_goes_on_asking_until_it_may() -> None:
+def test_a_cell_with_an_empty_log_sends_heartbeats_until_it_may_join() -> None:
     bench = Empty()
     sequence = bench.heartbeats[CELL].sequence
     bench.pass_time(1.0)
@@ -48,7 +48,7 @@ def test_it_goes_on_asking_until_it_may() -> None:
     assert bench.heartbeats[CELL].cluster == CLUSTER
 
 
-def test_it_stays_in_its_cluster_over_a_restart() -> None:
+def test_a_cell_stays_in_its_cluster_after_a_restart() -> None:
     bench = Bench()
     bench.start(CELL)
     assert bench.nodes[CELL].is_serving

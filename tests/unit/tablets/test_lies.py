@@ -71,7 +71,7 @@ def test_a_transaction_with_two_coordinators_ends() -> None:
     assert not any(node.cell.transactions for node in bench.nodes.values())
 
 
-def test_whoever_asks_one_who_does_not_coordinate_waits() -> None:
+def test_a_question_to_a_cell_that_is_not_the_coordinator_waits_for_the_outcome() -> None:
     bench = Bench(3)
     start = bench.begin()
     prepare(bench, start, 0, 0, 2)
@@ -126,7 +126,7 @@ def test_a_commit_against_a_refusal_is_not_obeyed(caplog: pytest.LogCaptureFixtu
     assert not bench.nodes[ZERO].cell.transactions
 
 
-def test_a_commit_below_a_prepare_timestamp_is_none_of_its_readers_business() -> None:
+def test_a_commit_timestamp_below_a_prepare_timestamp_does_not_change_a_read() -> None:
     bench = Bench(2)
     start = bench.begin()
     votes = [bench.answer(prepare(bench, start, cell, 0, 1)) for cell in (0, 1)]
@@ -150,7 +150,7 @@ def test_a_commit_timestamp_that_was_never_issued_is_not_believed() -> None:
     assert bench.nodes[ONE].cell.latest <= bench.oracle
 
 
-def test_a_commit_timestamp_that_is_anothers_stops_nobody() -> None:
+def test_a_cell_accepts_a_commit_timestamp_that_another_transaction_has() -> None:
     locks = {"a": "group_a", "b": "group_b"}
     columns = [replace(it, lock=locks.get(it.name)) for it in SCHEMA.columns]
     bench = Bench(2, schema=TableSchema.parse(columns))

@@ -120,7 +120,9 @@ def prepare(number: int) -> Prepare:
     return Prepare(TransactionId(number), (CellId(0), CellId(1)), ())
 
 
-async def test_a_frame_of_commits_is_asked_for_early_and_all_at_once(bench: Bench) -> None:
+async def test_one_early_request_asks_for_the_timestamps_of_all_commits_in_a_frame(
+    bench: Bench,
+) -> None:
     bench.frame(commit(2), AskOutcome(TransactionId(3)), prepare(4))
     assert bench.oracle.counts == [2]
     bench.oracle.answer(100)
@@ -135,7 +137,9 @@ async def test_a_frame_without_commits_asks_for_nothing_early(bench: Bench) -> N
     assert bench.oracle.counts == []
 
 
-async def test_whoever_asks_after_the_frame_is_served_by_a_later_question(bench: Bench) -> None:
+async def test_a_question_after_the_frame_gets_its_timestamp_from_a_later_request(
+    bench: Bench,
+) -> None:
     """Its locks were taken after the early question was sent, and others may have read between."""
     bench.frame(commit(1), commit(2), commit(4))  # 1 is refused: a timestamp is left over
     bench.runtime.handle((bench, 1), AskOutcome(TransactionId(6)))
@@ -163,7 +167,7 @@ async def test_an_oracle_that_goes_back_is_not_believed(bench: Bench, is_early: 
     assert bench.core.got == [(2, 100), (6, 101)]
 
 
-async def test_a_second_frame_does_not_share_the_first_ones_question(bench: Bench) -> None:
+async def test_a_second_frame_does_not_share_the_request_of_the_first_frame(bench: Bench) -> None:
     bench.frame(commit(2))
     bench.frame(commit(4), commit(6))
     assert bench.oracle.counts == [1]
@@ -173,7 +177,9 @@ async def test_a_second_frame_does_not_share_the_first_ones_question(bench: Benc
     assert bench.core.got == [(2, 100), (4, 200), (6, 201)]
 
 
-async def test_an_early_question_that_fails_at_once_takes_nobody_with_it(bench: Bench) -> None:
+async def test_timestamps_are_requested_again_if_the_early_request_fails_immediately(
+    bench: Bench,
+) -> None:
     bench.oracle.is_away = True
     bench.frame(commit(2))
     bench.oracle.is_away = False
@@ -183,7 +189,7 @@ async def test_an_early_question_that_fails_at_once_takes_nobody_with_it(bench: 
     assert bench.core.got == [(2, 100)]
 
 
-async def test_an_early_question_that_fails_later_leaves_it_to_the_core(bench: Bench) -> None:
+async def test_the_links_do_not_retry_an_early_request_that_fails_later(bench: Bench) -> None:
     bench.frame(commit(2))
     bench.oracle.questions.pop()[1](AWAY)
     assert bench.core.got == []
@@ -202,7 +208,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(it["event"], it["reason"]) for it in fields]
 
 
-async def test_why_a_heartbeat_fails_is_said_once(
+async def test_a_repeated_reason_of_failed_heartbeats_is_logged_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There are several in a second. Another reason is news."""

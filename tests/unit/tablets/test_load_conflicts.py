@@ -71,14 +71,14 @@ ALL: tuple[tuple[Key, Key], ...] = ((KEY_MIN, KEY_MAX),)
         ("upsert", True, {"number": 5, "ranges": ALL}, ConcurrentDeleteRead.kind),
     ],
 )
-def test_a_row_that_was_changed_meanwhile_is_a_conflict(
+def test_a_row_that_changed_during_a_load_is_a_conflict(
     mode: LoadMode, is_deleted: bool, erased: Any, kind: str | None, is_sealed_before: bool
 ) -> None:
     found = conflict(mode, is_sealed_before=is_sealed_before, is_deleted=is_deleted, **erased)
     assert found == kind
 
 
-def test_another_load_that_was_published_meanwhile_is_a_conflict_too() -> None:
+def test_a_load_conflicts_with_another_published_load_of_the_same_row() -> None:
     bench = Bench()
     first, second, apart = Loading(bench), Loading(bench), Loading(bench)
     first.bring({1: 1, 2: 2})
@@ -92,7 +92,7 @@ def test_another_load_that_was_published_meanwhile_is_a_conflict_too() -> None:
     assert kind_of(first.try_seal(*first.sealed[0].chunks)) == ConcurrentAppend.kind
 
 
-def test_a_large_load_that_was_published_meanwhile_is_left_to_a_seal(
+def test_a_load_that_overlaps_a_large_published_load_must_be_sealed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To look at its rows one by one would stop the cell for as long as that takes."""
@@ -115,7 +115,7 @@ def test_a_large_load_that_was_published_meanwhile_is_left_to_a_seal(
 
 
 @pytest.mark.parametrize("change", [put(5, 99), put(7, 7), delete(5)])
-def test_a_load_that_overwrites_and_erases_looks_again_at_what_changed(change: Any) -> None:
+def test_a_change_after_the_seal_of_an_erasing_load_requires_a_new_seal(change: Any) -> None:
     """It is no conflict, but the deletions of the seal are not those that are needed now."""
     bench = Bench()
     bench.commit(put(1, 1), put(5, 5))
@@ -141,7 +141,7 @@ def test_the_deletion_of_a_row_that_was_not_there_is_no_conflict_behind_a_seal_e
     assert isinstance(load.publish(), Committed)
 
 
-def test_what_was_committed_before_the_start_and_came_late_is_no_conflict() -> None:
+def test_a_commit_from_before_the_start_of_a_load_that_arrives_late_is_no_conflict() -> None:
     """The tablet's part of a transaction of several cells was told late of its commit."""
     bench = Bench(2)
     writer = bench.begin()

@@ -57,7 +57,7 @@ def statistics(bench: Bench) -> tuple[int, int]:
 # Leases
 
 
-def test_a_load_is_open_for_its_lease_and_every_sign_of_life_renews_it() -> None:
+def test_a_load_is_open_for_its_lease_which_batches_and_renewals_extend() -> None:
     bench = Bench()
     load = Loading(bench)
     for request in (RenewLoad(load.id), load.request("write", {1: 1}), RenewLoad(load.id)):
@@ -88,7 +88,7 @@ def test_a_load_that_ended_takes_nothing_and_never_opens_again() -> None:
     assert failure(load.open()).message == "The load is not open: it was closed."
 
 
-def test_of_loads_that_are_forgotten_it_is_known_that_they_are_over() -> None:
+def test_a_cell_knows_that_a_forgotten_load_has_ended() -> None:
     bench = Bench()
     first = Loading(bench)
     first.close()
@@ -99,7 +99,7 @@ def test_of_loads_that_are_forgotten_it_is_known_that_they_are_over() -> None:
     assert isinstance(Loading(bench).open(), LoadHeld)
 
 
-def test_a_batch_that_was_under_way_when_its_load_ended_is_not_staged() -> None:
+def test_a_batch_in_progress_when_its_load_ends_is_not_staged() -> None:
     bench = Bench()
     load = Loading(bench)
     bench.holds_jobs = True
@@ -111,7 +111,7 @@ def test_a_batch_that_was_under_way_when_its_load_ended_is_not_staged() -> None:
     assert statistics(bench) == (0, 0)
 
 
-def test_loads_are_bounded_in_number_and_in_what_they_stage() -> None:
+def test_the_number_of_loads_and_of_staged_batches_is_bounded() -> None:
     bench = Bench(limits=CellLimits(loads_max=2, staged_chunks_max=1))
     load = Loading(bench)
     Loading(bench)
@@ -123,7 +123,7 @@ def test_loads_are_bounded_in_number_and_in_what_they_stage() -> None:
     assert failure(load.ask(load.request("write", {2: 2}))).kind == Overloaded.kind
 
 
-def test_what_seals_leave_is_bounded_too() -> None:
+def test_the_number_of_chunks_that_seals_leave_is_bounded() -> None:
     """Deletions of an older seal stay until the load ends: it may be published by that seal."""
     bench = Bench(limits=CellLimits(staged_chunks_max=2))
     bench.commit(put(5, 5))
@@ -195,7 +195,7 @@ def test_a_lease_has_a_longest_length() -> None:
 # Staging
 
 
-def test_a_batch_is_staged_once_however_often_it_comes() -> None:
+def test_a_repeated_batch_is_staged_once() -> None:
     bench = Bench()
     load = Loading(bench)
     request = load.request("write", {1: 1, 2: 2})
@@ -210,7 +210,7 @@ def test_a_batch_is_staged_once_however_often_it_comes() -> None:
     assert statistics(bench) == (1, 1)
 
 
-def test_what_is_staged_is_seen_by_nobody() -> None:
+def test_staged_rows_are_invisible() -> None:
     bench = Bench()
     load = Loading(bench)
     load.bring({1: 1})
@@ -221,7 +221,7 @@ def test_what_is_staged_is_seen_by_nobody() -> None:
     assert bench.read(1) == (5, None)
 
 
-def test_a_batch_that_is_wrong_says_so_and_counts_for_nothing() -> None:
+def test_an_invalid_batch_is_refused_and_not_staged() -> None:
     bench = Bench()
     load = Loading(bench)
     wrong = replace(load.request("write", {1: 1}), batch=b"no stream")
@@ -255,7 +255,7 @@ def test_a_table_without_atomicity_stages_nothing() -> None:
     assert 'Invalid atomicity mode: "full"' in failure(load.ask(wrong)).message
 
 
-def test_an_unmount_drops_what_was_staged_and_the_load_is_told() -> None:
+def test_an_unmount_drops_staged_rows_and_a_later_seal_reports_the_unmount() -> None:
     bench = Bench()
     load = Loading(bench)
     chunk = load.stage({1: 1})
@@ -271,7 +271,7 @@ def test_an_unmount_drops_what_was_staged_and_the_load_is_told() -> None:
     assert "was unmounted" in refused.message
 
 
-def test_what_a_load_began_with_is_kept_for_it() -> None:
+def test_an_open_load_holds_a_snapshot_of_its_tablet() -> None:
     bench = Bench()
     bench.commit(put(1, 1))
     load = Loading(bench)
@@ -283,7 +283,7 @@ def test_what_a_load_began_with_is_kept_for_it() -> None:
     assert node.cell.readers.oldest(ATOMIC) is None
 
 
-def test_a_load_whose_beginning_is_not_kept_any_more_does_not_open() -> None:
+def test_a_load_does_not_open_if_versions_of_its_start_were_removed() -> None:
     bench = Bench()
     bench.nodes[CELL].cell.tablets[ATOMIC].retained_timestamp = Timestamp(bench.oracle + SECOND)
     load = Loading(bench)
@@ -314,7 +314,7 @@ def test_a_load_goes_on_where_others_hold_all_snapshots() -> None:
 # A restart
 
 
-def test_a_restart_keeps_loads_with_what_is_staged_and_forgets_seals() -> None:
+def test_a_restart_keeps_loads_and_staged_rows_and_forgets_seals() -> None:
     bench = Bench()
     load, closed = Loading(bench), Loading(bench)
     load.bring({1: 1})
@@ -427,7 +427,7 @@ def test_a_load_is_of_one_mode() -> None:
     assert 'begun with atomicity "full"' in failure(bench.answer(bench.ask(wrong))).message
 
 
-def test_rows_are_deleted_without_atomicity_too() -> None:
+def test_a_load_can_delete_rows_without_atomicity() -> None:
     bench = Bench()
     stamp = bench.oracle
     load = open_non_atomic(bench, stamp)

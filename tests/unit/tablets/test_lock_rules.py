@@ -103,7 +103,7 @@ def test_only_a_younger_version_of_a_group_that_is_asked_for_is_in_the_way(
     assert (said["key"], said["start_timestamp"]) == ({"id": 1}, start)
 
 
-def test_a_row_without_a_version_is_in_nobodys_way() -> None:
+def test_a_row_without_a_version_does_not_conflict() -> None:
     check_versions(None, KEY, SCHEMA, START, *asked(EXCLUSIVE, MAIN))
 
 
@@ -117,7 +117,7 @@ def test_a_row_without_a_version_is_in_nobodys_way() -> None:
         (EXCLUSIVE, NOTES, "was written by"),
     ],
 )
-def test_a_version_is_shared_in_the_groups_that_it_names_alone(
+def test_a_version_is_shared_only_in_the_lock_groups_that_it_names(
     kind: int, groups: int, verb: str | None
 ) -> None:
     newest = version(120, SUM | NOTE, shared=COUNTS)
@@ -134,7 +134,7 @@ def test_a_version_of_an_exclusive_write_is_in_the_way_of_every_kind(kind: int) 
     assert "was written by" in said["said"]
 
 
-def test_what_is_older_than_a_shared_version_is_looked_at_too() -> None:
+def test_the_check_also_examines_versions_older_than_a_shared_version() -> None:
     chain = version(120, SUM, version(110, SUM), shared=COUNTS)
     said = lost(check_versions, chain, KEY, SCHEMA, START, *asked(SHARED_WRITE, COUNTS))
     assert said["winner_timestamp"] == 110
@@ -195,7 +195,7 @@ def test_the_latest_time_of_a_group_is_remembered() -> None:
         (State.PREPARED, 101, MAX_TIMESTAMP, True),
     ],
 )
-def test_who_is_prepared_from_before_the_start_is_waited_for(
+def test_a_transaction_waits_for_a_holder_that_prepared_before_its_start(
     state: State, prepared: int, start: int, is_waited_for: bool
 ) -> None:
     other = transaction(state, prepared)
@@ -234,7 +234,7 @@ HELD = {
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("kind", HELD)
 @pytest.mark.parametrize(("groups", "lock"), [(COUNTS, "counts"), (MAIN, "<primary>")])
-def test_what_is_held_goes_with_its_own_kind_if_it_is_shared(
+def test_a_held_lock_admits_only_the_same_type_of_shared_lock(
     held: int, kind: int, groups: int, lock: str
 ) -> None:
     locks = RowLocks()
@@ -260,7 +260,7 @@ def test_what_is_held_goes_with_its_own_kind_if_it_is_shared(
         (None, (COUNTS, 0, 0), None),
     ],
 )
-def test_only_a_commit_of_a_lock_without_data_leaves_its_time(
+def test_only_a_committed_lock_without_data_leaves_its_timestamp(
     lock_type: LockType | None, groups: tuple[int, int, int], times: Any
 ) -> None:
     for committed in (Timestamp(120), None):
@@ -283,7 +283,7 @@ def test_only_a_commit_of_a_lock_without_data_leaves_its_time(
         assert OTHER not in table
 
 
-def test_a_row_that_is_released_keeps_the_times_that_it_had() -> None:
+def test_a_released_row_keeps_the_timestamps_of_earlier_locks() -> None:
     table: LockTable = {}
     locker, writer = transaction(name=50), transaction(name=51)
     acquire(table, KEY, Holder(locker, 0, 0, COUNTS, "shared_strong"))
@@ -303,7 +303,7 @@ def test_a_row_that_is_released_keeps_the_times_that_it_had() -> None:
         ("shared_strong", (0, 0, 6)),
     ],
 )
-def test_a_lock_takes_its_groups_by_its_kind(
+def test_the_type_of_a_lock_decides_how_its_groups_are_locked(
     lock_type: LockType, groups: tuple[int, int, int]
 ) -> None:
     assert groups_of(RowLock(KEY, 6, lock_type)) == groups

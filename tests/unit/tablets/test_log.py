@@ -31,7 +31,7 @@ FIRST_FILE = f"{1:020}.mdb"
 ROOMY_BYTES_MAX = 1 << 30
 
 
-def test_what_was_appended_is_read_back_in_order(tmp_path: Path) -> None:
+def test_appended_records_are_read_back_in_order(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append(RECORDS[:2])
     log.append(RECORDS[2:])
@@ -70,7 +70,7 @@ def test_a_group_that_is_longer_than_a_file_should_be_has_one(tmp_path: Path) ->
     log.close()
 
 
-def test_a_log_is_not_written_while_somebody_reads_it(tmp_path: Path) -> None:
+def test_a_log_refuses_an_append_while_it_is_read(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append(RECORDS)
     reading = log.read()
@@ -83,7 +83,7 @@ def test_a_log_is_not_written_while_somebody_reads_it(tmp_path: Path) -> None:
     log.close()
 
 
-def test_every_commit_is_synced_but_for_its_head_and_nothing_is_written_through_the_mapping(
+def test_commits_are_synced_except_the_head_and_not_written_through_the_map(
     tmp_path: Path,
 ) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
@@ -125,7 +125,7 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path: Path) -> None:
         (lambda raw: raw[:-1], "checksum"),
     ],
 )
-def test_damage_is_refused_with_its_place(
+def test_damage_is_refused_with_file_group_and_byte(
     tmp_path: Path, damage: Callable[[bytes], bytes], words: str
 ) -> None:
     groups = groups_of([[record] for record in RECORDS])
@@ -171,7 +171,7 @@ def test_a_missing_file_is_damage(tmp_path: Path, missing: int) -> None:
     log.close()
 
 
-def test_what_is_no_key_is_damage(tmp_path: Path) -> None:
+def test_an_invalid_key_in_a_log_file_is_damage(tmp_path: Path) -> None:
     write_file(tmp_path / LOG_NAME / FIRST_FILE, {b"key": b"value"})
     with pytest.raises(DataCorrupted, match="b'key' is not the key of a log group"):
         CellLog.open(tmp_path, BYTES_MAX)
@@ -192,7 +192,7 @@ def test_groups_that_are_missing_at_the_end_are_damage(tmp_path: Path) -> None:
         CellLog.open(tmp_path, BYTES_MAX)
 
 
-def test_what_is_no_file_of_the_engine_is_damage(tmp_path: Path) -> None:
+def test_a_log_file_that_the_engine_did_not_write_is_damage(tmp_path: Path) -> None:
     path = tmp_path / LOG_NAME / FIRST_FILE
     path.parent.mkdir()
     for content in (b"", b"text", bytes(1 << 16)):
@@ -206,7 +206,7 @@ def test_what_is_no_file_of_the_engine_is_damage(tmp_path: Path) -> None:
 # A crash while a file is begun
 
 
-def test_a_file_that_was_never_finished_is_made_anew(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_replaced(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append(RECORDS)
     log.close()
@@ -281,7 +281,7 @@ def test_a_log_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_process_that_ended_before_it_removed_what_it_had_copied_does_no_harm(
+def test_a_crash_before_the_removal_of_a_copied_file_does_no_harm(
     tmp_path: Path,
 ) -> None:
     write_file(tmp_path / LOG_NAME / "data.mdb", groups_of([[rows(1)]]))
@@ -296,7 +296,7 @@ def test_a_process_that_ended_before_it_removed_what_it_had_copied_does_no_harm(
 # Fullness
 
 
-def test_a_full_map_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None:
+def test_a_full_map_raises_an_error_and_keeps_the_records(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, 1 << 16)
     log.append(RECORDS)
     with pytest.raises(OSError, match="the log is full: it has 12288 bytes of 65536") as caught:
@@ -306,7 +306,7 @@ def test_a_full_map_is_an_error_and_what_was_there_stays(tmp_path: Path) -> None
     log.close()
 
 
-def test_the_fill_ratio_rises_with_what_is_there_and_falls_with_what_goes(tmp_path: Path) -> None:
+def test_the_fill_ratio_rises_with_appends_and_falls_with_truncation(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     ratios = [log.fill_ratio()]
     for number in range(1, 21):
@@ -363,7 +363,9 @@ def test_a_log_that_is_full_is_opened_with_more_room(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_is_no_row_has_an_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spare_space_for_records_other_than_rows_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dodona_tablets.shell.log.SPARE_BYTES", 1 << 16)
     assert SPARE_BYTES > 1 << 16
     log = CellLog.open(tmp_path, 1 << 16)

@@ -64,7 +64,7 @@ def test_all_files_that_are_missing_are_noticed(tmp_path: Path) -> None:
     refuse(tmp_path)
 
 
-def test_a_log_of_an_earlier_version_is_written_down_at_its_first_start(tmp_path: Path) -> None:
+def test_the_first_start_of_a_log_of_an_earlier_version_writes_its_bounds(tmp_path: Path) -> None:
     made(tmp_path)
     forget_bounds(tmp_path)
     read(tmp_path)
@@ -74,7 +74,7 @@ def test_a_log_of_an_earlier_version_is_written_down_at_its_first_start(tmp_path
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("method", ["move_first", "move_last"])
-def test_a_crash_before_or_while_the_bounds_are_written_is_none_of_it(
+def test_a_crash_before_or_during_a_write_of_the_bounds_loses_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, *, is_torn: bool
 ) -> None:
     """What is done next, after they are durable, was not done: files to be removed are there, and
@@ -116,7 +116,7 @@ def test_a_crash_before_or_while_the_bounds_are_written_is_none_of_it(
 
 
 @pytest.mark.parametrize("sector", [0, 1])
-def test_one_damaged_sector_does_no_harm_and_two_are_told(tmp_path: Path, sector: int) -> None:
+def test_damage_to_both_sectors_of_the_bounds_is_reported(tmp_path: Path, sector: int) -> None:
     made(tmp_path)
     path = tmp_path / BOUNDS_NAME
     raw = bytearray(path.read_bytes())

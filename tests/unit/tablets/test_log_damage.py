@@ -121,7 +121,7 @@ def without_head(path: Path, group_count: int) -> bytes:
 
 @pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize("count", range(1, len(GROUPS) + 1))
-def test_a_commit_without_its_head_is_found_and_is_in_the_next_file(
+def test_a_commit_without_its_head_is_recovered_into_the_next_file(
     path: Path, count: int, is_copied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a file that stays, or with all of a short one."""
@@ -164,7 +164,7 @@ def value_place(raw: bytes | bytearray, at: int) -> int:
     return raw.rindex(list(groups_of(GROUPS).values())[at])
 
 
-def test_what_looks_like_a_group_within_a_row_is_none(path: Path) -> None:
+def test_bytes_of_a_row_that_look_like_a_group_are_not_read_as_a_group(path: Path) -> None:
     """Whoever writes rows could send pages: what is in a long value is not looked at."""
     index = 9  # a short one, all of it within its page
     before = GROUPS[: index - 1]
@@ -233,7 +233,7 @@ def is_refused(path: Path, check: Callable[[Path], object]) -> bool:
     return False
 
 
-def test_every_bit_of_what_says_which_commit_was_the_last_counts(path: Path) -> None:
+def test_a_bit_flip_in_the_number_of_a_commit_is_refused_or_repaired(path: Path) -> None:
     """Its number, and how many groups there are with it; of both that could be. Or it does no harm:
     as the last write of a commit that failed, it is made again."""
     raw = path.read_bytes()
@@ -257,7 +257,7 @@ def take_back(path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30])
-def test_a_commit_whose_last_write_failed_is_made_again(path: Path, count: int) -> None:
+def test_a_commit_whose_last_write_failed_is_written_again(path: Path, count: int) -> None:
     """Nobody was told of it; but had it been reported, and then damaged, it would look the same."""
     path.unlink()
     write_file(path, groups_of(GROUPS[:count]))
@@ -285,7 +285,7 @@ def test_a_commit_whose_last_write_failed_and_whose_group_is_damaged_is_refused(
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_else_a_commit_says_counts_or_does_no_harm(path: Path) -> None:
+def test_other_damage_to_a_commit_head_is_refused_or_harmless(path: Path) -> None:
     raw = path.read_bytes()
     refused_count = 0
     for place in (*range(0, 152, 2), *range(PAGE + 1, PAGE + 152, 2)):
@@ -314,7 +314,7 @@ def test_the_rest_of_a_group_behind_the_pages_that_a_head_counts_is_read_and_sta
     assert is_refused(path, lambda it: verify_log(it.parent.parent)) == (not is_copied)
 
 
-def test_every_bit_of_a_group_counts_and_is_told_with_its_place(path: Path) -> None:
+def test_damage_to_a_group_is_reported_with_file_group_and_byte(path: Path) -> None:
     raw = path.read_bytes()
     for index, value in enumerate(groups_of(GROUPS).values(), 1):
         if len(value) < PAGE:  # it shares a page, of which there may be older ones
@@ -356,7 +356,7 @@ def test_verifying_changes_nothing(path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_a_recovery_would_not_look_at_is_verified_too(tmp_path: Path) -> None:
+def test_verifying_also_checks_groups_that_recovery_skips(tmp_path: Path) -> None:
     groups = groups_of([[rows(1)], [Checkpoint(1)]], first_index=5)
     first = next(iter(groups))
     groups[first] = groups[first][:-1]

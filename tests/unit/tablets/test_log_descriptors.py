@@ -55,7 +55,7 @@ def test_a_file_that_can_not_be_begun_is_begun_later(
     log.close()
 
 
-def test_what_was_begun_is_gone_for_good_before_the_file_before_it_grows(
+def test_a_new_file_is_removed_durably_before_the_previous_file_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power cut could leave it behind one that has groups of the same numbers."""
@@ -145,7 +145,7 @@ def test_a_log_that_is_opened_in_vain_keeps_no_descriptor(tmp_path: Path) -> Non
     log.close()
 
 
-def test_a_log_that_no_disk_had_space_for_waits_for_descriptors_too(
+def test_a_log_opened_on_a_full_disk_also_waits_for_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)

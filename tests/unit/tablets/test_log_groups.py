@@ -39,7 +39,7 @@ def decode(key: GroupKey, value: bytes | bytearray) -> list[Record]:
     return decode_group(key, memoryview(value), PATH)
 
 
-def test_what_was_encoded_is_decoded() -> None:
+def test_an_encoded_group_is_decoded_to_the_same_records() -> None:
     key, value = encode_group(7, RECORDS)
     assert decode_key(key.raw, PATH) == key
     assert key.index == 7
@@ -71,7 +71,7 @@ def test_a_key_of_another_length_is_refused(length: int) -> None:
         decode_key(bytes(length), PATH)
 
 
-def test_damage_is_told_with_file_and_group() -> None:
+def test_a_damaged_group_is_reported_with_file_and_group() -> None:
     key, value = encode_group(7, RECORDS)
     with pytest.raises(DataCorrupted, match="fails its checksum") as caught:
         decode(key, value[:-1])

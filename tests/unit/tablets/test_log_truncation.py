@@ -42,7 +42,7 @@ def test_a_truncated_log_begins_with_its_checkpoint(tmp_path: Path) -> None:
     log.close()
 
 
-def test_nothing_goes_before_it_is_said(tmp_path: Path) -> None:
+def test_a_restart_without_a_truncation_keeps_all_records(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 31))
     log.close()
@@ -51,7 +51,7 @@ def test_nothing_goes_before_it_is_said(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_is_before_the_checkpoint_in_its_group_is_passed_over(tmp_path: Path) -> None:
+def test_reading_skips_the_records_before_the_checkpoint_in_its_group(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 5))
     log.append([rows(5), Checkpoint(1), rows(6)])
@@ -87,7 +87,7 @@ def test_files_before_the_beginning_are_not_opened(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_restart_in_the_middle_of_a_truncation_reads_what_is_left(tmp_path: Path) -> None:
+def test_a_restart_during_a_truncation_reads_the_remaining_records(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 31))
     whole = numbers(list(log.read()))
@@ -108,7 +108,7 @@ def test_a_restart_in_the_middle_of_a_truncation_reads_what_is_left(tmp_path: Pa
     log.close()
 
 
-def test_a_log_without_its_beginning_and_without_a_checkpoint_is_damage(tmp_path: Path) -> None:
+def test_a_log_without_its_beginning_and_without_a_checkpoint_is_damaged(tmp_path: Path) -> None:
     write_file(tmp_path / LOG_NAME / f"{5:020}.mdb", groups_of([RECORDS, RECORDS], 5))
     log = CellLog.open(tmp_path, BYTES_MAX)
     for read in (log.read, log.survey):
@@ -148,7 +148,7 @@ def test_files_go_one_after_the_other_each_for_good(
     log.close()
 
 
-def test_a_truncation_that_is_under_way_ends_before_the_folder_is_somebody_elses(
+def test_a_running_truncation_ends_before_another_process_can_open_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
@@ -201,7 +201,7 @@ def test_a_log_that_is_truncated_again_and_again_does_not_grow(
 # Survey
 
 
-def test_a_survey_has_what_is_no_row_and_no_outcome(tmp_path: Path) -> None:
+def test_a_survey_returns_the_records_other_than_rows_and_outcomes(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     log.append(RECORDS[:2])
     log.append([rows(1), WatermarkRaised(Timestamp(7)), rows(2)])
@@ -228,7 +228,7 @@ def test_a_survey_does_not_look_at_groups_of_rows(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_survey_tells_where_checkpoints_are(tmp_path: Path) -> None:
+def test_a_survey_finds_the_checkpoints_for_a_truncation(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, BYTES_MAX)
     fill(log, range(1, 31))
     log.close()

@@ -42,7 +42,9 @@ def described(number: int, *, has_own_columns: bool = False) -> TabletAssignment
 @pytest.mark.slow("thousands of tablets")
 @pytest.mark.part("memory of tablets")
 @pytest.mark.parametrize("has_own_columns", [False, True])
-def test_an_empty_tablet_is_cheap_and_what_it_costs_is_counted(has_own_columns: bool) -> None:
+def test_an_empty_tablet_needs_little_memory_and_the_estimate_covers_it(
+    has_own_columns: bool,
+) -> None:
     count = 200
     gc.collect()
     tracemalloc.start()
@@ -161,7 +163,7 @@ def test_all_that_a_batch_of_events_changes_is_one_heartbeat() -> None:
     assert many.heartbeat_count == 1
 
 
-def test_a_newer_assignment_replaces_what_is_left_of_an_older_one() -> None:
+def test_a_newer_assignment_replaces_the_rest_of_an_older_assignment() -> None:
     many = Many()
     many.assign(many.wanted)
     made = len(many.core.cell.tablets)
@@ -188,7 +190,7 @@ def test_tablets_without_rows_take_no_part_in_ticks(monkeypatch: pytest.MonkeyPa
     assert set(looked_at) == {many.bench.tables[0].tablet}
 
 
-def test_what_tablets_cost_is_among_a_cells_figures() -> None:
+def test_the_statistics_of_a_cell_include_the_memory_of_its_tablets() -> None:
     many = Many()
     before = many.core.statistics().tablet_bytes
     many.assign(many.wanted)

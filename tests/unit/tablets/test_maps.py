@@ -27,7 +27,7 @@ def is_mapped(path: Path) -> bool:
     return f"{path}\n" in Path("/proc/self/maps").read_text()
 
 
-def test_a_map_is_the_file_and_goes_with_its_last_user(file: Path) -> None:
+def test_a_map_shows_the_file_and_is_released_with_its_last_reference(file: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     mapped = map_file(file)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -43,7 +43,7 @@ def test_a_map_is_the_file_and_goes_with_its_last_user(file: Path) -> None:
     assert not is_mapped(file)
 
 
-def test_it_outlives_its_file_and_can_not_be_written(file: Path) -> None:
+def test_a_map_outlives_its_file_and_is_read_only(file: Path) -> None:
     mapped = map_file(file)
     file.unlink()
     assert mapped == CONTENT
@@ -63,7 +63,7 @@ def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("number", "error"), [(errno.ENOMEM, InvalidRequest), (errno.ENODEV, OSError)]
 )
-def test_what_can_not_be_mapped_is_told(
+def test_a_file_that_cannot_be_mapped_raises_an_error(
     file: Path, number: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refusing:

@@ -189,7 +189,7 @@ def test_changes_of_aggregates_move_with_their_columns() -> None:
     assert migration.version(deletion) == deletion
 
 
-def test_what_stays_as_it_is_stays_the_same_object() -> None:
+def test_a_migration_returns_the_same_object_for_an_unchanged_version() -> None:
     new = TableSchema.parse([*SCHEMA.columns, Column("z", "any")])
     version: Version = (Timestamp(5), 0b11, (7, "x"), None)
     assert Migration(SCHEMA, new).version(version) is version

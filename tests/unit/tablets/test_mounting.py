@@ -31,7 +31,7 @@ def test_a_tablet_is_reported_mounted_only_after_its_fence() -> None:
     assert mounted(bench) == {ATOMIC: REVISION, NON_ATOMIC: REVISION, 9: 5}
 
 
-def test_whoever_began_before_the_mount_is_refused() -> None:
+def test_a_transaction_that_began_before_the_mount_is_refused() -> None:
     bench = Bench()
     early = bench.begin()
     bench.assign(CELL, ONLY_NON_ATOMIC)
@@ -85,7 +85,7 @@ def test_an_answer_to_an_older_heartbeat_is_ignored() -> None:
     assert ATOMIC in mounted(bench)
 
 
-def test_a_heartbeat_says_which_commands_the_cell_knows_of() -> None:
+def test_a_heartbeat_reports_the_revision_of_the_accepted_assignment() -> None:
     bench = Bench()
     sequence = bench.heartbeats[CELL].sequence
     assigned = tuple(BOTH)
@@ -98,7 +98,7 @@ def test_a_heartbeat_says_which_commands_the_cell_knows_of() -> None:
     assert bench.heartbeats[CELL].revision == 0
 
 
-def test_a_heartbeat_says_from_when_on_each_tablet_can_be_read() -> None:
+def test_a_heartbeat_reports_the_retained_timestamp_of_each_tablet() -> None:
     bench = Bench()
     bench.nodes[CELL].cell.tablets[ATOMIC].retained_timestamp = Timestamp(9)
     bench.pass_time(0.5)
@@ -115,7 +115,7 @@ def test_a_fence_that_never_came_is_asked_for_again() -> None:
     assert MountedTablet(ATOMIC, Revision(2)) in bench.heartbeats[CELL].mounted
 
 
-def test_a_cell_that_is_starting_says_so_and_serves_once_the_oracle_answered() -> None:
+def test_a_starting_cell_is_unavailable_until_the_oracle_answers() -> None:
     bench = Bench()
     node = bench.nodes[CELL]
     node.cell.fence = Timestamp(0)

@@ -109,7 +109,7 @@ def test_sync_waits_for_the_log_and_async_does_not() -> None:
         assert isinstance(reply, expected)
 
 
-def test_an_arrow_batch_is_the_same_as_its_rows() -> None:
+def test_an_arrow_batch_writes_the_same_versions_as_its_rows() -> None:
     bench = Bench()
     stream = batch([{"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": None, "b": None}])
     request = WriteArrow(NON_ATOMIC, REVISION, Timestamp(bench.oracle), True, stream)

@@ -59,7 +59,7 @@ def page(transaction: int, state: str, **known: int) -> dict[str, Any]:
     }
 
 
-async def test_each_state_has_its_page() -> None:
+async def test_the_page_shows_each_state_of_a_transaction() -> None:
     bench = Bench(2)
     old = bench.begin()
     bench.oracle += 61 * SECOND

@@ -32,7 +32,7 @@ def feed(bench: Bench) -> ScanVersions:
 
 
 @pytest.mark.parametrize(("request_of", "is_flushed"), [(feed, False), (feed, True), (scan, True)])
-def test_long_rows_before_many_short_ones_fit_into_an_answer(
+def test_a_page_with_long_rows_before_short_rows_fits_into_an_answer(
     request_of: Any, is_flushed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is too long for a frame is refused, however often it is asked for."""
@@ -49,7 +49,7 @@ def test_long_rows_before_many_short_ones_fit_into_an_answer(
     assert key(1) < answer.resume <= key(2)
 
 
-def test_a_page_of_changes_looks_at_about_what_it_can_show(
+def test_a_page_of_changes_reads_few_more_rows_than_it_can_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("dodona_tablets.core.rows.chunks.writing.BLOCK_ROWS_MAX", 5)

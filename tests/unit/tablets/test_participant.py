@@ -37,7 +37,7 @@ def kind(reply: object) -> str:
     return reply.kind
 
 
-def test_a_commit_is_seen_from_its_timestamp_on() -> None:
+def test_a_commit_is_visible_from_its_timestamp_on() -> None:
     bench = Bench()
     at = bench.commit(put(1, 10, "x"))
     assert bench.read(1, at) == (10, "x")
@@ -53,7 +53,7 @@ def test_the_timestamp_is_asked_only_after_the_locks_are_held() -> None:
     assert bench.nodes[0].cell.tablets[ATOMIC].locked_count() == 1  # type: ignore[index]
 
 
-def test_a_write_after_the_start_is_a_conflict_that_says_what_and_who() -> None:
+def test_a_conflict_with_a_later_write_names_the_key_lock_and_winner_timestamp() -> None:
     bench = Bench()
     late = bench.begin()
     winner = bench.commit(put(1, 1))
@@ -66,7 +66,7 @@ def test_a_write_after_the_start_is_a_conflict_that_says_what_and_who() -> None:
     assert bench.read(1) == (1, None)
 
 
-def test_a_lock_held_without_a_timestamp_is_a_conflict_at_once() -> None:
+def test_a_lock_without_a_prepare_timestamp_is_an_immediate_conflict() -> None:
     bench = Bench()
     first, second = bench.begin(), bench.begin()
     held = bench.commit_one(first, put(1, 1))
@@ -102,7 +102,7 @@ def test_read_locks_share_and_stop_writers() -> None:
     assert isinstance(bench.answer(second), Committed)
 
 
-def test_a_strong_lock_leaves_its_time_and_a_weak_one_does_not() -> None:
+def test_a_strong_lock_leaves_its_timestamp_and_a_weak_lock_does_not() -> None:
     for is_strong in (True, False):
         bench = Bench()
         bench.commit(put(1, 1))
@@ -160,7 +160,7 @@ def test_the_outcome_of_a_commit_can_be_asked_for_and_of_a_stranger_is_settled()
 
 
 @pytest.mark.parametrize(("after", "is_refused"), [(0, True), (1, False)])
-def test_a_commit_is_above_its_start(after: int, is_refused: bool) -> None:
+def test_a_commit_timestamp_must_be_above_the_start_timestamp(after: int, is_refused: bool) -> None:
     """Rule 3. A cell believes no oracle that gives a timestamp twice."""
     bench = Bench()
     start = bench.begin()
@@ -205,7 +205,7 @@ def test_a_writer_waits_for_a_row_prepared_before_its_start() -> None:
 
 @pytest.mark.parametrize("kind", ["shared_weak", "shared_strong", "exclusive"])
 @pytest.mark.parametrize("outcome", ["commit", "abort"])
-def test_whoever_only_locks_waits_for_a_row_prepared_before_its_start(
+def test_a_transaction_that_only_locks_waits_for_a_row_prepared_before_its_start(
     kind: LockType, outcome: str
 ) -> None:
     bench = Bench(2)
@@ -245,7 +245,7 @@ def test_the_oracle_is_asked_again_and_then_given_up() -> None:
     assert bench.read(1) is None
 
 
-def test_the_restart_fence_refuses_whoever_began_before() -> None:
+def test_the_restart_fence_refuses_transactions_that_began_before_the_restart() -> None:
     bench = Bench()
     bench.commit(put(1, 1))
     before = bench.begin()
@@ -265,7 +265,7 @@ def test_a_commit_is_remembered_across_a_restart() -> None:
     assert bench.answer(bench.ask(AskOutcome(start))) == bench.answer(route)
 
 
-def test_below_the_watermark_nobody_is_told_that_it_was_aborted() -> None:
+def test_below_the_watermark_an_outcome_is_unknown_and_not_aborted() -> None:
     bench = Bench()
     start = bench.begin()
     bench.commit_one(start, put(1, 1))
@@ -299,7 +299,7 @@ def test_a_question_leaves_a_record_above_the_watermark_only(above: int, state: 
     assert node.cell.state_of(start) is state
 
 
-def test_a_transaction_older_than_its_life_is_refused() -> None:
+def test_a_transaction_older_than_the_maximum_age_is_refused() -> None:
     bench = Bench()
     start = bench.begin()
     for _ in range(62):
@@ -338,7 +338,7 @@ def test_a_transaction_has_bounds_in_rows_and_in_bytes() -> None:
         (changes((key(1)[:-1], 1, (1,))), "schema_violation", "not a key"),  # type: ignore[arg-type]
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_invalid_modifications_are_refused_with_the_reason(
     modifications: TabletModifications, expected: str, words: str
 ) -> None:
     bench = Bench()
@@ -349,7 +349,7 @@ def test_what_does_not_fit_is_refused(
     assert not bench.asked
 
 
-def test_who_gave_up_waiting_is_not_kept() -> None:
+def test_a_waiter_that_timed_out_is_removed() -> None:
     bench = Bench(2)
     start = bench.begin()
     bench.prepare(start, put(1, 1), cell=1)

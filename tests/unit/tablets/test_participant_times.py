@@ -33,7 +33,7 @@ def questions_after_ms(bench: Bench, cell: int, count: int) -> list[int]:
 @pytest.mark.parametrize(
     ("cell", "expected"), [(0, [1_700, 2_750, 3_800]), (1, [1_100, 2_150, 3_200])]
 )
-def test_the_coordinator_waits_longer_for_the_client_than_others_for_it(
+def test_the_coordinator_asks_for_an_outcome_later_than_other_participants(
     cell: int, expected: list[int]
 ) -> None:
     bench = Bench(2, LIMITS)
@@ -45,7 +45,7 @@ def test_the_coordinator_waits_longer_for_the_client_than_others_for_it(
     assert questions_after_ms(bench, cell, 3) == expected
 
 
-def test_a_commit_is_announced_until_it_is_acknowledged() -> None:
+def test_the_coordinator_announces_a_commit_again_until_it_is_acknowledged() -> None:
     bench = Bench(2, LIMITS)
     start = bench.begin()
     votes = [bench.prepare(start, put(at, at), cell=at) for at in (0, 1)]
@@ -58,7 +58,7 @@ def test_a_commit_is_announced_until_it_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize(("tell_after_ms", "expected"), [(1_049, 1_049), (1_050, 2_098)])
-def test_whoever_asks_hears_of_a_silent_participant_in_time(
+def test_a_question_for_an_outcome_reports_a_silent_participant_in_time(
     tell_after_ms: int, expected: int
 ) -> None:
     """A look is taken each time that the participant is asked again."""
@@ -77,7 +77,7 @@ def test_whoever_asks_hears_of_a_silent_participant_in_time(
     assert found == expected
 
 
-def test_the_oracle_is_asked_again_until_it_answers() -> None:
+def test_a_cell_asks_the_oracle_again_until_the_oracle_answers() -> None:
     bench = Bench(limits=LIMITS)
     start = bench.begin()
     route = bench.commit_one(start, put(1, 1))
@@ -94,7 +94,7 @@ def test_the_oracle_is_asked_again_until_it_answers() -> None:
     assert isinstance(bench.answer(route), Committed)
 
 
-def test_who_repeats_a_call_is_answered_as_often_as_is_bounded() -> None:
+def test_only_a_bounded_number_of_repeated_commits_is_answered() -> None:
     bench = Bench()
     start = bench.begin()
     routes = [bench.commit_one(start, put(1, 1)) for _ in range(ANSWERED_MAX + 2)]
@@ -103,7 +103,7 @@ def test_who_repeats_a_call_is_answered_as_often_as_is_bounded() -> None:
     assert answered == [False] * 2 + [True] * ANSWERED_MAX
 
 
-def test_who_asks_for_an_outcome_is_answered_as_often_as_is_bounded() -> None:
+def test_only_a_bounded_number_of_questions_for_an_outcome_is_answered() -> None:
     bench = Bench(2)
     start = bench.begin()
     for at in (0, 1):
@@ -133,7 +133,7 @@ def test_blind_commits_are_counted_and_no_others() -> None:
     assert counts.blind == 1
 
 
-def test_each_participant_counts_what_it_is_told_was_committed() -> None:
+def test_each_participant_counts_the_commits_that_the_coordinator_announces() -> None:
     bench = Bench(3)
     for number in (1, 2):
         start = bench.begin()
@@ -149,7 +149,7 @@ def test_each_participant_counts_what_it_is_told_was_committed() -> None:
 @pytest.mark.parametrize(
     ("wait_ms", "kind", "count"), [(500, "transaction_conflict", 1), (5_000, "unavailable", 0)]
 )
-def test_a_wait_that_is_over_is_counted_if_it_is_a_conflict(
+def test_a_wait_that_timed_out_is_counted_only_if_it_is_a_conflict(
     wait_ms: int, kind: str, count: int
 ) -> None:
     """It is none once the coordinator of the transaction in the way is known to be silent."""

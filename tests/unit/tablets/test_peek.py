@@ -62,7 +62,7 @@ def prepared_in_both(bench: Bench) -> tuple[TransactionId, Timestamp]:
     return start, max(vote.timestamp for vote in votes)  # type: ignore[union-attr]
 
 
-def test_what_nobody_has_heard_of_is_undecided_and_may_still_commit() -> None:
+def test_an_unknown_transaction_is_undecided_and_may_still_commit() -> None:
     bench = Bench()
     start = bench.begin()
     assert peek(bench, start) == Undecided(start)
@@ -71,7 +71,7 @@ def test_what_nobody_has_heard_of_is_undecided_and_may_still_commit() -> None:
     assert isinstance(bench.answer(route), Committed)
 
 
-def test_while_it_has_locks_it_is_undecided_and_its_coordinator_is_named() -> None:
+def test_a_transaction_with_locks_is_undecided_and_its_coordinator_is_named() -> None:
     bench = Bench(2)
     start = bench.begin()
     route = bench.ask(Decide(start, (), Timestamp(1)))  # nonsense, and not recorded
@@ -84,7 +84,7 @@ def test_while_it_has_locks_it_is_undecided_and_its_coordinator_is_named() -> No
     assert peek(bench, start, 1) == Undecided(start, ZERO)
 
 
-def test_who_waits_for_a_row_is_undecided() -> None:
+def test_a_transaction_that_waits_for_a_row_is_undecided() -> None:
     bench = Bench(2)
     prepared_in_both(bench)
     start = bench.begin()
@@ -93,7 +93,7 @@ def test_who_waits_for_a_row_is_undecided() -> None:
     assert peek(bench, start) == Undecided(start, ZERO)
 
 
-def test_who_is_prepared_is_undecided_and_looking_starts_no_recovery() -> None:
+def test_a_prepared_transaction_is_undecided_and_a_peek_starts_no_recovery() -> None:
     bench = Bench(2)
     start, _ = prepared_in_both(bench)
     for cell in (0, 1):
@@ -115,7 +115,7 @@ def test_commits_and_refusals_are_known() -> None:
     assert peek(bench, refused) == Aborted(refused)
 
 
-def test_what_is_known_before_a_restart_is_known_after_it() -> None:
+def test_outcomes_known_before_a_restart_are_known_after_the_restart() -> None:
     bench = Bench(2)
     start, at = committed_one(bench)
     refused, stranger = refused_one(bench), bench.begin()
@@ -158,7 +158,7 @@ def test_the_answers_are_right_for_a_transaction_s_life_and_the_slack(is_restart
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_what_is_prepared_is_undecided_however_old_it_is(is_restarted: bool) -> None:
+def test_a_prepared_transaction_is_undecided_at_any_age(is_restarted: bool) -> None:
     bench = Bench(2)
     start, at = prepared_in_both(bench)
     for _ in range(100):
@@ -178,7 +178,7 @@ def test_what_is_prepared_is_undecided_however_old_it_is(is_restarted: bool) -> 
         assert peek(bench, start, cell) == Committed(start, at)
 
 
-def test_a_stranger_is_undecided_until_it_is_too_old_to_begin() -> None:
+def test_an_unknown_transaction_is_undecided_until_it_is_too_old_to_commit() -> None:
     bench = Bench()
     start = bench.begin()
     pass_time(bench, 59)
@@ -198,7 +198,7 @@ def test_settling_is_another_question() -> None:
     assert peek(bench, start) == Aborted(start)
 
 
-def test_a_cell_that_is_starting_answers_nobody() -> None:
+def test_a_starting_cell_refuses_a_peek_as_unavailable() -> None:
     bench = Bench()
     start, _ = committed_one(bench)
     bench.nodes[ZERO].cell.fence = Timestamp(0)

@@ -130,7 +130,7 @@ def flush(bench: Bench) -> None:
 @pytest.mark.parametrize("name", READS)
 @pytest.mark.parametrize("before", [never, deleted, deleted_in_chunks])
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_read_of_an_absent_row_waits_for_whoever_may_create_it(
+def test_a_read_of_an_absent_row_waits_for_a_transaction_that_may_create_the_row(
     bench: Bench, name: str, before: Callable[[Bench], None], is_committed: bool
 ) -> None:
     before(bench)
@@ -177,7 +177,7 @@ LOCK_TYPES: list[LockType] = ["shared_weak", "shared_strong", "exclusive"]
 
 @pytest.mark.parametrize("lock_type", LOCK_TYPES)
 @pytest.mark.parametrize("before", [never, deleted, deleted_in_chunks])
-def test_a_lock_of_a_row_that_was_absent_loses_to_whoever_created_it(
+def test_a_lock_of_an_absent_row_loses_to_a_transaction_that_created_the_row(
     lock_type: LockType, before: Callable[[Bench], None]
 ) -> None:
     bench = Bench(schema=GROUPS)
@@ -203,7 +203,7 @@ def test_a_lock_of_a_row_that_was_there_does_not(
 
 
 @pytest.mark.parametrize("lock_type", LOCK_TYPES)
-def test_a_prepared_lock_of_an_absent_row_keeps_others_from_creating_it(
+def test_a_prepared_lock_of_an_absent_row_keeps_others_from_creating_the_row(
     lock_type: LockType,
 ) -> None:
     """Also after a restart: what is prepared says what it holds."""

@@ -49,7 +49,7 @@ def kind_of(reply: Any) -> str:
 # What becomes visible
 
 
-def test_all_of_it_becomes_visible_at_the_commit_timestamp() -> None:
+def test_all_sealed_rows_become_visible_at_the_commit_timestamp() -> None:
     bench = Bench()
     bench.commit(put(2, 20, "b"))
     load = Loading(bench)
@@ -65,7 +65,7 @@ def test_all_of_it_becomes_visible_at_the_commit_timestamp() -> None:
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_updates_and_deletions_are_published_too(is_restarted: bool) -> None:
+def test_a_load_also_publishes_updates_and_deletions(is_restarted: bool) -> None:
     bench = Bench()
     bench.commit(put(1, 1, "one"), put(2, 2, "two"))
     updating = Loading(bench, "update")
@@ -81,7 +81,7 @@ def test_updates_and_deletions_are_published_too(is_restarted: bool) -> None:
     assert [bench.read(it) for it in (1, 2)] == [(10, "one"), None]
 
 
-def test_what_is_erased_goes_at_the_same_timestamp() -> None:
+def test_a_publication_erases_the_rows_in_the_ranges_of_the_load() -> None:
     bench = Bench()
     bench.commit(*[put(number, number) for number in range(6)])
     load = Loading(bench)
@@ -101,7 +101,7 @@ def test_a_transaction_that_is_repeated_is_answered_alike() -> None:
     assert load.publish(start) == load.publish(start)
 
 
-def test_it_can_be_published_once() -> None:
+def test_a_load_can_be_published_only_once() -> None:
     bench = Bench()
     load = Loading(bench)
     load.bring({1: 1})
@@ -127,7 +127,7 @@ def test_a_second_seal_may_end_when_the_load_is_published_already() -> None:
     assert len(bench.files[CELL]) == 2  # what was published, with the deletion
 
 
-def test_only_what_was_sealed_is_published() -> None:
+def test_a_publication_with_an_unsealed_batch_is_refused() -> None:
     bench = Bench()
     load = Loading(bench)
     load.bring({1: 1})
@@ -188,7 +188,7 @@ def test_a_crash_in_between_rolls_forward_or_back(crashed: int, decided: bool) -
     assert not any(node.cell.transactions for node in bench.nodes.values())
 
 
-def test_a_load_stays_while_a_transaction_publishes_it() -> None:
+def test_a_closed_load_remains_while_a_transaction_publishes_it() -> None:
     bench = Bench(2)
     load = Loading(bench)
     for cell in (0, 1):
@@ -208,7 +208,7 @@ def test_a_load_stays_while_a_transaction_publishes_it() -> None:
     assert bench.nodes[CELL].statistics().loads == 0
 
 
-def test_an_abort_leaves_it_as_it_was() -> None:
+def test_an_aborted_publication_leaves_the_load_unchanged() -> None:
     bench = Bench(2)
     load = Loading(bench)
     for cell in (0, 1):
@@ -248,7 +248,7 @@ def published_later() -> tuple[Bench, Any]:
     return bench, start
 
 
-def test_reads_of_its_rows_wait_and_others_do_not() -> None:
+def test_reads_of_rows_in_a_publication_wait_and_other_reads_do_not() -> None:
     bench, start = published_later()
     waiting = [bench.lookup(number) for number in (1, 55)]
     waiting += [
@@ -267,7 +267,7 @@ def test_reads_of_its_rows_wait_and_others_do_not() -> None:
     assert bench.answer(waiting[2]).keys == (key(1), key(9))  # type: ignore[union-attr]
 
 
-def test_a_read_before_its_prepare_timestamp_does_not_wait() -> None:
+def test_a_read_below_the_prepare_timestamp_of_a_publication_does_not_wait() -> None:
     bench = Bench(2)
     load = Loading(bench)
     for cell in (0, 1):
@@ -280,7 +280,7 @@ def test_a_read_before_its_prepare_timestamp_does_not_wait() -> None:
     assert bench.answer(waiting) == LookupReply((None,))
 
 
-def test_writers_that_began_before_lose_and_those_behind_it_wait() -> None:
+def test_earlier_writers_lose_against_a_publication_and_later_writers_wait() -> None:
     bench = Bench(2)
     load = Loading(bench)
     for cell in (0, 1):
@@ -304,7 +304,7 @@ def test_writers_that_began_before_lose_and_those_behind_it_wait() -> None:
 
 
 @pytest.mark.parametrize("lock_type", ["shared_strong", "exclusive"])
-def test_so_do_locks_without_data(lock_type: Any) -> None:
+def test_a_lock_without_data_conflicts_with_a_later_publication(lock_type: Any) -> None:
     bench = Bench()
     load = Loading(bench)
     load.bring({1: 1})
@@ -316,7 +316,7 @@ def test_so_do_locks_without_data(lock_type: Any) -> None:
     assert isinstance(bench.try_commit(put(8, 8), start=also), Committed)
 
 
-def test_whoever_began_before_it_was_published_conflicts_for_as_long_as_he_may_live() -> None:
+def test_a_cell_remembers_a_publication_while_older_writers_may_conflict() -> None:
     bench = Bench()
     load = Loading(bench)
     load.bring({1: 1, 2: 2})
@@ -338,7 +338,7 @@ def test_whoever_began_before_it_was_published_conflicts_for_as_long_as_he_may_l
 # It waits for others
 
 
-def test_whoever_meets_a_damaged_chunk_is_refused_and_others_go_on(
+def test_a_transaction_that_meets_a_damaged_chunk_is_refused_and_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether its rows are a conflict cannot be told, of this load or for the next."""
@@ -362,7 +362,7 @@ def test_whoever_meets_a_damaged_chunk_is_refused_and_others_go_on(
     assert isinstance(bench.try_commit(put(7, 7)), Committed)
 
 
-def test_a_publication_waits_for_rows_that_are_prepared_and_loses_against_locked_ones() -> None:
+def test_a_publication_waits_for_prepared_rows_and_loses_against_locked_rows() -> None:
     bench = Bench(2)
     load = Loading(bench, overwrites=True)
     load.bring({1: 1})
@@ -397,7 +397,7 @@ def test_two_loads_are_published_one_after_the_other() -> None:
     assert bench.read(1) == (2, None)
 
 
-def test_it_gives_up_on_a_row_that_stays_prepared() -> None:
+def test_a_publication_fails_with_a_conflict_if_a_row_stays_prepared() -> None:
     bench = Bench(2)
     load = Loading(bench, overwrites=True)
     load.bring({1: 1})

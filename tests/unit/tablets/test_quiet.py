@@ -80,7 +80,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Quiet:
     return made
 
 
-def test_it_ticks_once_a_second_and_asks_and_tells_little(quiet: Quiet) -> None:
+def test_a_quiet_cell_ticks_once_a_second_and_sends_few_and_short_messages(quiet: Quiet) -> None:
     quiet.run(10)
     assert len(quiet.ticks_us) <= 10_000 / LIMITS.quiet_tick_ms + 1
     assert len(quiet.questions) <= 6
@@ -97,14 +97,14 @@ def test_an_event_brings_the_next_tick_forward(quiet: Quiet) -> None:
     assert quiet.ticks_us[0] <= at_us + TICK_MS * 1000
 
 
-def test_it_does_not_rest_while_a_transaction_is_undecided(quiet: Quiet) -> None:
+def test_a_cell_is_not_quiet_while_a_transaction_is_undecided(quiet: Quiet) -> None:
     """It waits for the oracle here."""
     quiet.bench.commit_one(quiet.bench.begin(), put(1, 1))
     quiet.run(0.95)
     assert len(quiet.ticks_us) >= 900 / TICK_MS
 
 
-def test_what_it_serves_is_told_again_when_that_has_changed(quiet: Quiet) -> None:
+def test_a_quiet_cell_lists_its_tablets_again_only_after_they_changed(quiet: Quiet) -> None:
     quiet.core._mounting.send_heartbeat()
     quiet.carry_out()
     assert not quiet.beats[0].is_short
@@ -113,7 +113,7 @@ def test_what_it_serves_is_told_again_when_that_has_changed(quiet: Quiet) -> Non
     assert all(it.is_short for it in quiet.beats[1:])
 
 
-def test_a_retained_timestamp_that_rose_is_told(quiet: Quiet) -> None:
+def test_a_quiet_cell_reports_a_raised_retained_timestamp(quiet: Quiet) -> None:
     tablet = quiet.core.cell.tablets[TabletId(1)]
     quiet.core.cell.raise_retained(tablet, quiet.core.cell.latest)
     quiet.run(2)
@@ -122,7 +122,9 @@ def test_a_retained_timestamp_that_rose_is_told(quiet: Quiet) -> None:
     assert full[0].mounted[0].retained_timestamp == tablet.retained_timestamp
 
 
-def test_a_master_that_does_not_know_it_is_told_all(quiet: Quiet) -> None:
+def test_a_cell_sends_a_full_heartbeat_to_a_master_that_does_not_know_the_cell(
+    quiet: Quiet,
+) -> None:
     quiet.answers = False
     quiet.run(2)
     quiet.assign(quiet.beats[-1], is_short=False, may_be_short=False)
@@ -163,7 +165,7 @@ def test_tablets_with_rows_are_not_looked_at_before_something_is_due(
     assert looked_at
 
 
-def test_a_log_that_fills_while_it_rests_is_relieved(quiet: Quiet) -> None:
+def test_a_quiet_cell_rotates_a_store_when_its_log_is_nearly_full(quiet: Quiet) -> None:
     """The log tells later than the appends what it has."""
     bench = quiet.bench
     bench.commit_one(bench.begin(), put(1, 1))
@@ -176,7 +178,7 @@ def test_a_log_that_fills_while_it_rests_is_relieved(quiet: Quiet) -> None:
     assert tablet.active.number == number + 1
 
 
-def test_rows_of_a_tablet_that_rests_are_flushed_when_it_is_time(quiet: Quiet) -> None:
+def test_a_quiet_cell_rotates_a_store_after_the_flush_period(quiet: Quiet) -> None:
     bench = quiet.bench
     bench.commit_one(bench.begin(), put(1, 1))
     bench.answer_oracle()

@@ -68,7 +68,7 @@ def two_versions(bench: Bench) -> Timestamp:
 # ---- a cell
 
 
-def test_what_a_reader_sees_stays_until_it_lets_go() -> None:
+def test_versions_for_a_reader_are_kept_until_the_reader_releases_the_snapshot() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = two_versions(bench)
     let_time_pass(bench, 400, renewed=first)
@@ -79,7 +79,7 @@ def test_what_a_reader_sees_stays_until_it_lets_go() -> None:
     assert not is_kept(bench, first)
 
 
-def test_what_is_older_than_the_oldest_reader_goes_meanwhile() -> None:
+def test_versions_older_than_the_oldest_reader_are_removed() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = two_versions(bench)
     bench.commit(put(1, 3))
@@ -117,7 +117,7 @@ def test_one_reader_does_not_stand_for_another() -> None:
     assert is_kept(bench, first)
 
 
-def test_a_reader_holds_only_the_tablets_that_it_names_last() -> None:
+def test_a_reader_holds_only_the_tablets_of_its_last_request() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = two_versions(bench)
     assert hold(bench, first) == SnapshotHeld(LEASE_MS)
@@ -141,7 +141,7 @@ def test_after_a_restart_everything_is_kept_for_as_long_as_a_lease() -> None:
     assert not is_kept(bench, first), "nobody came back"
 
 
-def test_after_a_mount_too() -> None:
+def test_after_a_mount_old_versions_are_kept_for_the_length_of_a_lease() -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = two_versions(bench)
     let_time_pass(bench, 200, renewed=first)
@@ -156,9 +156,7 @@ def test_after_a_mount_too() -> None:
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_whoever_registers_while_chunks_are_compacted_is_kept_what_it_sees(
-    *, is_held: bool
-) -> None:
+def test_a_snapshot_held_during_a_compaction_keeps_its_versions(*, is_held: bool) -> None:
     bench = Bench(settings=AT_ONCE, limits=CLEANING)
     first = two_versions(bench)
     let_time_pass(bench, 60, renewed=first)
@@ -200,7 +198,7 @@ def test_tablets_that_are_not_served_are_named() -> None:
     assert hold(bench, at) == SnapshotHeld(LEASE_MS, (ATOMIC,))
 
 
-def test_a_lease_that_is_too_long_is_refused_with_the_longest() -> None:
+def test_a_lease_that_is_too_long_is_refused_with_the_limit() -> None:
     """It was shortened without a word, where that of a load was refused."""
     bench = Bench(settings=AT_ONCE, limits=CellLimits(reader_lease_ms_max=2_000))
     for lease_ms in (2_001, 1 << 62):
@@ -249,7 +247,7 @@ def test_readers_are_bounded_in_tablets() -> None:
     assert readers.oldest(TabletId(3)) == 4
 
 
-def test_the_oldest_counts_of_those_who_are_there() -> None:
+def test_the_oldest_timestamp_is_that_of_the_registered_readers() -> None:
     readers = Readers(10, 100, LEASE_MS)
     tablet, other = TabletId(1), TabletId(2)
     assert readers.oldest(tablet) is None

@@ -72,7 +72,7 @@ def test_columns_come_from_their_newest_version_since_the_newest_deletion() -> N
     assert bench.read(1, back) == (3, None)
 
 
-def test_a_column_filter_keeps_the_order_of_the_schema_and_no_column_is_a_filter_too() -> None:
+def test_a_column_filter_keeps_the_order_of_the_schema_and_may_be_empty() -> None:
     bench = Bench()
     bench.commit(put(1, 1, "x"))
     bench.commit(update(1, a=2))
@@ -89,7 +89,7 @@ def test_answers_come_in_request_order_with_repeats() -> None:
     )
 
 
-def test_a_read_waits_for_what_is_prepared_at_or_below_its_timestamp() -> None:
+def test_a_read_waits_for_rows_prepared_at_or_below_its_timestamp() -> None:
     for at_commit in (True, False):
         bench = Bench(2)
         bench.commit(put(1, 1))
@@ -127,7 +127,7 @@ def test_a_read_waits_while_the_prepare_timestamp_is_unknown() -> None:
     assert bench.answer(waiting) is None  # prepared now, and it wants the newest
 
 
-def test_a_scan_waits_too_and_a_read_lock_blocks_nobody() -> None:
+def test_a_scan_waits_for_a_prepared_row_and_a_read_lock_blocks_no_reader() -> None:
     bench = Bench(2)
     start = bench.begin()
     route = bench.prepare(start, put(5, 5), cell=0)
@@ -221,7 +221,7 @@ def test_a_scan_as_arrow_has_the_key_columns_and_those_asked_for() -> None:
     assert table_of(page.batch).num_rows == 0
 
 
-def test_a_page_is_longer_where_its_rows_are_not_looked_at_one_by_one() -> None:
+def test_a_page_is_longer_if_its_rows_are_not_read_one_by_one() -> None:
     bench = Bench()
     count = COLUMN_ROWS_MAX + 10
     columns = {"id": range(count), "a": range(count), "b": [b"x"] * count}
@@ -243,7 +243,7 @@ def test_a_page_is_longer_where_its_rows_are_not_looked_at_one_by_one() -> None:
     assert count_in(ScanArrow, ATOMIC) == count_in(Scan, ATOMIC) == WALKED_ROWS_MAX
 
 
-def test_a_stale_route_is_told_so() -> None:
+def test_a_lookup_with_a_stale_revision_fails_with_tablet_moved() -> None:
     bench = Bench()
     request = Lookup(ATOMIC, type(REVISION)(9), SYNC_LAST_COMMITTED, (key(1),), 3)
     assert kind(bench.answer(bench.ask(request))) == "tablet_moved"
@@ -399,7 +399,7 @@ def test_an_older_client_gets_all_versions_in_one_answer_or_none(
     assert (refused.kind, "upgrade the client" in refused.message) == ("limit_exceeded", True)
 
 
-def test_a_read_below_the_retained_timestamp_is_told_how_far_back_it_may_go() -> None:
+def test_a_read_below_the_retained_timestamp_is_refused_with_that_timestamp() -> None:
     bench = Bench()
     at = bench.commit(put(1, 1))
     tablet = bench.nodes[next(iter(bench.nodes))].cell.tablets[ATOMIC]

@@ -35,7 +35,7 @@ def test_a_first_start_finds_nothing_and_serves() -> None:
     assert found.is_quiet
 
 
-def test_what_was_prepared_is_followed_to_its_end() -> None:
+def test_a_recovered_prepared_transaction_is_tracked_until_its_outcome() -> None:
     bench = Bench(2)
     committed, aborted = bench.begin(), bench.begin()
     for transaction, row in ((committed, 1), (aborted, 2)):
@@ -61,7 +61,7 @@ def test_what_was_prepared_is_followed_to_its_end() -> None:
     assert all(it.after_ms is not None and it.after_ms > 0 for it in found.transactions)
 
 
-def test_a_commit_that_was_not_delivered_is_until_it_is() -> None:
+def test_a_recovered_commit_is_tracked_until_it_is_delivered() -> None:
     bench = Bench(2)
     transaction = bench.begin()
     for cell in (0, 1):
@@ -105,7 +105,9 @@ async def page_of(core: NodeCore) -> Any:
 
 
 @pytest.mark.anyio
-async def test_tablets_are_told_with_what_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_page_lists_tablets_with_their_rows_chunks_memory_and_writers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench(2)
     bench.commit(put(1, 1), put(2, 2))
     core = bench.nodes[ZERO]
@@ -123,7 +125,7 @@ async def test_tablets_are_told_with_what_they_have(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.anyio
-async def test_a_tablet_that_is_served_no_more_is_told_as_stored() -> None:
+async def test_the_page_shows_a_tablet_that_is_no_longer_served_as_stored() -> None:
     bench = Bench(1)
     bench.assign(ZERO, [])
     states = [it["state"] for it in (await page_of(bench.nodes[ZERO]))["tablets"]]

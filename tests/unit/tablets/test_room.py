@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_room_is_zeros_behind_what_is_there(path: Path) -> None:
+def test_room_is_zeros_behind_the_content_of_the_file(path: Path) -> None:
     room = Room(path, BYTES_MAX)
     room.ensure(len(CONTENT))
     raw = path.read_bytes()
@@ -32,7 +32,7 @@ def test_room_is_zeros_behind_what_is_there(path: Path) -> None:
     room.close()
 
 
-def test_it_is_made_in_steps_when_little_is_left(path: Path) -> None:
+def test_room_grows_in_steps_when_little_is_left(path: Path) -> None:
     room = Room(path, BYTES_MAX)
     room.ensure(len(CONTENT))
     full = path.stat().st_size
@@ -57,7 +57,7 @@ def test_a_file_that_grew_by_itself_is_not_written_into(path: Path) -> None:
     room.close()
 
 
-def test_it_ends_where_the_file_must(path: Path) -> None:
+def test_room_ends_at_the_size_limit_of_the_file(path: Path) -> None:
     bytes_max = len(CONTENT) + 5000
     room = Room(path, bytes_max)
     for used in (len(CONTENT), bytes_max - 10, bytes_max):
@@ -138,7 +138,7 @@ def test_a_large_group_grows_the_file_by_itself_and_the_next_small_one_finds_roo
     log.close()
 
 
-def test_a_file_that_is_long_enough_gives_its_room_back(tmp_path: Path) -> None:
+def test_a_finished_log_file_releases_its_room(tmp_path: Path) -> None:
     log = CellLog.open(tmp_path, 1 << 20)
     first = only_file(tmp_path)
     log.append([rows(1, 70_000)])

@@ -121,7 +121,7 @@ OLD_AND_NEW = [
 
 
 @pytest.mark.parametrize(("first", "second", "verb"), OLD_AND_NEW)
-def test_what_was_committed_since_the_start_stops_some_and_not_others(
+def test_a_commit_since_the_start_conflicts_according_to_the_lock_types(
     first: TabletModifications, second: TabletModifications, verb: str | None
 ) -> None:
     bench = bench_of()
@@ -146,7 +146,7 @@ def test_what_was_committed_since_the_start_stops_some_and_not_others(
 
 
 @pytest.mark.parametrize(("first", "second", "verb"), OLD_AND_NEW)
-def test_what_is_locked_and_not_prepared_stops_some_and_not_others(
+def test_an_unprepared_lock_conflicts_according_to_the_lock_types(
     first: TabletModifications, second: TabletModifications, verb: str | None
 ) -> None:
     bench = bench_of()
@@ -199,7 +199,7 @@ def test_shared_writes_need_the_tables_leave() -> None:
     assert isinstance(commit(bench, change(sum=1, shared=0)), Committed)
 
 
-def test_a_blind_transaction_may_share_its_writes() -> None:
+def test_blind_transactions_can_share_writes() -> None:
     bench = bench_of()
     routes = [
         bench.ask(CommitOne(bench.begin(), (change(sum=1),), is_blind=True)) for _ in range(10)

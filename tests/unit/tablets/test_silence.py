@@ -63,7 +63,7 @@ def test_an_abort_of_the_client_is_obeyed_though_a_participant_is_silent() -> No
     assert locked_count(bench) == 0
 
 
-def test_whoever_asks_for_an_outcome_is_told_who_is_silent() -> None:
+def test_a_question_for_an_outcome_names_the_silent_cell() -> None:
     bench = Bench(3)
     start = prepared(bench, 0, 1)
     stop(bench, 2)
@@ -77,7 +77,7 @@ def test_whoever_asks_for_an_outcome_is_told_who_is_silent() -> None:
 
 
 @pytest.mark.parametrize("cell", [0, 1])
-def test_what_a_client_proves_is_obeyed_at_once_by_every_participant(cell: int) -> None:
+def test_each_participant_immediately_obeys_an_abort_that_a_client_proves(cell: int) -> None:
     """Also where the coordinator is the one that is silent."""
     bench = Bench(2)
     start = prepared(bench, cell)
@@ -121,7 +121,7 @@ ASKERS = {
     [((0,), (1,), 0), ((1,), (0,), 1), ((0, 1), (2,), 0), ((0, 1), (2,), 1)],
     ids=["participant", "coordinator", "third-at-coordinator", "third-at-participant"],
 )
-def test_who_waits_for_a_row_hears_which_cell_is_silent(
+def test_a_request_that_waits_for_a_row_names_the_silent_cell(
     how: str, cells: tuple[int, ...], silent: tuple[int, ...], asked: int
 ) -> None:
     """It was a conflict, or a row that stayed prepared in the cell that was asked."""
@@ -145,7 +145,7 @@ def test_who_waits_for_a_row_hears_which_cell_is_silent(
 
 @pytest.mark.parametrize("how", ASKERS)
 @pytest.mark.parametrize("silent", [0, 1], ids=["coordinator", "participant"])
-def test_a_cell_that_is_back_soon_costs_nobody_an_error(how: str, silent: int) -> None:
+def test_a_short_silence_of_a_cell_causes_no_error(how: str, silent: int) -> None:
     """A wait is not given up as soon as a cell is silent: it may be starting again."""
     bench = Bench(2)
     prepared(bench, 1 - silent)
@@ -187,7 +187,7 @@ GROUPS = TableSchema.parse(
 
 @pytest.mark.parametrize(("column", "number"), [("x", 0), ("y", 1)])
 @pytest.mark.parametrize("is_blind", [True, False])
-def test_a_wait_is_for_whoever_holds_the_same_columns_of_the_row(
+def test_a_writer_waits_for_the_holder_of_the_same_columns_of_the_row(
     column: str, number: int, is_blind: bool
 ) -> None:
     """Another holder of the row was named, and its silence ended the wait (found by seed 1925)."""
@@ -208,7 +208,7 @@ def test_a_wait_is_for_whoever_holds_the_same_columns_of_the_row(
     assert told.attributes["winner"] == holders[number]
 
 
-def test_whoever_asked_before_hears_of_a_proved_abort() -> None:
+def test_a_proved_abort_answers_earlier_questions_for_the_outcome() -> None:
     bench = Bench(2)
     start = prepared(bench, 0)
     asked = bench.ask(AskOutcome(start))
@@ -217,7 +217,7 @@ def test_whoever_asked_before_hears_of_a_proved_abort() -> None:
     assert bench.answer(asked) == Aborted(start)
 
 
-def test_an_oracle_that_gives_no_timestamp_is_no_abort_and_later_ones_hear_it_soon() -> None:
+def test_a_silent_oracle_is_unavailable_and_later_requests_fail_sooner() -> None:
     bench = Bench(2)
     cell = bench.nodes[CELLS[0]]
     cell.note_oracle_failure("the master at a:1 can't be reached", bench.now)

@@ -163,7 +163,7 @@ def test_any_number_of_rows_is_answered(count: int) -> None:
     assert parts(range(10), found, 0, 10) == ([1] * 10 if count <= 0 else [10])
 
 
-def test_a_cell_answers_for_tablets_that_it_serves() -> None:
+def test_a_cell_returns_split_keys_and_refuses_a_stale_revision() -> None:
     bench = Bench()
     bench.commit(*[put(number, number) for number in range(10)])
     assert bench.answer(bench.ask(ask(5))) == SplitKeys((bench_key(5),))

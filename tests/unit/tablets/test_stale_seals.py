@@ -11,7 +11,7 @@ from unit.tablets.loads import Loading, failure
 CELL = CellId(0)
 
 
-def test_a_seal_holds_across_a_flush_and_not_when_it_can_be_told_no_more() -> None:
+def test_a_seal_survives_a_flush_but_expires_when_changes_are_no_longer_known() -> None:
     settings = TableSettings(dynamic_store_auto_flush_period=1_000)
     bench = Bench(settings=settings)
     load = Loading(bench)
@@ -35,7 +35,7 @@ def test_a_seal_holds_across_a_flush_and_not_when_it_can_be_told_no_more() -> No
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_what_a_load_overwrites_is_erased_as_it_is_when_it_is_published(is_deleted: bool) -> None:
+def test_a_load_that_overwrites_must_be_sealed_again_after_a_change(is_deleted: bool) -> None:
     """Somebody may have prepared a row before the seal, and heard of the decision after it."""
     bench = Bench()
     bench.commit(put(3, 3))
@@ -70,7 +70,7 @@ def test_whether_rows_are_there_is_looked_at_again(mode: LoadMode) -> None:
     assert failure(load.try_seal(staged)).kind == kind
 
 
-def test_what_was_committed_before_the_start_is_no_conflict_when_it_is_decided_late() -> None:
+def test_a_late_decision_on_a_commit_from_before_the_start_is_no_conflict() -> None:
     bench = Bench()
     load = Loading(bench)
     load.since = Timestamp(load.id + (1 << 40))  # so it began after what is decided only then

@@ -70,7 +70,7 @@ def commit(bench: Bench, wanted: TabletAssignment) -> Reply | None:
     return bench.answer(route)
 
 
-def test_without_atomicity_nobody_waits() -> None:
+def test_a_table_without_atomicity_is_mounted_without_a_wait_for_the_oracle() -> None:
     bench = bench_with_stamps_ahead()
     bench.assign(HERE, [SAME])
     bench.answer_oracle()

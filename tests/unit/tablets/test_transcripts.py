@@ -13,7 +13,7 @@ RULES: Final = re.compile(r"\b[Rr]ules? \d+(?:(?:, | and )\d+)*")
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda it: it.stem)
-def test_cells_do_what_the_transcript_says(path: Path) -> None:
+def test_cells_have_the_effects_that_the_transcript_lists(path: Path) -> None:
     stage = Stage()
     for step in steps_of(path.read_text("utf-8")):
         place = f"{path.name}:{step.line}: {step.command}"
@@ -57,7 +57,7 @@ def test_a_command_without_its_effects_is_an_error(text: str) -> None:
         list(steps_of(text))
 
 
-def test_effects_are_written_anew() -> None:
+def test_rewriting_a_transcript_replaces_its_effects() -> None:
     said = {"open 1 cell": [], "begin T": ["one", "two", "three"]}
     text = rewritten(TEXT, said.__getitem__)
     assert text == TEXT.replace("something else\nand more", "one\ntwo\nthree")
@@ -73,7 +73,7 @@ def test_effects_are_written_anew() -> None:
         ("the oracle answers 0", "nothing waits for cell 0"),
     ],
 )
-def test_what_can_not_be_done_is_an_error(command: str, words: str) -> None:
+def test_an_impossible_command_in_a_transcript_is_an_error(command: str, words: str) -> None:
     stage = Stage()
     stage.run("open 1 cell")
     stage.run("begin U")

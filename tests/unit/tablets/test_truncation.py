@@ -23,7 +23,7 @@ def checkpoints(bench: Bench) -> list[Checkpoint]:
     return [record for record in bench.appended[CELL] if isinstance(record, Checkpoint)]
 
 
-def test_the_log_is_cut_once_chunks_have_its_rows_and_its_outcomes_are_forgotten() -> None:
+def test_the_log_is_truncated_after_rows_are_in_chunks_and_outcomes_are_forgotten() -> None:
     bench = Bench(settings=SOON)
     at = bench.commit(put(1, 1))
     let_time_pass(bench, 30)
@@ -74,7 +74,7 @@ def test_a_prepared_transaction_lives_on_in_a_checkpoint(*, is_commit: bool) -> 
         assert bench.read(1) == (7, None)
 
 
-def test_a_decision_that_is_not_delivered_lives_on_too() -> None:
+def test_an_undelivered_decision_survives_a_truncation_of_the_log() -> None:
     bench = Bench(2, settings=SOON)
     bench.commit(put(9, 9))
     start = bench.begin()
@@ -119,7 +119,7 @@ def test_a_clean_stop_leaves_little_to_read() -> None:
     assert sorted(outcomes.values()) == stamps  # type: ignore[type-var]
 
 
-def test_a_clean_stop_leaves_a_short_log_as_it_is() -> None:
+def test_a_clean_stop_does_not_change_a_short_log() -> None:
     bench = Bench(limits=CellLimits())
     bench.commit(put(7, 7))
     before = [*bench.logs[CELL]]

@@ -24,7 +24,7 @@ def taken(made: Turns[int]) -> list[int]:
     return list(made)
 
 
-async def test_what_is_made_comes_in_order_and_is_made_by_the_loop() -> None:
+async def test_items_arrive_in_order_and_the_loop_makes_them() -> None:
     makers: set[int] = set()
 
     def items() -> Iterator[int]:
@@ -41,7 +41,7 @@ async def test_nothing_is_no_item() -> None:
     assert await asyncio.to_thread(taken, Turns(asyncio.get_running_loop(), ())) == []
 
 
-async def test_what_goes_wrong_is_told_behind_what_went_well() -> None:
+async def test_an_error_is_raised_after_the_items_made_before_the_error() -> None:
     def items() -> Iterator[int]:
         yield 1
         raise ValueError("no second one")
@@ -69,7 +69,7 @@ class Counted:
             yield self.count
 
 
-async def test_a_slow_taker_holds_the_maker_up_and_goes_on_where_it_was() -> None:
+async def test_a_slow_consumer_limits_how_far_the_producer_is_ahead() -> None:
     items = Counted()
     one_by_one = iter(Turns(asyncio.get_running_loop(), items))
     for number in range(1, 20):
@@ -79,7 +79,7 @@ async def test_a_slow_taker_holds_the_maker_up_and_goes_on_where_it_was() -> Non
         assert items.count <= number + AHEAD_MAX
 
 
-async def test_who_is_given_up_is_told_and_no_more_is_made() -> None:
+async def test_cancelling_raises_an_error_in_the_consumer_and_stops_the_producer() -> None:
     items = Counted()
     made = Turns(asyncio.get_running_loop(), items)
     one_by_one = iter(made)
@@ -97,7 +97,7 @@ async def test_who_is_given_up_is_told_and_no_more_is_made() -> None:
     assert items.count == count
 
 
-async def test_whoever_stops_taking_stops_the_maker() -> None:
+async def test_a_consumer_that_stops_also_stops_the_producer() -> None:
     items = Counted()
     one_by_one = iter(Turns(asyncio.get_running_loop(), items))
     await asyncio.to_thread(next, one_by_one)
@@ -108,7 +108,7 @@ async def test_whoever_stops_taking_stops_the_maker() -> None:
     assert items.count == count <= 1 + AHEAD_MAX
 
 
-def test_a_loop_that_is_closed_leaves_nobody_waiting_for_ever() -> None:
+def test_cancelling_ends_a_consumer_of_a_closed_loop() -> None:
     loop = asyncio.new_event_loop()
     made = Turns(loop, [1, 2])
     loop.close()
@@ -170,7 +170,7 @@ class Scene:
 @pytest.mark.parametrize(
     ("other_ms", "count"), [(0, 1), (0.4, 1), (1.1, 3), (2.1, 5), (2.9, 7), (50, 7), (5_000, 7)]
 )
-def test_a_turn_takes_as_long_as_all_else_took_up_to_a_bound(
+def test_a_turn_takes_as_long_as_other_work_of_the_loop_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, other_ms: float, count: int
 ) -> None:
     """Of steps of 0.45 ms."""
@@ -181,7 +181,7 @@ def test_a_turn_takes_as_long_as_all_else_took_up_to_a_bound(
     assert scene.turn_after(0) == 1  # what was done for it is no reason for more
 
 
-def test_a_maker_that_was_held_up_takes_no_more_time_for_it(
+def test_a_producer_that_was_held_up_gets_no_longer_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(monkeypatch, 0.45)

@@ -34,7 +34,7 @@ async def asker_of(answer: Any, key: ClusterKey | None = None) -> AsyncIterator[
         await asker.close()
 
 
-async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
+async def test_the_console_reads_the_readiness_and_counters_of_a_server() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/readyz":
             problem = {"detail": "waiting for the oracle", "status": 503}
@@ -64,7 +64,7 @@ async def test_servers_say_whether_they_are_ready_and_what_they_count() -> None:
         (200, b" " * 200, "more than 100 bytes"),
     ],
 )
-async def test_an_answer_that_is_none_is_said_so(
+async def test_an_unusable_answer_of_a_server_is_reported_with_the_reason(
     status: int, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "ANSWER_BYTES_MAX", 100)
@@ -73,7 +73,9 @@ async def test_an_answer_that_is_none_is_said_so(
             await asker.page("http://node", "/v1/statistics", StatisticsPage)
 
 
-async def test_of_many_those_that_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_asking_many_servers_returns_only_the_answers_that_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(asking, "TIMEOUT_S", 0.05)
     under_way = most = 0
 
@@ -115,7 +117,7 @@ async def test_the_cluster_s_key_is_shown() -> None:
 # ---- what is found out once for all
 
 
-async def test_those_who_ask_at_once_are_told_by_one_look() -> None:
+async def test_concurrent_callers_share_one_lookup_of_a_cached_value() -> None:
     looks = 0
 
     async def find() -> int:
@@ -130,7 +132,7 @@ async def test_those_who_ask_at_once_are_told_by_one_look() -> None:
     assert Cached(find, fresh_s=60).age_s is None
 
 
-async def test_what_takes_long_is_answered_with_what_is_known(
+async def test_a_slow_lookup_returns_the_last_known_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cached, "WAIT_S", 0.01)
@@ -154,7 +156,7 @@ async def test_what_takes_long_is_answered_with_what_is_known(
     await known.close()
 
 
-async def test_a_failure_leaves_what_was_known() -> None:
+async def test_a_failed_lookup_keeps_the_cached_value() -> None:
     answers: list[Any] = [1, Unavailable("the master is away"), ZeroDivisionError(), 2]
 
     async def find() -> Any:
@@ -173,7 +175,7 @@ async def test_a_failure_leaves_what_was_known() -> None:
     assert known.problem is None
 
 
-async def test_nobody_waits_long_for_what_was_waited_for_in_vain(
+async def test_no_caller_waits_long_again_after_a_failed_or_slow_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether it failed or only took long, and whether there is a value to go by or none."""
@@ -208,7 +210,7 @@ async def test_nobody_waits_long_for_what_was_waited_for_in_vain(
         await hanging.close()
 
 
-async def test_a_value_that_tells_nothing_of_now_says_how_old_it_is(
+async def test_a_cached_value_reports_its_age_only_when_the_value_is_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def find() -> int:

@@ -47,7 +47,7 @@ def reported_of(
     )
 
 
-def test_a_cell_has_its_tablets_by_table() -> None:
+def test_the_map_groups_the_tablets_of_a_cell_by_table() -> None:
     page = reported_of(tablet(1, "//t/b"), tablet(2, "//t/a"), tablet(3, "//t/b", 5))
     zero, one = map_cells(REPORTED, {ZERO: page}, lambda _: True)
     assert (zero.server.cell, one.server.cell, one.reported_us) == (0, 1, None)
@@ -78,7 +78,7 @@ def test_the_map_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert zero.hidden_count == 2
 
 
-def test_what_a_cell_told_of_has_a_time_and_may_be_a_part() -> None:
+def test_the_map_marks_old_and_incomplete_reports_of_cells() -> None:
     reported = REPORTED._replace(at_us=9_000_000)
     tablets = {ZERO: reported_of(tablet(1, "//t"), count=7, reported_us=8_000_000)}
     tablets[ONE] = reported_of(tablet(2, "//t"), reported_us=8_000_000)
@@ -111,7 +111,7 @@ def doubts_of(*doubts: Doubt, count: int | None = None) -> DoubtPage:
     return DoubtPage(len(doubts) if count is None else count, doubts)
 
 
-def test_an_ordinary_commit_alarms_nobody_and_one_that_stays_counts_once() -> None:
+def test_only_a_long_transaction_in_doubt_counts_as_stuck_and_only_once() -> None:
     both = {it: doubts_of(doubt(7, 900, ZERO, ONE)) for it in (ZERO, ONE)}
     assert stuck(REPORTED, both) == (0, False, 2)
     both = {it: doubts_of(doubt(7, 1_100, ZERO, ONE), doubt(8, 3, ZERO)) for it in (ZERO, ONE)}
@@ -120,12 +120,12 @@ def test_an_ordinary_commit_alarms_nobody_and_one_that_stays_counts_once() -> No
     assert stuck(REPORTED, {}) == (0, False, 0)
 
 
-def test_a_cell_that_does_not_say_what_is_in_doubt_is_unheard_though_it_is_ready() -> None:
+def test_unheard_cells_are_those_without_a_report_of_transactions_in_doubt() -> None:
     assert [it.cell for it in unheard_cells(REPORTED, {})] == [ONE, ZERO]
     assert [it.cell for it in unheard_cells(REPORTED, {ZERO: DoubtPage()})] == [ONE]
 
 
-def test_a_transaction_in_doubt_is_one_line_whoever_is_in_doubt() -> None:
+def test_a_transaction_in_doubt_in_several_cells_is_one_line() -> None:
     found = merge_doubts(
         REPORTED,
         {
@@ -144,7 +144,7 @@ def test_a_transaction_in_doubt_is_one_line_whoever_is_in_doubt() -> None:
 TABLES = ["//a/b/t", "//a/t", "//a/u", "//z"]
 
 
-def test_a_directory_is_seen_by_what_is_in_it() -> None:
+def test_entries_of_lists_directories_from_the_paths_of_tables() -> None:
     assert entries_of("/", TABLES) == [
         Entry("a", "//a", False, 3),
         Entry("z", "//z", True, 1),

@@ -33,7 +33,7 @@ def test_htmx_is_the_one_we_mean() -> None:
     assert "Zero-Clause BSD" in (FOLDER / "static" / "htmx-4.0.1.LICENSE.txt").read_text()
 
 
-def test_all_of_it_is_in_the_wheel() -> None:
+def test_the_wheel_contains_all_templates_and_static_files() -> None:
     builder = WheelBuilder(str(ROOT))
     included = {it.distribution_path for it in builder.recurse_included_files()}
     wanted = [it for name in ("templates", "static") for it in (FOLDER / name).rglob("*.*")]
@@ -47,7 +47,7 @@ def test_there_is_no_other_file_than_those_that_are_served() -> None:
 
 
 @pytest.mark.parametrize("name", STATIC_FILES)
-def test_a_file_is_served_with_its_type_and_an_address_of_its_own(name: str) -> None:
+def test_a_static_file_has_an_address_with_the_digest_of_its_content(name: str) -> None:
     answer = serve_static(name)
     assert answer.body == (FOLDER / "static" / name).read_bytes()
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -42,11 +42,11 @@ def test_a_rate_takes_two_looks() -> None:
     assert history.last("commits") == 12.0
 
 
-def test_a_counter_that_begins_anew_counts_from_nothing() -> None:
+def test_a_counter_that_restarts_is_counted_from_zero() -> None:
     assert rates(history_of({"cell 0": 100}, {"cell 0": 10}, {"cell 0": 14})) == [5.0, 2.0]
 
 
-def test_whoever_was_not_heard_twice_counts_nothing() -> None:
+def test_a_server_without_two_successive_samples_adds_no_rate() -> None:
     looks: tuple[dict[str, int], ...] = (
         {"cell 0": 1},
         {"cell 0": 3, "cell 1": 1000},
@@ -67,7 +67,7 @@ def test_the_memory_is_bounded_and_time_goes_on() -> None:
     assert len(history) == 3
 
 
-def test_what_servers_count_is_put_together_by_measure() -> None:
+def test_totals_of_groups_the_counters_of_servers_by_measure() -> None:
     commits = {
         "one_cell": {"committed": 7, "conflict": 2, "aborted": 50, "refused": 9},
         "two_phase": {"committed": 20, "conflict": 1, "aborted": 0, "refused": 0},
@@ -98,7 +98,7 @@ def test_an_axis_ends_at_a_number_that_people_like() -> None:
     assert {most: nice_top(most) for most in tops} == tops
 
 
-def test_a_chart_has_the_newest_at_its_right_and_says_it() -> None:
+def test_a_chart_has_the_newest_point_at_the_right_and_names_its_value() -> None:
     chart = chart_of("c", "Commits", "per second", [Point(40, 10.0), Point(20, 30.0), Point(0, 20)])
     assert (chart.last, [it.label for it in chart.rates]) == ("20", ["0", "25", "50"])
     assert [it.label for it in chart.times] == ["-1 min", "-40 s", "-20 s", "now"]
@@ -118,7 +118,7 @@ def test_a_line_is_broken_where_nothing_is_known() -> None:
     assert (chart.last, chart.end) == ("–", None)
 
 
-def test_a_chart_of_nothing_says_so() -> None:
+def test_a_chart_without_points_reports_that_nothing_is_known() -> None:
     chart = chart_of("c", "Commits", "per second", [])
     assert (chart.line, chart.area, chart.rows) == ("", "", ())
     assert chart.summary == "Commits: nothing is known yet."

@@ -44,7 +44,9 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dodona.Client]:
         ("select id, v, id from [//t]", [0, 1, 2]),
     ],
 )
-def test_a_query_gives_its_first_rows(sql: str, ids: list[int], db: dodona.Client) -> None:
+def test_a_limited_query_returns_its_first_rows(
+    sql: str, ids: list[int], db: dodona.Client
+) -> None:
     limited = limit_rows(sql, 3)
     found, whole = db.query(limited), db.query(sql)
     assert found.column(0).to_pylist() == ids
@@ -67,12 +69,12 @@ def test_a_query_gives_its_first_rows(sql: str, ids: list[int], db: dodona.Clien
         "",
     ],
 )
-def test_what_is_no_query_stays_as_it_is(sql: str, db: dodona.Client) -> None:
+def test_text_that_is_no_valid_query_stays_unchanged(sql: str, db: dodona.Client) -> None:
     assert limit_rows(sql, 3) == sql
     with pytest.raises(InvalidRequest):
         db.query(sql)
 
 
-def test_what_no_person_wrote_is_not_read_several_times() -> None:
+def test_a_query_longer_than_the_text_limit_stays_unchanged() -> None:
     sql = f"select 1 -- {'x' * limiting.TEXT_LENGTH_MAX}"
     assert limit_rows(sql, 3) == sql

@@ -122,7 +122,7 @@ async def test_servers_are_found_by_the_master_and_asked_for_their_counts() -> N
         assert (reported.problem, len(observer.history)) == ("", 0)
 
 
-async def test_what_was_told_last_stays_while_servers_are_silent(
+async def test_the_last_reports_stay_while_servers_are_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observing, "FRESH_S", -1)
@@ -151,7 +151,7 @@ async def test_what_was_told_last_stays_while_servers_are_silent(
         assert len(observer.history) >= 1
 
 
-async def test_a_cell_that_has_come_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_cell_is_asked_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever asks for the cluster and for what its cells have at the same time."""
     monkeypatch.setattr(observing, "FRESH_S", -1)
     servers = Servers()
@@ -180,7 +180,7 @@ async def test_a_cell_that_the_master_does_not_hear_is_lost() -> None:
         )
 
 
-async def test_samples_are_taken_slowly_unless_somebody_looks(
+async def test_the_observer_samples_rarely_unless_a_page_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observing, "LOOKED_S", 0.001)
@@ -234,7 +234,7 @@ async def test_the_newest_loads_are_found_without_reading_all(
     await observer.close()
 
 
-async def test_somebody_who_asks_again_and_again_asks_no_server(
+async def test_repeated_calls_within_the_fresh_time_ask_no_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observing, "FRESH_S", 3600)

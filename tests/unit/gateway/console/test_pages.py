@@ -126,14 +126,14 @@ async def text_of(show: Any, visit: Visit) -> str:
         (cluster_pages.show_recoveries, 3),
     ],
 )
-async def test_a_page_asks_for_all_that_it_shows_at_once(show: Any, count: int) -> None:
+async def test_a_page_asks_for_all_its_data_in_parallel(show: Any, count: int) -> None:
     assert "not reached yet" in await text_of(show, visit_of(Observer(count)))
     nobody = Principal("eve", "0" * 16, ())
     with pytest.raises(Forbidden):
         await show(visit_of(Observer(count), nobody))
 
 
-async def test_a_figure_says_of_how_many_cells_it_is() -> None:
+async def test_an_incomplete_figure_shows_the_number_of_its_cells() -> None:
     doubts = {ZERO: DoubtPage(1, (DOUBT,))}
     shown = await text_of(
         cluster_pages.show_cluster, visit_of(Observer(3, cluster=REPORTED, doubts=doubts))
@@ -148,7 +148,7 @@ async def test_a_figure_says_of_how_many_cells_it_is() -> None:
     assert "1 <small>over 1 s" in shown, "prepared in two cells, and one transaction"
 
 
-async def test_what_nobody_told_is_not_said_to_be_none() -> None:
+async def test_unknown_transactions_are_not_shown_as_none() -> None:
     show = cluster_pages.show_transactions
     for reported, doubts in ((REPORTED, None), (UNHEARD, {})):
         shown = await text_of(show, visit_of(Observer(4, cluster=reported, doubts=doubts)))
@@ -162,7 +162,7 @@ async def test_what_nobody_told_is_not_said_to_be_none() -> None:
     assert "None is open" in shown
 
 
-async def test_more_than_is_listed_is_said_to_be_more() -> None:
+async def test_a_page_reports_transactions_beyond_the_listed_ones() -> None:
     opened = [OpenTransaction(it, 0, "", 1, 1) for it in range(103)]
     doubts = {it: DoubtPage(5_000, (DOUBT,)) for it in (ZERO, ONE)}
     observer = Observer(4, cluster=REPORTED, doubts=doubts, transactions=opened)
@@ -184,7 +184,7 @@ async def test_titles_are_for_administrators() -> None:
 @pytest.mark.parametrize(
     "show", [table_pages.show_tables, table_pages.show_table, table_pages.show_rows]
 )
-async def test_a_master_that_says_nothing_is_not_waited_for_long(
+async def test_a_page_does_not_wait_long_for_a_silent_master(
     show: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "ANSWER_S", 0.01)
@@ -214,7 +214,7 @@ async def browser() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_a_slash_too_many_leads_home(browser: httpx.AsyncClient) -> None:
+async def test_the_console_path_with_a_trailing_slash_redirects(browser: httpx.AsyncClient) -> None:
     answer = await browser.get("/console/")
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert answer.headers["content-security-policy"] == POLICY
@@ -231,7 +231,7 @@ async def test_a_slash_too_many_leads_home(browser: httpx.AsyncClient) -> None:
         ("DELETE", "/console/query"),
     ],
 )
-async def test_what_is_no_page_is_said_so_on_one(
+async def test_an_unknown_console_path_is_reported_on_a_page(
     method: str, path: str, browser: httpx.AsyncClient
 ) -> None:
     answer = await browser.request(method, path)

@@ -40,7 +40,7 @@ async def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyP
             await in_time(asyncio.Event().wait())
 
 
-async def test_work_ends_when_its_asker_has_gone() -> None:
+async def test_work_is_cancelled_when_its_caller_disconnects() -> None:
     caller: Any = Caller()
     ended: list[str] = []
 
@@ -61,7 +61,7 @@ async def test_work_ends_when_its_asker_has_gone() -> None:
     assert ended == ["cancelled"]
 
 
-async def test_a_deadline_ends_it_too_and_a_result_or_an_error_is_passed_on() -> None:
+async def test_a_deadline_ends_work_and_a_result_or_an_error_reaches_the_caller() -> None:
     caller: Any = Caller()
     ended: list[str] = []
     tasks = asyncio.all_tasks()

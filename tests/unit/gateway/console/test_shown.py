@@ -44,11 +44,11 @@ from dodona_gateway.core.console.shown import (
         ({"a": b"\xff"}, Shown('{"a":{"$base64":"/w=="}}', "any")),
     ],
 )
-def test_a_value_is_shown_as_what_it_is(value: Any, shown: Shown) -> None:
+def test_a_value_is_shown_as_text_with_its_kind(value: Any, shown: Shown) -> None:
     assert show_value(value) == shown
 
 
-def test_what_is_long_is_cut_and_says_so() -> None:
+def test_a_long_value_is_cut_with_a_note() -> None:
     text = show_value("é" * 5000)
     assert (text.text, text.note) == ("é" * TEXT_LENGTH_MAX + "…", "cut, 5,000 characters")
     assert show_value("é" * TEXT_LENGTH_MAX).note == ""
@@ -132,6 +132,6 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         read_bound(NUMBERS, text, "from key")
 
 
-def test_the_refusal_of_a_list_that_is_too_long_names_the_columns() -> None:
+def test_the_error_for_a_too_long_key_names_the_key_columns() -> None:
     with pytest.raises(InvalidRequest, match="values of item, id"):
         read_bound(SCHEMA, '["x", 1, 2]', "from key")

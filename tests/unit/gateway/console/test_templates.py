@@ -225,7 +225,7 @@ class Tags(HTMLParser):
         ("parts/error.html", {"error": ERROR}),
     ],
 )
-def test_a_page_shows_all_that_there_is_and_runs_nothing_of_it(
+def test_a_page_shows_its_data_and_runs_no_script_from_the_data(
     name: str, given: dict[str, Any]
 ) -> None:
     principal = None if name in ("login.html", "error.html") else ANN
@@ -235,7 +235,7 @@ def test_a_page_shows_all_that_there_is_and_runs_nothing_of_it(
     assert len(tags.ids) == len({*tags.ids})
 
 
-def test_a_page_says_what_is_the_matter() -> None:
+def test_the_pages_name_the_problems_of_the_cluster() -> None:
     shown = render("cluster.html", ANN, **CLUSTER)
     for words in ("not ready", "no answer", "lost", "tables that your token does not show"):
         assert words in shown
@@ -249,7 +249,7 @@ def test_a_page_says_what_is_the_matter() -> None:
     assert "2 master transactions" in shown
 
 
-def test_what_is_not_known_is_not_said_to_be_none() -> None:
+def test_unknown_facts_are_not_shown_as_none() -> None:
     shown = render("transactions.html", ANN, **UNKNOWN)
     for words in (
         "None is open",
@@ -274,7 +274,7 @@ def test_what_is_not_known_is_not_said_to_be_none() -> None:
     assert "every transaction is decided" in render("transactions.html", ANN, **lost)
 
 
-def test_what_is_of_then_or_a_part_says_so() -> None:
+def test_the_pages_mark_old_and_partial_data() -> None:
     shown = render("cluster.html", ANN, **CLUSTER)
     assert shown.count("from 2 of 3 cells") == 5
     assert shown.count("from 1 of 3 cells") == 1
@@ -294,7 +294,7 @@ def test_what_is_of_then_or_a_part_says_so() -> None:
     assert "As of 12 s ago" in render("recoveries.html", ANN, **RECOVERIES)
 
 
-def test_what_was_opened_has_an_id_of_its_own() -> None:
+def test_each_row_that_can_be_opened_has_its_own_id() -> None:
     """So that a row that comes, above it, takes neither its place nor the focus."""
     shown = render("recoveries.html", ANN, **RECOVERIES)
     ids = Tags(shown).ids
@@ -308,7 +308,7 @@ def test_what_was_opened_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("is_cut", "said"), [(True, "The first 2 rows; there are more"), (False, "2 rows in")]
 )
-def test_a_result_says_whether_it_is_all(is_cut: bool, said: str) -> None:
+def test_a_result_reports_whether_more_rows_exist(is_cut: bool, said: str) -> None:
     result = Result(["a"], ["int64"], [[1], [2]], is_cut, 1, 5, AT)
     shown = render("parts/result.html", ANN, error=None, result=result, query="x")
     assert said in shown

@@ -45,7 +45,7 @@ def test_the_token_is_found_among_cookies(cookies: str | None, token: str | None
     assert token_of(cookies) == token
 
 
-def test_a_cookie_is_good_for_the_console_and_nothing_else() -> None:
+def test_the_console_cookie_authorizes_console_paths_only() -> None:
     cookie = (b"cookie", f"dodona_token={TOKEN}".encode())
     assert authorization_of("/console", [cookie]) == f"Bearer {TOKEN}"
     assert authorization_of("/console/parts/cluster", [cookie]) == f"Bearer {TOKEN}"
@@ -93,7 +93,7 @@ def test_forms_come_from_pages_of_ours(origin: str | None, host: str | None, is_
 # ---- as of
 
 
-def test_a_time_is_utc_unless_it_says_otherwise() -> None:
+def test_a_time_without_an_offset_is_read_as_utc() -> None:
     noon = 1_914_382_028_950_732_800
     for text in ("2026-07-01T12:00:00", "2026-07-01T14:00:00+02:00"):
         chosen = read_as_of({"as_of": "time", "time": text, "timestamp": "7"})
@@ -124,6 +124,6 @@ def test_a_timestamp_is_itself_and_now_is_none() -> None:
         {"as_of": "whenever"},
     ],
 )
-def test_what_is_no_moment_is_refused(fields: dict[str, str]) -> None:
+def test_an_invalid_time_or_timestamp_is_refused(fields: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
         read_as_of(fields)

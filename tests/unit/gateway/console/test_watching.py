@@ -29,7 +29,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def test_who_watches_has_as_long_as_the_cookie_lives_and_only_while_reading_fails() -> None:
+def test_a_watcher_keeps_access_as_long_as_the_cookie_if_tokens_are_unreadable() -> None:
     assert CacheLimits().watching_grace_ms == COOKIE_SECONDS * 1000
     cache = TokenCache()
     cache.learn("a", A, 0)
@@ -50,7 +50,7 @@ def test_who_watches_has_as_long_as_the_cookie_lives_and_only_while_reading_fail
     assert cache.fall_back("b", 0, is_watching=True) is None
 
 
-async def test_a_token_that_is_known_watches_on_until_it_ends_or_is_known_to_be_revoked() -> None:
+async def test_a_known_token_can_watch_until_its_expiry_while_tokens_are_unreadable() -> None:
     made = new_token(
         "ada",
         parse_grants(["read:/"]),
@@ -98,7 +98,7 @@ def test_only_the_state_of_the_cluster_is_watched() -> None:
         assert not is_watching(method, path), path
 
 
-async def test_the_edge_asks_another_question_about_those_who_watch() -> None:
+async def test_the_edge_checks_watchers_separately_from_other_callers() -> None:
     async def watch(text: str | None) -> Principal:
         return ANYBODY
 

@@ -33,7 +33,7 @@ def test_no_function_is_promised_that_is_missing() -> None:
         assert name in NOT_TAKEN
 
 
-def test_the_page_says_the_bounds() -> None:
+def test_the_query_language_page_lists_the_limits() -> None:
     bounds = (
         f"{TEXT_LENGTH_MAX >> 20} MiB of text",
         f"{TOKENS_MAX:,} words",

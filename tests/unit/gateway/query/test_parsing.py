@@ -186,7 +186,9 @@ def test_a_query_of_few_clauses() -> None:
         ("a from [//t] offset 1", 21, "LIMIT, which OFFSET needs"),
     ],
 )  # fmt: skip
-def test_what_should_stand_where_something_else_does(text: str, offset: int, expected: str) -> None:
+def test_a_syntax_error_names_the_expected_element_and_the_offset(
+    text: str, offset: int, expected: str
+) -> None:
     error = refusal(text)
     assert error.attributes["offset"] == offset
     assert error.attributes["expected"] == expected
@@ -226,7 +228,7 @@ def test_clauses_have_their_order(text: str) -> None:
         ("cast(a as int64) from [//t]", "CAST"),
     ],
 )
-def test_what_is_not_taken_is_named(text: str, what: str) -> None:
+def test_the_error_names_the_unsupported_construct(text: str, what: str) -> None:
     error = refusal(text)
     assert error.message.startswith(f"Dodona does not support {what}.")
     assert error.attributes["unsupported"] == what
@@ -256,7 +258,7 @@ DEEP = [
 
 
 @pytest.mark.parametrize("text", DEEP, ids=lambda text: text[:12])
-def test_what_is_nested_is_bounded(text: str) -> None:
+def test_a_query_nested_too_deeply_is_refused(text: str) -> None:
     with pytest.raises(LimitExceeded) as refused:
         parse(f"{text} from [//t]")
     assert refused.value.attributes["depth_max"]
@@ -273,7 +275,7 @@ def test_what_is_nested_is_bounded(text: str) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_so_much_may_be_nested(text: str) -> None:
+def test_a_query_nested_within_the_bound_is_parsed(text: str) -> None:
     assert len(parse(f"{text} from [//t]").select or ()) == 1
 
 

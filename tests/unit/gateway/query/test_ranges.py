@@ -91,7 +91,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
          (1, b"a", "b", 1, 2.0), (1, b"a", "b", 1, 2.0000000000000004)),
     ],
 )  # fmt: skip
-def test_conditions_narrow_what_is_read(
+def test_where_conditions_narrow_the_scanned_key_range(
     db: dodona.Client, wanted: dict[str, ScanRange], where: str, lower: object, upper: object
 ) -> None:
     db.query(translate(f"v from [//wide] where {where}", SCHEMAS).sql)
@@ -119,7 +119,7 @@ def test_conditions_narrow_what_is_read(
         ),
     ],
 )
-def test_clauses_narrow_what_is_read(
+def test_query_clauses_narrow_the_scanned_key_ranges(
     db: dodona.Client, wanted: dict[str, ScanRange], text: str, ranges: dict[str, object]
 ) -> None:
     db.query(translate(text, SCHEMAS).sql)

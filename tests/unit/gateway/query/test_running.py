@@ -52,7 +52,7 @@ def test_using_makes_one_column_of_two(ask: Ask) -> None:
     ]
 
 
-def test_a_left_join_keeps_what_has_no_partner(ask: Ask) -> None:
+def test_a_left_join_keeps_rows_without_a_match(ask: Ask) -> None:
     text = """p.name, c.size from [//people] as p left join [//cities] as c
         on (p.city, 2) = (c.city, c.part) order by p.name limit 10"""
     assert ask(text) == [
@@ -65,7 +65,7 @@ def test_a_left_join_keeps_what_has_no_partner(ask: Ask) -> None:
     assert ask(f"{required} where p.age < 5 order by c.part limit 9") == [(1,), (1,), (1,), (2,)]
 
 
-def test_a_join_s_condition_is_about_its_table(ask: Ask) -> None:
+def test_a_join_condition_applies_to_the_joined_table(ask: Ask) -> None:
     text = "name, size from [//people] {} join [//cities] using city and part = 2 and size > 5"
     assert ask(text.format("")) == [(b"Ann", 2**63), (b"Dan", 2**63)]
     assert len(ask(text.format("left"))) == 5
@@ -128,7 +128,7 @@ def test_there_is_no_group_of_no_rows(ask: Ask) -> None:
     assert ask("sum(1) from [//t] where k > 100 group by 1 with totals") == []
 
 
-def test_what_follows_groups_is_about_groups(ask: Ask) -> None:
+def test_expressions_after_group_by_refer_to_groups(ask: Ask) -> None:
     text = """g, n, g + n as both, k % 2 = 1 as is_odd from [//t]
         group by k % 2 as g having n > 0 and g != null order by -g limit 5"""
     with pytest.raises(InvalidRequest, match="no column n"):

@@ -65,7 +65,7 @@ def words(text: str, **placeholders: Any) -> list[tuple[str, Any]]:
         ("#", ("#", None)),
     ],
 )
-def test_a_word(text: str, expected: tuple[str, Any]) -> None:
+def test_each_kind_of_word_becomes_one_token(text: str, expected: tuple[str, Any]) -> None:
     assert words(text) == [expected]
 
 
@@ -85,7 +85,7 @@ def test_a_word(text: str, expected: tuple[str, Any]) -> None:
         (" \n\t", []),
     ],
 )
-def test_where_words_end(text: str, kinds: list[str]) -> None:
+def test_query_text_is_split_into_the_expected_tokens(text: str, kinds: list[str]) -> None:
     assert [kind for kind, _ in words(text)] == kinds
 
 
@@ -106,7 +106,7 @@ def test_where_words_end(text: str, kinds: list[str]) -> None:
         ("{a}", 0, 1, 1, "{a} has no value"),
     ],
 )
-def test_what_is_no_word_is_said_where_it_is(
+def test_an_invalid_word_is_reported_with_its_position(
     text: str, offset: int, line: int, character: int, part: str
 ) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -130,7 +130,7 @@ def test_what_is_no_word_is_said_where_it_is(
         ([1, "b"], [("(", None), (INT64, 1), (",", None), (STRING, b"b"), (")", None)]),
     ],
 )
-def test_a_placeholder_stands_for_its_value(value: object, expected: list[Any]) -> None:
+def test_a_placeholder_is_replaced_by_its_value(value: object, expected: list[Any]) -> None:
     assert words("{it}", it=value) == expected
 
 

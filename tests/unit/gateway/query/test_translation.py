@@ -155,7 +155,7 @@ def test_columns_that_differ_in_case_alone_are_not_mixed_up() -> None:
     assert "Queries do not tell them apart" in refusal("name from [//u]").message
 
 
-def test_what_stands_at_each_side_of_on() -> None:
+def test_the_sides_of_a_join_condition_are_checked_and_translated() -> None:
     on = translated("t.k from [//t] t join [//u] u on (t.k, 1) = (u.k, u.Name) and u.k > 0").sql
     assert '(t0."k" = t1."k") and ((1)::bigint = t1."Name") and (t1."k" > (0)::bigint)' in on
     assert "no column u.k" in refusal("t.k from [//t] as t join [//u] as u on u.k = t.k").message
@@ -238,7 +238,9 @@ def test_what_stands_at_each_side_of_on() -> None:
         ("count(k) = 1", "Use sum(1) to count rows"),
     ],
 )
-def test_what_does_not_fit_is_said(where: str, message: str) -> None:
+def test_operands_of_a_wrong_type_or_form_are_refused_with_the_reason(
+    where: str, message: str
+) -> None:
     error = refusal(f"k from [//t] where {where}")
     assert message in error.message
     assert 0 <= error.attributes["offset"] - 19 <= len(where)
@@ -278,7 +280,7 @@ def test_no_function_is_both_there_and_missing() -> None:
 # ---- aliases
 
 
-def test_an_alias_is_its_expression_wherever_it_stands() -> None:
+def test_an_alias_stands_for_its_expression_in_each_clause() -> None:
     rest = "where y > 5 and z < 3 order by u + 1 as z limit 1"
     found = columns(f"k + 1 as x, x * 2 as y from [//t] {rest}")
     assert found == [("x", "int64"), ("y", "int64")]
@@ -314,7 +316,7 @@ def test_operands_that_are_repeated_are_bounded() -> None:
         translated(f"{text} as x from [//t]")
 
 
-def test_results_have_so_many_columns() -> None:
+def test_the_number_of_result_columns_is_bounded() -> None:
     with pytest.raises(LimitExceeded, match="columns"):
         translated(", ".join(["k"] * 5_000) + " from [//t]")
 

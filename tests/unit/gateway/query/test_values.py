@@ -295,7 +295,7 @@ def test_values_of_type_any_are_converted(ask: Ask) -> None:
         "k << 63",
     ],
 )
-def test_what_has_no_value_is_an_error(ask: Ask, expression: str) -> None:
+def test_an_expression_without_a_valid_value_is_refused(ask: Ask, expression: str) -> None:
     with pytest.raises(InvalidRequest):
         values(ask, expression)
 

@@ -188,7 +188,7 @@ BROKEN: list[tuple[bytes, int, str]] = [
 
 
 @pytest.mark.parametrize(("data", "offset", "says"), BROKEN)
-def test_what_is_no_yson_is_refused_with_its_place(data: bytes, offset: int, says: str) -> None:
+def test_invalid_yson_is_refused_with_its_offset(data: bytes, offset: int, says: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         loads(data)
     assert (type(caught.value), caught.value.attributes) == (InvalidRequest, {"offset": offset})
@@ -210,7 +210,9 @@ def test_what_is_no_yson_is_refused_with_its_place(data: bytes, offset: int, say
         ("map_fragment", b"<a=1>b=2", 0),
     ],
 )
-def test_what_is_no_fragment_is_refused(kind: Kind, data: bytes, offset: int) -> None:
+def test_an_invalid_yson_fragment_is_refused_with_its_offset(
+    kind: Kind, data: bytes, offset: int
+) -> None:
     with pytest.raises(InvalidRequest) as caught:
         loads(data, kind=kind)
     assert caught.value.attributes == {"offset": offset}
@@ -226,7 +228,7 @@ def test_what_is_no_fragment_is_refused(kind: Kind, data: bytes, offset: int) ->
     ],
 )
 @pytest.mark.parametrize("depth_max", [1, 64, 100])
-def test_values_nest_as_deep_as_the_limit_says(nested: Any, depth_max: int) -> None:
+def test_yson_nests_up_to_the_depth_limit_and_no_deeper(nested: Any, depth_max: int) -> None:
     limits = YsonLimits(depth_max=depth_max)
     loads(nested(depth_max), limits)
     for depth in (depth_max + 1, 100_000):

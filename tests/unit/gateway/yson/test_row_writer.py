@@ -39,7 +39,7 @@ def test_rows_in_binary() -> None:
     )
 
 
-def test_a_short_row_as_the_facts_have_it() -> None:
+def test_the_row_writer_writes_a_short_row_as_yson_text() -> None:
     assert RowWriter([("x", "string")], "text").encode([(b"b",)]) == b'{"x"="b";};\n'
 
 

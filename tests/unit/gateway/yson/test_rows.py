@@ -61,7 +61,7 @@ def test_parts_may_be_cut_anywhere(format: Any, size: int) -> None:
 @pytest.mark.parametrize(
     "value", [b"15", b"15u", b"1.5e3", b"abc", b"%-inf", b'"a\\x41"', b"\x02\x90\x01"]
 )
-def test_a_scalar_is_not_taken_for_whole_before_it_is(value: bytes) -> None:
+def test_a_scalar_that_arrives_in_two_parts_is_read_whole(value: bytes) -> None:
     whole = read(value + b";")
     for cut in range(len(value) + 1):
         reader = RowReader()
@@ -143,7 +143,7 @@ def test_unusual_rows_between_are_read_as_well(format: Any, slow_reads: list[int
         b"#;",
     ],
 )
-def test_the_fast_way_reads_as_the_general_one_or_leaves_it_to_that(row: bytes) -> None:
+def test_the_fast_path_for_binary_rows_gives_the_result_of_the_general_reader(row: bytes) -> None:
     usual = b"{\x01\x02n=\x02\x02;\x01\x02s=\x01\x02x;};"
     data = usual * 20 + row
     if data.endswith(b";"):
@@ -194,7 +194,7 @@ def test_the_fast_way_reads_as_the_general_one_or_leaves_it_to_that(row: bytes) 
         b'{"n"=\x02\x04;"s"=\x01\x02a;};',
     ],
 )
-def test_text_is_read_as_the_general_reader_does_or_left_to_it(row: bytes) -> None:
+def test_the_fast_path_for_text_rows_gives_the_result_of_the_general_reader(row: bytes) -> None:
     usual = b'{"n"=1;"s"="x";};\n'
     data = usual * 20 + row
     if data.endswith(b";"):
@@ -216,7 +216,7 @@ def test_rows_as_people_write_them_are_read_fast(slow_reads: list[int]) -> None:
     assert len(slow_reads) == ALIKE_MIN + 2
 
 
-def test_a_string_that_ends_before_it_begins_is_left_to_the_general_way() -> None:
+def test_the_fast_path_leaves_a_string_of_negative_length_to_the_general_reader() -> None:
     """Else it would end where the row before does, and reading would begin again there."""
     template = BinaryTemplate(("s",), frozenset("s"), 100, "bytes", keeps_uint64=True)
     usual = b"{\x01\x02s=#;};"
@@ -248,7 +248,7 @@ def test_templates_are_not_made_of_any_length(templates: list[tuple[str, ...]]) 
     assert templates == []
 
 
-def test_an_error_tells_its_place_in_the_stream() -> None:
+def test_a_malformed_row_is_reported_with_its_offset_in_the_stream() -> None:
     data = dumps(ROWS, kind="list_fragment")
     reader = RowReader()
     for at in range(0, len(data), 100):
@@ -275,7 +275,7 @@ def test_an_item_is_limited_in_bytes(size: int) -> None:
         read(fits * 20 + exceeds, size, RowReader(limits))
 
 
-def test_a_long_item_is_refused_before_it_is_there() -> None:
+def test_an_item_over_the_limit_is_refused_before_all_its_bytes_arrive() -> None:
     with pytest.raises(LimitExceeded, match="more than 100 bytes"):
         RowReader(YsonLimits(bytes_max=100)).feed(b"{a=\x01\xfe\xff\x03")
     with pytest.raises(LimitExceeded, match="more than 100 bytes"):
@@ -307,7 +307,7 @@ def test_values_are_limited_in_each_item() -> None:
         read(b"{a=1};[1;2;3;4;5];", 100, RowReader(limits))
 
 
-def test_what_was_finished_or_broken_is_over() -> None:
+def test_a_finished_or_failed_row_reader_cannot_be_used_again() -> None:
     finished, broken = RowReader(), RowReader()
     finished.finish()
     with pytest.raises(InvalidRequest):

@@ -90,7 +90,7 @@ def test_the_spelling_of_scalars(value: Any, text: bytes) -> None:
     assert dumps(value, "text") == text
 
 
-def test_subclasses_are_what_they_stand_for() -> None:
+def test_an_instance_of_a_subclass_is_written_as_its_base_type() -> None:
     class Number(int):
         pass
 

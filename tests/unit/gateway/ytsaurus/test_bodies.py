@@ -40,7 +40,7 @@ def unpacked(encoding: str | None, content: bytes, step: int) -> bytes:
 
 @pytest.mark.parametrize(("encoding", "pack"), PACKED)
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
-def test_however_it_is_cut_it_is_the_same(
+def test_a_body_is_unpacked_from_parts_of_any_size(
     encoding: str | None, pack: Callable[[bytes], bytes], step: int
 ) -> None:
     content = bytes(range(256)) * 40
@@ -59,13 +59,15 @@ def test_a_bomb_comes_in_pieces_of_bounded_length(
     assert max(sizes) <= 2 * PIECE_BYTES_MAX
 
 
-def test_a_plain_part_is_cut_too() -> None:
+def test_an_uncompressed_part_is_cut_into_pieces_of_bounded_size() -> None:
     sizes = [len(piece) for piece in unpacker_of(None).feed(bytes(PIECE_BYTES_MAX * 2 + 1))]
     assert sizes == [PIECE_BYTES_MAX, PIECE_BYTES_MAX, 1]
 
 
 @pytest.mark.parametrize(("encoding", "pack"), PACKED[:5])
-def test_what_is_torn_is_refused(encoding: str, pack: Callable[[bytes], bytes]) -> None:
+def test_a_truncated_compressed_body_is_refused(
+    encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
     packed = pack(b"some rows" * 100)
     for length in range(1, len(packed)):
         with pytest.raises(InvalidRequest):

@@ -36,11 +36,11 @@ def test_these_are_all_commands() -> None:
     assert set(COMMANDS) == known
 
 
-def test_a_command_is_called_as_it_is_found() -> None:
+def test_the_name_of_each_command_equals_its_key_in_the_table() -> None:
     assert all(name == it.name for name, it in COMMANDS.items())
 
 
-def test_what_changes_tables_takes_an_administrator() -> None:
+def test_commands_that_change_the_tree_or_tables_need_the_admin_role() -> None:
     changing = {name for name, it in COMMANDS.items() if it.role == "admin"}
     assert changing == {
         *("create", "remove", "copy", "move", "set", "lock", "mount_table", "unmount_table"),

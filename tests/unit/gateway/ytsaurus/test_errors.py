@@ -29,7 +29,7 @@ ROWS_ARE_RETRIED = {1700, 1701, 1702, 1712, 1713, 1721, 1735, 1736, 1744, 1745, 
 
 
 @pytest.mark.parametrize("kind", sorted(ERRORS_BY_KIND))
-def test_a_client_repeats_what_is_worth_repeating(kind: str) -> None:
+def test_the_ytsaurus_client_retries_only_errors_with_the_action_repeat(kind: str) -> None:
     error = ERRORS_BY_KIND[kind]("x")
     code = yt_error(error).code
     if code in RETRIED:
@@ -92,7 +92,7 @@ def test_a_long_message_of_long_characters_is_cut_within_the_bound() -> None:
     assert json.loads(headers["X-YT-Error"])["message"] == "\U0001f600" * 500
 
 
-def test_attributes_are_told_as_json_can_tell_them() -> None:
+def test_the_attributes_of_an_error_are_encoded_as_json() -> None:
     error = yt_error(
         InvalidRequest("x", key=b"\xff", n=1 << 70, nested={"a": ("b", 1.5)}, none=None)
     )
@@ -103,7 +103,7 @@ def test_attributes_are_told_as_json_can_tell_them() -> None:
     assert told["none"] is None
 
 
-def test_a_conflict_has_the_attributes_that_yt_saurus_gives_it() -> None:
+def test_a_conflict_error_has_the_attributes_of_ytsaurus() -> None:
     facts = {"key": {"k": 1}, "lock": "main", "start_timestamp": 5, "table": "//t", "tablet": 3}
     told = yt_error(TransactionConflict("lost", **facts, winner_timestamp=7)).attributes
     assert told["table_path"] == "//t"

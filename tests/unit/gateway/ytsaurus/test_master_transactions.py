@@ -10,7 +10,7 @@ from dodona_gateway.shell.ytsaurus.transactions import is_master
 ONE = TreeTransactionId(17)
 
 
-def test_an_id_is_a_master_transaction_s_and_found_by_its_owner() -> None:
+def test_only_the_owner_finds_a_master_transaction_by_its_id() -> None:
     known = MasterTransactions(5)
     text = known.add("ada", ONE, 1_000)
     words = text.split("-")

@@ -60,7 +60,7 @@ async def test_a_repetition_is_answered_as_the_first_was() -> None:
     assert change.count == 1
 
 
-async def test_whose_which_and_the_id_all_count() -> None:
+async def test_caller_command_and_id_together_identify_a_mutation() -> None:
     known, change = Mutations(), Change()
     keys = [("a", "c", "1"), ("b", "c", "1"), ("a", "d", "1"), ("a", "c", "2")]
     assert [await known.once(key, change) for key in keys] == [b"1", b"2", b"3", b"4"]
@@ -76,7 +76,7 @@ async def test_one_that_is_under_way_is_not_begun_again() -> None:
     assert change.count == 1
 
 
-async def test_it_goes_on_when_its_caller_has_gone() -> None:
+async def test_a_mutation_continues_after_its_caller_is_cancelled() -> None:
     known, change = Mutations(), Change()
     change.is_open.clear()
     asked = asyncio.create_task(known.once(("a", "c", "1"), change))
@@ -89,7 +89,7 @@ async def test_it_goes_on_when_its_caller_has_gone() -> None:
     assert change.count == 1
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_noise() -> None:
+async def test_a_failed_mutation_without_a_caller_leaves_no_unretrieved_exception() -> None:
     """An unretrieved exception would be an error of the test run."""
     known, change = Mutations(), Change(NodeExists("x"))
     change.is_open.clear()
@@ -116,7 +116,7 @@ async def test_an_error_is_an_answer() -> None:
 
 
 @pytest.mark.parametrize("kind", [Unavailable, Overloaded, NodeLocked, CommitOutcomeUnknown])
-async def test_an_error_that_says_to_repeat_is_none(kind: type[DodonaError]) -> None:
+async def test_a_retryable_error_of_a_mutation_is_not_remembered(kind: type[DodonaError]) -> None:
     known, change = Mutations(), Change(kind("not now"))
     await fails(known.once(("a", "c", "1"), change))
     await fails(known.once(("a", "c", "1"), change))
@@ -136,7 +136,7 @@ async def test_a_surprise_is_not_remembered() -> None:
     assert await known.once(("a", "c", "1"), Change()) == b"1"
 
 
-async def test_what_is_old_is_forgotten() -> None:
+async def test_an_old_mutation_is_forgotten() -> None:
     now = [0.0]
     known, change = Mutations(lambda: now[0]), Change()
     await known.once(("a", "c", "1"), change)
@@ -187,7 +187,7 @@ async def test_the_size_is_bounded() -> None:
     assert long.count == 2
 
 
-async def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_running_mutations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutations, "UNDER_WAY_MAX", 2)
     known, change = Mutations(), Change()
     change.is_open.clear()

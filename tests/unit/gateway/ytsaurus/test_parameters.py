@@ -60,7 +60,7 @@ def test_json_of_the_real_client() -> None:
 
 
 @pytest.mark.parametrize("text", ["Ж", "é", "\u00ff", "\U0001f600", "a\u0416é"])
-def test_json_that_is_not_mangled_is_taken_as_it_is(text: str) -> None:
+def test_json_parameters_in_plain_unicode_are_read_unchanged(text: str) -> None:
     """As people send it by hand."""
     content = json.dumps({"path": text}).encode()
     assert decode_parameters(content, is_json=True) == {"path": text}
@@ -74,12 +74,12 @@ def test_bytes_that_are_no_text_stay_bytes() -> None:
 @pytest.mark.parametrize(
     "content", [b"5", b"[]", b"", b"{", b'"x"', b"\xff", b"{}x", b"#", b"null"]
 )
-def test_what_is_no_map_is_refused(content: bytes, is_json: bool) -> None:
+def test_parameters_that_are_not_a_map_are_refused(content: bytes, is_json: bool) -> None:
     with pytest.raises(InvalidRequest):
         decode_parameters(content, is_json=is_json)
 
 
-def test_too_deep_or_too_many() -> None:
+def test_parameters_that_are_too_deep_too_many_or_invalid_are_refused() -> None:
     for content, is_json in (
         (b"{a=" + b"[" * 65 + b"]" * 65 + b"}", False),
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", True),
@@ -183,7 +183,7 @@ def test_paths(text: str, path: YtPath) -> None:
     assert parse_path(text) == path
 
 
-def test_the_text_of_a_path_is_without_what_is_inside() -> None:
+def test_the_text_of_a_path_ends_at_an_attribute_and_omits_an_ampersand() -> None:
     assert parse_path("//a/@x/y").text == "//a/@x"
     assert parse_path("//a&").text == "//a"
 
@@ -216,7 +216,7 @@ def test_a_table_is_no_attribute() -> None:
 NOTHING: tuple[Any, ...] = (None, False, [], "", 0)
 
 
-def test_what_would_change_the_outcome_is_refused() -> None:
+def test_an_unsupported_parameter_that_changes_the_outcome_is_refused() -> None:
     for command, names in {"get": ALWAYS, **OF_COMMAND}.items():
         assert command in COMMANDS
         for name in names:

@@ -45,7 +45,7 @@ def test_columns_in_old_and_new_types() -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("required", [True, False])
-def test_a_schema_comes_back_as_it_was(kind: str, required: bool) -> None:
+def test_a_schema_is_parsed_back_from_its_ytsaurus_form(kind: str, required: bool) -> None:
     schema = [KEY, {"name": "v", "type": kind, "required": required}]
     if kind == "any" and required:
         return  # which no table has
@@ -199,7 +199,7 @@ TABLE = {
 }
 
 
-def test_a_table_in_ytsaurus_s_words() -> None:
+def test_a_table_is_shown_with_the_attributes_of_ytsaurus() -> None:
     shown = yt_attributes(TABLE)
     assert (shown["type"], shown["id"], shown["key"]) == ("table", "0-5-191-0", "t")
     assert (shown["sorted_by"], shown["schema_mode"]) == (["k"], "strong")
@@ -235,7 +235,7 @@ def test_where_a_state_leads(state: str, expected: str) -> None:
     assert (shown["tablet_state"], shown["expected_tablet_state"]) == (state, expected)
 
 
-def test_a_directory_s_attributes_are_its_user_s() -> None:
+def test_the_user_attributes_of_a_directory_are_shown_unchanged() -> None:
     own = {"schema": 1, "tablets": "x", "retained_timestamp": [], "tablet_state": {}, "key": "mine"}
     shown = yt_attributes({"type": "directory", "id": 3, "path": "//a/d", **own})
     assert shown == {"type": "map_node", "id": "0-3-12f-0", "path": "//a/d", **own}

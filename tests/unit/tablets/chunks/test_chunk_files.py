@@ -67,7 +67,7 @@ def test_a_number_is_used_once(files: ChunkFiles) -> None:
     assert verify_chunk(files.path, 1) == info
 
 
-def test_a_removed_chunk_is_read_to_the_end_by_who_has_it(files: ChunkFiles) -> None:
+def test_a_reader_of_a_removed_chunk_can_read_to_the_end(files: ChunkFiles) -> None:
     info = written(files)
     view = ChunkView(files.open(info), AttachedChunk(info), SCHEMA)
     files.remove(1)
@@ -78,7 +78,7 @@ def test_a_removed_chunk_is_read_to_the_end_by_who_has_it(files: ChunkFiles) -> 
         files.open(info)
 
 
-def test_whatever_lies_there_has_a_number(files: ChunkFiles) -> None:
+def test_numbers_in_lists_the_numbers_of_complete_and_partial_chunks(files: ChunkFiles) -> None:
     for number in (1, 2, 30):
         written(files, number)
     (files.path / "2.arrow").unlink()
@@ -88,7 +88,7 @@ def test_whatever_lies_there_has_a_number(files: ChunkFiles) -> None:
     assert numbers_in(files.path / "nothing") == set()
 
 
-def test_everything_is_durable_before_it_is_said_to_be(
+def test_a_chunk_and_its_folder_are_synced_before_the_write_returns(
     files: ChunkFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -127,7 +127,7 @@ def refuse(code: int) -> Any:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 @pytest.mark.parametrize("where", ["write", "fsync"])
-def test_a_full_disk_is_told_and_nothing_is_left(
+def test_a_full_disk_raises_disk_full_and_leaves_no_files(
     files: ChunkFiles, monkeypatch: pytest.MonkeyPatch, code: int, where: str
 ) -> None:
     target: object = chunk_files._SyncedFile if where == "write" else os
@@ -141,7 +141,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(
     written(files)
 
 
-def test_a_disk_that_fills_up_at_any_write_is_told(
+def test_a_disk_that_fills_up_at_any_write_raises_disk_full(
     files: ChunkFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = 0
@@ -187,7 +187,7 @@ def test_a_file_that_really_is_full(files: ChunkFiles) -> None:
     assert names(files) == []
 
 
-def test_an_error_of_whoever_makes_the_rows_leaves_nothing(files: ChunkFiles) -> None:
+def test_an_error_in_the_source_of_the_rows_leaves_no_files(files: ChunkFiles) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from batches()
         raise DataCorrupted("a chunk that is merged is damaged")

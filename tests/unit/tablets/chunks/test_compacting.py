@@ -84,7 +84,7 @@ def test_rows_of_one_write_pass_as_they_are(limits: Terms | None) -> None:
             ]
 
 
-def test_what_is_young_passes_as_it_is() -> None:
+def test_a_compaction_does_not_copy_young_versions() -> None:
     source = batches_of({key(1): [deletion(7), at(6)]})
     (found,) = compacted(SCHEMA, [source], terms(6))
     assert found is source[0] or found.column("a").buffers()[1].address == (
@@ -113,28 +113,28 @@ def test_sources_are_taken_one_batch_ahead() -> None:
 # ---- what stays
 
 
-def test_by_default_the_newest_old_version_stays_and_all_younger_ones() -> None:
+def test_by_default_the_newest_old_version_and_all_younger_versions_stay() -> None:
     old = {key(1): [at(3), at(2)], key(2): [deletion(3), at(2)], key(3): [at(2)]}
     new = {key(1): [at(9), at(8), at(4)], key(2): [at(9)], key(4): [deletion(4)]}
     found = list(compacted(SCHEMA, [batches_of(old), batches_of(new)], terms(8)))
     assert stamps(found) == {1: [9, 8, 4], 2: [9], 3: [2]}
 
 
-def test_a_deletion_stays_while_others_may_have_what_it_deletes() -> None:
+def test_a_deletion_stays_while_other_chunks_may_have_the_deleted_versions() -> None:
     new = {key(1): [deletion(5), at(4)], key(2): [deletion(3)]}
     assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=2)))) == {1: [5], 2: [3]}
     assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=4)))) == {1: [5]}
     assert stamps(list(compacted(SCHEMA, [batches_of(new)], terms(8, major=6)))) == {}
 
 
-def test_what_expires_stays_while_it_may_hide_something() -> None:
+def test_an_expired_version_stays_while_it_may_hide_another_version() -> None:
     limits = {"expired": 7, "least": 0}
     source = [batches_of({key(1): [at(5)], key(2): [at(7)]})]
     assert stamps(list(compacted(SCHEMA, source, terms(8, **limits)))) == {2: [7]}
     assert stamps(list(compacted(SCHEMA, source, terms(8, major=3, **limits)))) == {1: [5], 2: [7]}
 
 
-def test_what_younger_changes_may_change_does_not_expire() -> None:
+def test_a_version_that_younger_changes_may_need_does_not_expire() -> None:
     rows = {key(1): [partial(9, SUM, 2.0, deltas=SUM), at(4)], key(2): [at(9), at(4)]}
     source = batches_of({**rows, key(3): [at(4)]}, has_specials=True)
     found = list(compacted(SCHEMA, [source], terms(8, expired=7, least=0)))
@@ -170,7 +170,7 @@ def test_only_rows_with_old_changes_are_retired_alone(by_hand: list[int]) -> Non
     assert shared == [0] * 7
 
 
-def test_changes_stay_changes_while_others_may_have_what_they_change() -> None:
+def test_changes_stay_changes_while_other_chunks_may_have_the_changed_values() -> None:
     rows = {key(1): [partial(5, SUM, 2.0, deltas=SUM), at(4, c=1.0)]}
     found = list(compacted(SCHEMA, [batches_of(rows, has_specials=True)], terms(8, major=3)))
     assert stamps(found) == {1: [5, 4]}
@@ -201,7 +201,7 @@ def test_all_batches_have_the_specialities_that_any_has() -> None:
     assert whole.column("$shared").to_pylist() == [0, 4, 0]
 
 
-def test_what_is_compacted_can_be_written() -> None:
+def test_the_result_of_a_compaction_can_be_written_as_a_chunk() -> None:
     first = made_of({key(number): [at(5)] for number in range(0, 50, 2)})
     second = made_of({key(number): [at(6), at(4)] for number in range(0, 50, 3)})
     views = [it.view() for it in (first, second)]

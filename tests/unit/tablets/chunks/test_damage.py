@@ -87,7 +87,7 @@ def test_the_check_finds_every_damaged_byte(chunk: Made) -> None:
         assert caught.value.attributes["offset_bytes"] <= place
 
 
-def test_an_error_says_where(chunk: Made) -> None:
+def test_a_checksum_error_names_the_chunk_and_the_block(chunk: Made) -> None:
     opened = chunk.open()
     info = opened.index.blocks[1]
     broken = chunk._replace(data=damaged(chunk.data, info.offset + 200))
@@ -198,7 +198,7 @@ def test_the_check_finds_rows_out_of_order(chunk: Made, monkeypatch: pytest.Monk
     assert caught.value.attributes["row"] == 2
 
 
-def test_a_chunk_is_read_without_its_bounds_being_touched(chunk: Made) -> None:
+def test_a_read_outside_the_bounds_of_a_chunk_reads_no_block(chunk: Made) -> None:
     """What the index alone can answer needs no block."""
     view = chunk._replace(data=bytes(len(chunk.data))).view(SMALL)
     assert view.versions(key(0), SYNC_LAST_COMMITTED) == []

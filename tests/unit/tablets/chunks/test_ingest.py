@@ -136,7 +136,7 @@ def test_a_batch_becomes_a_chunk() -> None:
 
 
 @pytest.mark.parametrize("stream", [b"", b"no Arrow", stream_of(batch_of(row()))[:-80]])
-def test_what_is_no_stream(stream: bytes) -> None:
+def test_a_batch_that_is_not_an_arrow_stream_is_refused(stream: bytes) -> None:
     error = refusal(stream)
     assert type(error) is InvalidRequest
     assert "not an Arrow IPC stream" in error.message
@@ -196,7 +196,7 @@ def test_a_double_that_is_no_number_in_a_key() -> None:
     ],
     ids=["none", "cut", "not UTF-8", "number as name", "date", "extension", "deep", "very deep"],
 )
-def test_what_is_no_value_of_any(packed: bytes) -> None:
+def test_an_invalid_value_of_type_any_is_refused_with_column_and_row(packed: bytes) -> None:
     error = refusal(stream_of(batch_of(row(), row(some=packed))))
     assert type(error) is SchemaViolation
     assert (error.attributes["column"], error.attributes["row_index"]) == ("some", 1)
@@ -209,7 +209,7 @@ def test_text_that_is_not_utf8() -> None:
     assert "UTF8" in error.message
 
 
-def test_values_and_rows_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_and_rows_that_are_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(batch_of(row(), row(text="x" * 100)))
     monkeypatch.setattr(ingest, "ROW_BYTES_MAX", 100)
     assert refusal(stream).attributes == {"size_bytes": 18 + 100 + len(PACKED), "row_index": 1}
@@ -238,7 +238,7 @@ def part_of(*names: str) -> pa.RecordBatch:
     return batch_of(row(2, text="b"), row(1, text="a"), row(2, text="c")).select(names)
 
 
-def test_an_update_sets_the_columns_that_it_has() -> None:
+def test_an_update_batch_sets_only_the_columns_in_the_batch() -> None:
     batch = part_of("id", "part", "text")
     found = prepare_batch(SCHEMA, stream_of(batch), KEY_MIN, KEY_MAX, "update")
     assert found.schema.equals(chunk_schema(SCHEMA, "masked"))
@@ -295,7 +295,7 @@ def test_columns_that_are_not_those_of_the_kind(
         prepare_batch(SCHEMA, stream_of(part_of(*names)), KEY_MIN, KEY_MAX, kind)
 
 
-def test_updates_of_columns_that_nobody_has_or_may_set() -> None:
+def test_updates_of_unknown_or_aggregate_columns_are_refused() -> None:
     sum_ = Column("sum", "int64", aggregate="sum")
     schema = TableSchema.parse([*SCHEMA.columns, sum_])
     for name, wrong in (("sum", {"columns": ["sum"]}), ("other", {"column": "other"})):
@@ -314,7 +314,7 @@ def test_an_update_may_lack_required_columns_and_not_set_them_to_null() -> None:
     assert caught.value.attributes == {"column": "text", "row_index": 1}
 
 
-def test_updates_that_are_too_long_are_measured_by_what_they_set(
+def test_the_size_limit_of_updates_counts_only_the_columns_that_they_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     batch = batch_of(row(), row(text="x" * 100)).select(["id", "part", "text"])
@@ -343,7 +343,7 @@ def test_an_exact_batch_has_each_key_once() -> None:
     assert found.equals(prepare_batch(SCHEMA, once, KEY_MIN, KEY_MAX))
 
 
-def test_what_a_job_makes_of_its_kind_and_exactness() -> None:
+def test_a_batch_job_builds_deletions_and_refuses_equal_keys_if_exact() -> None:
     def job(kind: BatchKind, *names: str, is_exact: bool) -> BatchJob:
         stream = stream_of(part_of(*names))
         return BatchJob(7, SCHEMA, stream, KEY_MIN, KEY_MAX, kind, is_exact)
@@ -384,7 +384,9 @@ def test_a_stream_that_claims_to_come_to_more_than_memory() -> None:
     assert type(error) is LimitExceeded
 
 
-def test_what_is_not_compressed_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_limit_also_applies_to_uncompressed_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stream = stream_of(batch_of(row(text="x" * 10_000)))
     monkeypatch.setattr(streams, "STREAM_BYTES_MAX", 10_000)
     assert type(refusal(stream)) is LimitExceeded

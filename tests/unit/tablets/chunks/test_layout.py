@@ -23,7 +23,9 @@ WIDE = TableSchema.parse([ID, *(Column(f"c{at}", "int64") for at in range(64))])
         ("special", ["$timestamp", "$mask", "$delta", "$shared"]),
     ],
 )
-def test_a_layout_is_known_by_its_columns(layout: Layout, names: list[str]) -> None:
+def test_the_layout_of_a_chunk_is_recognized_by_its_columns(
+    layout: Layout, names: list[str]
+) -> None:
     schema = chunk_schema(NARROW, layout)
     assert schema.names == ["$key", "id", "a", "b", *names]
     assert layout_of(schema.names) == layout
@@ -42,7 +44,7 @@ def test_masks_of_wide_tables_are_bytes(schema: TableSchema, kind: object) -> No
     assert columns.field("$shared").type == pa.uint64()
 
 
-def test_a_description_is_what_the_log_gives_back() -> None:
+def test_the_description_of_a_chunk_is_the_same_after_encoding_and_decoding() -> None:
     info = ChunkInfo(7, 10, 1000, Key(b"a"), Key(b"z"), Timestamp(5), Timestamp(9), 2, 77)
     attached = AttachedChunk(info, upper=Key(b"m"))
     raw = msgspec.msgpack.encode(attached)

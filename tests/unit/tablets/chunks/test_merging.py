@@ -31,7 +31,7 @@ def alone_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "ALONE_ROWS_MIN", 1)
 
 
-def test_one_source_passes_as_it_is() -> None:
+def test_batches_of_a_single_source_are_not_copied() -> None:
     source = batches_of(written(range(10)), 4)
     found = list(windows([source]))
     assert [numbers_of(it) for it in found] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9]]]
@@ -85,7 +85,7 @@ def test_a_row_longer_than_batches_is_one_window_before_other_sources_begin() ->
     assert [numbers_of(it) for it in found] == [[[1] * 8], [[2]], [[5]]]
 
 
-def test_a_row_longer_than_a_window_makes_it_longer() -> None:
+def test_a_row_with_more_versions_than_a_window_makes_the_window_longer() -> None:
     rows = {**written(range(2, 9)), key(1): [at(stamp) for stamp in range(5, 0, -1)]}
     found = [numbers_of(it) for it in windows([batches_of(rows)], 2)]
     assert found == [[[1, 1, 1, 1, 1, 2, 3, 4]], [[5, 6, 7, 8]]]
@@ -126,7 +126,7 @@ def test_a_source_is_taken_one_batch_ahead() -> None:
         assert len(taken) <= expected + 1
 
 
-def test_no_sources_and_empty_ones_have_no_windows() -> None:
+def test_no_sources_or_empty_sources_give_no_windows() -> None:
     empty = batches_of(written(range(1)))[0].slice(0, 0)
     assert list(windows([])) == list(windows([[], [empty, empty]])) == []
 

@@ -84,7 +84,7 @@ def test_values_of_all_types_come_back() -> None:
 
 
 @pytest.mark.parametrize("mask", [0b001, 0b010, 0b110, FULL])
-def test_a_version_has_values_for_its_mask_only(mask: int) -> None:
+def test_a_version_has_values_only_for_the_columns_in_its_mask(mask: int) -> None:
     values = tuple(it for bit, it in enumerate((1, "x", 0.5)) if mask >> bit & 1)
     item = (key(1), (Timestamp(5), mask, values, None))
     (batch,) = batches_of_rows(SCHEMA, [item])

@@ -77,7 +77,7 @@ def test_sources_side_by_side_are_not_copied() -> None:
     assert addresses(found.table.column("b")) == addresses(whole.column("b"))
 
 
-def test_a_page_of_a_chunk_is_a_part_of_its_file() -> None:
+def test_a_page_of_a_chunk_uses_the_memory_of_the_file() -> None:
     made = made_of(written(range(10)))
     found = page(list(made.view().batches(key(2), key(7))))
     assert numbers_of(found) == [2, 3, 4, 5, 6]
@@ -124,7 +124,7 @@ def test_a_small_page_looks_at_little() -> None:
     assert len(taken) == 2
 
 
-def test_a_page_without_rows_says_where_to_go_on() -> None:
+def test_a_page_without_rows_names_the_key_where_the_scan_continues() -> None:
     source = batches_of({key(number): [deletion(2), at(1)] for number in range(1000)}, 100)
     snapshot = Visibility(SCHEMA, FULL)
     found = page_of(snapshot, [source], 10, looked_at_max=300)
@@ -161,7 +161,7 @@ def test_changes_hide_nothing_of_a_row_that_is_written_all_the_time() -> None:
 # ---- where a page ends
 
 
-def test_a_full_page_goes_on_behind_its_last_row() -> None:
+def test_a_full_page_continues_after_its_last_row() -> None:
     source = batches_of(written(range(10)), 4)
     found = page(source, limit=6)
     assert numbers_of(found) == [*range(6)]

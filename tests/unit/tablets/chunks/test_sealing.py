@@ -163,7 +163,7 @@ def test_a_row_of_another_load_was_changed_when_that_one_was_published() -> None
     assert [seal([staged(3)], [it], since=Timestamp(25)) for it in loads] == [None, None]
 
 
-def test_a_staged_row_of_an_erased_range_was_read_if_it_was_there() -> None:
+def test_a_staged_row_of_an_erased_range_counts_as_read_if_the_row_existed() -> None:
     for versions, kind in (
         (LATE_WRITE, "concurrent_append"),
         (LATE_DELETION, "concurrent_delete_read"),
@@ -220,7 +220,7 @@ def test_nothing_next_to_an_erased_range_is_deleted() -> None:
     assert seal([staged(-1, 8)], [chunk_of(rows)], "insert") is None
 
 
-def test_a_chunk_of_an_altered_table_is_met_by_its_keys_of_today() -> None:
+def test_a_chunk_of_an_altered_table_is_compared_by_its_current_keys() -> None:
     longer = TableSchema.parse(
         [SCHEMA.columns[0], Column("part", "string", sort_order="ascending"), *SCHEMA.columns[1:]]
     )
@@ -237,7 +237,7 @@ def test_a_chunk_of_an_altered_table_is_met_by_its_keys_of_today() -> None:
 # ---- what is not read
 
 
-def test_what_lies_apart_is_not_read() -> None:
+def test_a_seal_reads_no_blocks_if_the_key_ranges_are_separate() -> None:
     layer = chunk_of({it: [at(30)] for it in range(10)})
     for mode in ("upsert", "insert", "delete"):
         loads = [staged(10, 12), staged(13, 20)]
@@ -252,7 +252,7 @@ def test_blocks_that_are_not_met_are_not_read() -> None:
     assert (opened_blocks(layer), opened_blocks(load)) == ([1, 3], [0, 1])
 
 
-def test_blocks_without_late_versions_are_read_only_if_older_ones_matter() -> None:
+def test_a_seal_reads_blocks_without_late_versions_only_if_older_ones_matter() -> None:
     rows = {it: [at(30 if it == 7 else 5)] for it in range(9)}
     layer, load = chunk_of(rows, rows_max=3), staged(0, 1, 4, 5, 6, 8)
     assert seal([load], [layer]) is None

@@ -61,7 +61,7 @@ def batch_of(count: int) -> pa.RecordBatch:
 # Lookups
 
 
-def test_a_row_has_its_versions_newest_first() -> None:
+def test_the_versions_of_a_row_are_newest_first() -> None:
     view = made_of(ROWS).view()
     for row, versions in ROWS.items():
         assert view.versions(row, NOW) == versions
@@ -90,7 +90,7 @@ def test_a_key_that_the_filter_lets_through_is_not_found(monkeypatch: pytest.Mon
     assert not any(view.versions(key(2 * it + 1), NOW) for it in range(-1, 1001))
 
 
-def test_a_key_whose_bytes_are_part_of_others_is_told_from_them() -> None:
+def test_a_key_whose_bytes_are_part_of_other_keys_is_not_confused_with_them() -> None:
     schema = TableSchema.parse(
         [
             Column("k", "string", sort_order="ascending"),
@@ -128,7 +128,7 @@ def test_a_search_may_keep_any_part_of_the_keys(monkeypatch: pytest.MonkeyPatch,
     assert all(view.versions(row, NOW) == rows[row] for row in rows)
 
 
-def test_a_read_of_some_columns_needs_only_what_it_can_see() -> None:
+def test_a_read_of_some_columns_returns_only_the_versions_that_it_needs() -> None:
     changes = (Timestamp(60), 0b100, (1.5,), None, 0b100, 0)
     rows: Rows = {
         key(1): [changes, at(50), at(40)],
@@ -150,7 +150,7 @@ def test_a_read_of_some_columns_needs_only_what_it_can_see() -> None:
 # Chunks of batches
 
 
-def test_rows_of_a_batch_are_writes_of_all_columns_at_its_stamp() -> None:
+def test_rows_of_a_batch_are_full_writes_at_the_timestamp_of_the_batch() -> None:
     chunk = made([batch_of(10)])
     view = chunk.view(stamp=STAMP)
     assert view.versions(key(30), NOW) == [(STAMP, FULL, (30, "b30", 15.0), None)]
@@ -182,7 +182,7 @@ BOUNDS = [KEY_MIN, *WHOLE, *map(successor, WHOLE), KEY_MAX]
 
 
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 100])
-def test_a_range_has_what_lies_between_its_bounds(rows_max: int) -> None:
+def test_a_range_returns_the_rows_between_its_bounds(rows_max: int) -> None:
     with small_blocks(rows_max):
         chunk = made_of(ROWS)
     for lower in BOUNDS:

@@ -32,7 +32,7 @@ ROWS: Rows = {
 }
 
 
-def test_a_description_says_what_is_in_the_chunk() -> None:
+def test_the_description_of_a_chunk_matches_its_content() -> None:
     chunk = made_of(ROWS, number=12)
     info = chunk.info
     assert (info.number, info.row_count, info.size_bytes) == (12, 6, len(chunk.data))
@@ -53,7 +53,7 @@ def test_any_arrow_tool_reads_the_file() -> None:
     assert table.column("$mask").to_pylist() == [FULL, FULL, FULL, 0, FULL, FULL]
 
 
-def test_a_chunk_of_a_batch_has_no_times_of_its_own() -> None:
+def test_a_chunk_of_a_batch_has_no_timestamps() -> None:
     columns = [[key(1), key(2)], [1, 2], [10, 20], ["x", None], [0.5, None]]
     names = chunk_schema(SCHEMA, "batch").names
     batch = pa.record_batch(dict(zip(names, columns, strict=True)), chunk_schema(SCHEMA, "batch"))
@@ -137,7 +137,7 @@ def test_blocks_of_large_rows_are_bounded_by_their_bytes() -> None:
     check_chunk(chunk.open())
 
 
-def test_a_block_holds_what_the_limits_say() -> None:
+def test_a_block_has_at_most_the_maximum_rows_and_bytes() -> None:
     schema = TableSchema.parse([SCHEMA.columns[0], Column("a", "int64")])
     ids = pa.array(range(BLOCK_ROWS_MAX + 10), pa.int64())
     keys = pa.array(map(key, range(BLOCK_ROWS_MAX + 10)), pa.binary())
@@ -148,7 +148,7 @@ def test_a_block_holds_what_the_limits_say() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[30], [10, 20], [1] * 30, [0, 29, 0, 1], [8, 8, 8, 6]])
-def test_a_chunk_does_not_depend_on_how_its_rows_came(sizes: list[int]) -> None:
+def test_a_chunk_does_not_depend_on_the_sizes_of_its_input_batches(sizes: list[int]) -> None:
     rows = {key(it): [at(5 + it, it)] for it in range(30)}
     (whole,) = batches_of_rows(SCHEMA, items_of(rows))
     batches, start = [], 0
