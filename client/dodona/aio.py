@@ -91,8 +91,8 @@ async def open(
 
     - `acknowledgement`: as in `connect`, so that one program can use both. It has no effect,
       because the database has one cell.
-    - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other threads, and for
-      rows that other threads hold. It does not interrupt a sync of the disk.
+    - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other tasks, and for
+      rows that other tasks hold. It does not interrupt a sync of the disk.
 
     Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
     installed).
@@ -155,8 +155,8 @@ class AsyncClient(AsyncChangeReader):
         """Return a fresh timestamp of the oracle. It is larger than every timestamp that any client
         had before. Raises Unavailable.
 
-        With asyncio, the request is sent when the result is awaited, and many callers share one
-        request."""
+        With asyncio, a client of a cluster sends the request when the result is awaited, and many
+        callers share one request."""
         # asyncio only
         if self._bound_ms(timeout_ms) is None:
             return self._driver.generate_timestamp()
@@ -288,7 +288,7 @@ class AsyncClient(AsyncChangeReader):
         - `reader`: the `reader` of another process's snapshot, to share it. Pass its timestamp and
           its tables, too.
 
-        Returns a `AsyncSnapshot`. Raises SnapshotTooOld if some of the versions are gone already,
+        Returns the `AsyncSnapshot`. Raises SnapshotTooOld if some of the versions are gone already,
         TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers in a cell),
         Unavailable.
 
@@ -453,7 +453,9 @@ class AsyncClient(AsyncChangeReader):
         - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
           It does not interrupt other work of the function.
 
-        After the last attempt, the call raises the last error."""
+        After the last attempt, the call raises the last error.
+
+        With asyncio, `function` must be async."""
         session = self._session
         timeout_ms = self._bound_ms(timeout_ms)
         run = self._run if timeout_ms is None else AsyncUntil(self._run, timeout_ms)

@@ -376,7 +376,10 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
 
     The client pings it in the background while it is open and the program refers to it. If no ping
     arrives within its timeout, the master aborts it. Then all its calls, and the end of its block,
-    raise TransactionNotFound."""
+    raise TransactionNotFound.
+
+    With asyncio, a change or a lock begins at its call, after the earlier ones. So the commit
+    includes it even if the program does not await it."""
 
     _instead = "begin one in each process"
 
@@ -446,9 +449,9 @@ class AsyncMasterTransaction(AsyncTree, RowsRefused):
     ) -> int:
         """Lock a node until the end of the transaction. Returns the id of the node.
 
-        - `mode`: `"exclusive"` prevents all changes by other transactions. `"shared"` prevents
-          exclusive locks of others. `"snapshot"` shows the node as it is now until the end of the
-          transaction.
+        - `mode`: `"exclusive"` prevents all changes by others, in transactions or not. `"shared"`
+          prevents exclusive locks of others. `"snapshot"` shows the node as it is now until the end
+          of the transaction.
         - `child`, `attribute`: with `"shared"`, lock only this name in the node. Others can't
           change the same one.
 

@@ -18,7 +18,9 @@ from dodona_wire.types import Timestamp
 
 class AsyncChanges(ProcessBound):
     """An iterator of `pyarrow.RecordBatch`, from `AsyncClient.read_changes`. One page at a time is
-    in memory."""
+    in memory.
+
+    With asyncio, iterate over it by `async for`."""
 
     _instead = "give its `timestamp` to `read_changes` there, as `since`"
 

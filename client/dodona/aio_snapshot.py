@@ -78,12 +78,16 @@ class AsyncSnapshot(ProcessBound):
         `pyarrow.RecordBatch`.
 
         One batch at a time is in memory. If `hold_snapshot` got no timestamp, tables with atomicity
-        `"none"` are read at their newest rows. Otherwise as `AsyncClient.read_arrow`."""
+        `"none"` are read at their newest rows. Otherwise as `AsyncClient.read_arrow`.
+
+        With asyncio, use `async for batch in snapshot.read_batches(…)`, without `await`."""
         pages = self._session.read_pages(self._hold, path, lower, upper, columns)
         while not pages.is_over:
             page = await self._run(pages.next(), timeout_ms)
             for batch in page.to_batches():  # blocking: yield from page.to_batches()
                 yield batch  # asyncio only
+                del batch  # asyncio only
+            del page  # it must not stay in memory while the next one comes
 
     async def split(
         self,

@@ -397,9 +397,9 @@ class MasterTransaction(Tree, RowsRefused):
     ) -> int:
         """Lock a node until the end of the transaction. Returns the id of the node.
 
-        - `mode`: `"exclusive"` prevents all changes by other transactions. `"shared"` prevents
-          exclusive locks of others. `"snapshot"` shows the node as it is now until the end of the
-          transaction.
+        - `mode`: `"exclusive"` prevents all changes by others, in transactions or not. `"shared"`
+          prevents exclusive locks of others. `"snapshot"` shows the node as it is now until the end
+          of the transaction.
         - `child`, `attribute`: with `"shared"`, lock only this name in the node. Others can't
           change the same one.
 

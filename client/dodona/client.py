@@ -272,7 +272,7 @@ class Client(ChangeReader):
         - `reader`: the `reader` of another process's snapshot, to share it. Pass its timestamp and
           its tables, too.
 
-        Returns a `Snapshot`. Raises SnapshotTooOld if some of the versions are gone already,
+        Returns the `Snapshot`. Raises SnapshotTooOld if some of the versions are gone already,
         TableNotFound, TableNotMounted, InvalidRequest, Overloaded (1,000 readers in a cell),
         Unavailable."""
         hold = partial(self._session.hold_snapshot, paths, timestamp, lease_ms, reader)

@@ -83,6 +83,7 @@ class Snapshot(ProcessBound):
         while not pages.is_over:
             page = self._run(pages.next(), timeout_ms)
             yield from page.to_batches()
+            del page  # it must not stay in memory while the next one comes
 
     def split(
         self,

@@ -33,7 +33,8 @@ from dodona_wire.net.pools import Pool
 from dodona_wire.types import Timestamp
 
 THREADS_MAX: Final = 64
-"""The number of protocols of the asyncio twin that run at a time. At most so many share a flush."""
+"""The number of protocols of the asyncio driver that run at a time: at most so many share a
+flush."""
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":
@@ -174,7 +175,7 @@ class AsyncEmbeddedDriver:
         check_loop(self._loop)
 
 
-# These functions run in a thread of the asyncio twin. The thread keeps its call a little longer
+# These functions run in a thread of the asyncio driver. The thread keeps its call a little longer
 # than the caller waits. So the call has only a weak reference to the driver.
 
 

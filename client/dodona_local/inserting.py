@@ -3,10 +3,10 @@
 Owns: the transactions in which that happens. Owns also how errors name the place in the file, and
 the rows that were written by then.
 
-- `Whole`, for tables with atomicity: all rows at one commit timestamp, or none. Rows that fit into
+- `WHOLE`, for tables with atomicity: all rows at one commit timestamp, or none. Rows that fit into
   one transaction are one transaction. More rows are a bulk load.
-- `Load`: a bulk load, even for few rows.
-- `Batches`: a transaction for each so many rows, one after the other. Rows that were committed
+- `LOAD`: a bulk load, even for few rows.
+- `BATCHES`: a transaction for each so many rows, one after the other. Rows that were committed
   before an error stay.
 
 Tables without atomicity have batches only.

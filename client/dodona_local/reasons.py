@@ -36,7 +36,9 @@ async def reason_of(name: str, url: str, folder: DataFolder) -> Reason:
         return Reason(said, is_error)
     if said in line:  # the log's line repeats the page, and is no other error
         return Reason(said, False)
-    return Reason(f"{said}; its last {'error' if is_error else 'line'}: {line}", is_error)
+    return Reason(
+        f"{said.rstrip('.')}; its last {'error' if is_error else 'line'}: {line}", is_error
+    )
 
 
 def last_words(log: str) -> tuple[str, bool]:

@@ -43,7 +43,8 @@ def runtime_metrics() -> tuple[Metric, ...]:
         Metric(
             "requests_refused",
             "counter",
-            "Requests refused because too much waited for the log, or because the server stopped",
+            "Requests refused because too much waited for the log, or because the server was "
+            "stopping",
             "runtime.refused_count",
         ),
     )

@@ -35,7 +35,9 @@ class ProbeResponder:
         self._sockets = sockets
         self._stalled_us = stalled_us
         self._has_ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dodona-stand-in", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="dodona-probe-responder", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

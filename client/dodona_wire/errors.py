@@ -95,9 +95,10 @@ class MetadataChanged(TransactionConflict):
 
 
 class ConcurrentTransaction(TransactionConflict):
-    """Another load published the same version of the application while this one ran, or only some
-    of the load's tables have the version. Look at the rows of that load, then run the whole load
-    again. Tables that have the version by then are skipped."""
+    """Another load published the same version of the application while this one ran. Look at the
+    rows of that load, then run the whole load again: it is skipped if all its tables have the
+    version. Or only some of the load's tables have the version: load only the other tables, or use
+    another version."""
 
     kind, code, status, action = "concurrent_transaction", 11110, 409, "rerun"
 
@@ -142,8 +143,8 @@ class TabletMoved(Unavailable):
 
 
 class RowBlocked(Unavailable):
-    """A row stayed locked for longer than a call may wait, because the transaction that holds it is
-    in doubt. Repeat the call."""
+    """A row stayed locked for longer than a call may wait, because the transaction that holds it
+    has no outcome yet. It is in doubt, or waits for the oracle. Repeat the call."""
 
     kind, code, status, action = "row_blocked", 1713, 503, "repeat"
 

@@ -22,7 +22,7 @@ from pyspark_dodona.options import ReadOptions
 from pyspark_dodona.ranges import Range, intersection
 
 _NOT_KEPT_ANY_MORE = (
-    "the versions of this snapshot were removed. Call load() again, or set a longer "
+    "the versions of this snapshot may be removed. Call load() again, or set a longer "
     "option('lease_s', ...), which holds an idle DataFrame for longer. The table's min_data_ttl "
     "says how long versions are kept that no snapshot holds"
 )

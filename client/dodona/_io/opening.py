@@ -5,24 +5,15 @@ more than by `await`, so both are written by hand.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from dodona._core.protocol.context import Acknowledgement
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncDriver, Driver, check_call_timeout
 from dodona._io.sessions import FolderPath, check_folder, load_embedded, new_session
 
-
-class _Client(Protocol):
-    def close(self) -> None: ...
-
-
-class _AsyncClient(Protocol):
-    async def close(self) -> None: ...
-
-
-Client = TypeVar("Client", bound=_Client)
-AsyncClient = TypeVar("AsyncClient", bound=_AsyncClient)
+Client = TypeVar("Client")
+AsyncClient = TypeVar("AsyncClient")
 
 
 def connected(
@@ -38,11 +29,11 @@ def connected(
     session = new_session(acknowledgement)
     check_call_timeout(call_timeout_ms)
     driver = blocking_driver(url, session.routing)
-    client = make(driver, session, url, call_timeout_ms)
     try:
+        client = make(driver, session, url, call_timeout_ms)
         driver.run(session.catalog.get_cluster(timeout_ms), timeout_ms)
-    except BaseException:
-        client.close()
+    except BaseException:  # no pinger has a thread yet
+        driver.close()
         raise
     return client
 
@@ -60,11 +51,11 @@ async def async_connected(
     session = new_session(acknowledgement)
     check_call_timeout(call_timeout_ms)
     driver = asyncio_driver(url, session.routing)
-    client = make(driver, session, url, call_timeout_ms)
     try:
+        client = make(driver, session, url, call_timeout_ms)
         await driver.run(session.catalog.get_cluster(timeout_ms), timeout_ms)
-    except BaseException:
-        await client.close()
+    except BaseException:  # no pinger has a task yet
+        await driver.close()
         raise
     return client
 

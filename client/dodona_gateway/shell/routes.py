@@ -230,7 +230,7 @@ def problem(error: DodonaError) -> Response:
     """Return an error as a response."""
     failure = failure_of(error)
     failure = msgspec.structs.replace(failure, attributes=shown_attributes(failure.attributes))
-    preload_decoder = problem_of(failure)
-    headers = HEADERS.get(preload_decoder.status, {})
-    content = encode_problem(preload_decoder)
-    return Response(content, preload_decoder.status, headers=headers, media_type=PROBLEM_TYPE)
+    found = problem_of(failure)
+    headers = HEADERS.get(found.status, {})
+    content = encode_problem(found)
+    return Response(content, found.status, headers=headers, media_type=PROBLEM_TYPE)

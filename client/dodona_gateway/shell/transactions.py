@@ -271,7 +271,7 @@ class Transactions:
 
 
 class _InUse:
-    """A call in a transaction: no lease ends the transaction meanwhile, and the lease begins anew
+    """A call in a transaction: no lease ends the transaction meanwhile, and the lease begins again
     after the call."""
 
     def __init__(self, holdings: Holdings[Held], holding: Holding[Held]) -> None:

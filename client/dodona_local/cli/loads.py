@@ -62,7 +62,7 @@ def abort(
 
     with _loads_of(url, data_dir) as (screen, db):
         try:
-            published = db.loads.abort(LoadId(load), "aborted with dodona loads abort")
+            published = db.loads.abort(LoadId(load), "dodona loads abort was run")
         except LoadEnded as error:  # there is nothing to run again
             raise InvalidRequest(error.message, **error.attributes) from error
         screen.show_end(load, published, form)

@@ -137,9 +137,9 @@ class FaultPoint(enum.Enum):
     # The client
 
     LOOK_UP_THE_LONG_WAY = enum.auto()
-    """The short path is for nearly all lookups, and the long one returns the same rows."""
+    """The fast path is for nearly all lookups, and the general one returns the same rows."""
     WRITE_THE_LONG_WAY = enum.auto()
-    """The short path is for nearly all writes, and the long one asks for the same."""
+    """The fast path is for nearly all writes, and the general one asks for the same."""
     FORGET_ROUTE_OF_READ = enum.auto()
     """A client only remembers a route: it asks the master again."""
     FORGET_ROUTE_OF_COMMIT = enum.auto()

@@ -1,8 +1,8 @@
-"""Twins of messages in JSON: a message is an array, and its twin a struct with names. Pure.
+"""The JSON form of messages: a message is an array, and its struct has named fields. Pure.
 
 Owns: the JSON form of a message. Bytes (keys) are base64. Attributes of nodes, which travel as
-MessagePack elsewhere, are JSON values. A request's twin accepts no other fields than its own. It
-leaves out fields that have their defaults, because an older server may not know them.
+MessagePack elsewhere, are JSON values. The struct of a request accepts no other fields than its
+own. It leaves out fields that have their defaults, because an older server may not know them.
 """
 
 from types import UnionType
@@ -65,7 +65,7 @@ def json_struct_of(message: type[Any]) -> type[Any]:
 
 
 def _json_annotation(annotation: Any) -> Any:
-    """Return the annotation with every message in it replaced by its twin."""
+    """Return the annotation with every message in it replaced by its struct."""
     if isinstance(annotation, type) and issubclass(annotation, Message):
         return json_struct_of(annotation)
     arguments = get_args(annotation)

@@ -104,14 +104,14 @@ def _body(
 
 
 _TABLES: Final = (
-    _body("create_table", "/v1/tables", CreateTable, Table, "Make a table.", 201),
+    _body("create_table", "/v1/tables", CreateTable, Table, "Create a table.", 201),
     _query(
         "list_tables",
         "GET",
         "/v1/tables",
         ListTables,
         TableList,
-        "The paths of all tables that begin with the prefix, sorted.",
+        "List the paths of all tables that begin with the prefix, sorted.",
     ),
     _query(
         "get_table",
@@ -119,7 +119,7 @@ _TABLES: Final = (
         "/v1/table",
         GetTable,
         Table,
-        "A table with its tablets, and where they are served.",
+        "Get a table, its tablets, and the cells that serve them.",
     ),
     _query(
         "mount_table",
@@ -127,7 +127,7 @@ _TABLES: Final = (
         "/v1/table/mount",
         MountTable,
         Table,
-        "Have tablets served; they are a moment later.",
+        "Mount tablets. Takes effect shortly afterwards.",
     ),
     _query(
         "unmount_table",
@@ -135,7 +135,7 @@ _TABLES: Final = (
         "/v1/table/unmount",
         UnmountTable,
         Table,
-        "Have tablets served no more; so it is a moment later.",
+        "Unmount tablets. Takes effect shortly afterwards.",
     ),
     _query(
         "freeze_table",
@@ -143,7 +143,7 @@ _TABLES: Final = (
         "/v1/table/freeze",
         FreezeTable,
         Table,
-        "Have tablets served for reading only.",
+        "Freeze tablets: cells serve them for reads only. Takes effect shortly afterwards.",
     ),
     _query(
         "unfreeze_table",
@@ -151,7 +151,7 @@ _TABLES: Final = (
         "/v1/table/unfreeze",
         UnfreezeTable,
         Table,
-        "Have frozen tablets written again.",
+        "Unfreeze tablets, so that they take writes again. Takes effect shortly afterwards.",
     ),
     _query(
         "remount_table",
@@ -159,14 +159,14 @@ _TABLES: Final = (
         "/v1/table/remount",
         RemountTable,
         Table,
-        "Have tablets go by the table's settings as they are now.",
+        "Apply the current settings to mounted tablets.",
     ),
     _body(
         "reshard_table",
         "/v1/table/reshard",
         ReshardTable,
         Table,
-        "Divide unmounted tablets anew, at other keys.",
+        "Divide unmounted tablets at other keys.",
         200,
     ),
     _body(
@@ -179,14 +179,14 @@ _TABLES: Final = (
     ),
 )
 _NODES: Final = (
-    _body("create_directory", "/v1/directories", CreateDirectory, Done, "Make a directory.", 201),
+    _body("create_directory", "/v1/directories", CreateDirectory, Done, "Create a directory.", 201),
     _query(
         "get_node",
         "GET",
         "/v1/node",
         GetNode,
         NodeValue,
-        "An attribute, all attributes, or what is in a directory as nested maps.",
+        "Get an attribute, all attributes, or a directory's content as nested maps.",
     ),
     _body("set_node", "/v1/node", SetNode, Done, "Set one attribute, or all.", 200),
     _query(
@@ -197,17 +197,24 @@ _NODES: Final = (
         Done,
         "Remove a table with all its rows, a directory, or an attribute.",
     ),
-    _query("list_nodes", "GET", "/v1/node/list", ListNodes, NodeNames, "The names in a directory."),
+    _query(
+        "list_nodes",
+        "GET",
+        "/v1/node/list",
+        ListNodes,
+        NodeNames,
+        "List the names in a directory.",
+    ),
     _query(
         "node_exists",
         "GET",
         "/v1/node/exists",
         NodeExists,
         NodeValue,
-        "Whether there is such a node or attribute.",
+        "Check whether a node or attribute exists.",
     ),
-    _body("move_node", "/v1/node/move", MoveNode, Done, "Give a node another path.", 200),
-    _body("copy_node", "/v1/node/copy", CopyNode, Done, "Copy a node with all in it.", 200),
+    _body("move_node", "/v1/node/move", MoveNode, Done, "Move a node to another path.", 200),
+    _body("copy_node", "/v1/node/copy", CopyNode, Done, "Copy a node with its content.", 200),
     _body(
         "lock_node",
         "/v1/node/lock",
@@ -223,7 +230,7 @@ _TRANSACTIONS: Final = (
         "/v1/master-transactions",
         BeginTreeTransaction,
         TreeTransaction,
-        "Begin a master transaction, which ends if it is not pinged in time.",
+        "Begin a master transaction. The master aborts it if no ping arrives in time.",
         201,
     ),
     _query(
@@ -232,7 +239,7 @@ _TRANSACTIONS: Final = (
         "/v1/master-transaction/ping",
         PingTreeTransaction,
         Done,
-        "Keep a master transaction, and those around it, alive.",
+        "Renew the lease of a master transaction, and of the transactions around it.",
     ),
     _query(
         "commit_transaction",
@@ -240,7 +247,7 @@ _TRANSACTIONS: Final = (
         "/v1/master-transaction/commit",
         CommitTreeTransaction,
         Done,
-        "Make what a master transaction changed its parent's, or everybody's.",
+        "Commit a master transaction: its changes go to its parent, or become visible to all.",
     ),
     _query(
         "abort_transaction",
@@ -248,17 +255,24 @@ _TRANSACTIONS: Final = (
         "/v1/master-transaction/abort",
         AbortTreeTransaction,
         Done,
-        "End a master transaction, so that it leaves nothing behind.",
+        "Abort a master transaction and drop its changes.",
     ),
 )
 _PROCESSES: Final = (
-    _query("get_cluster", "GET", "/v1/cluster", GetCluster, Cluster, "The cells and the proxies."),
+    _query(
+        "get_cluster",
+        "GET",
+        "/v1/cluster",
+        GetCluster,
+        Cluster,
+        "Get the cells and the proxies.",
+    ),
     _body(
         "heartbeat",
         "/v1/cells/heartbeat",
         Heartbeat,
         Assignment,
-        "From a cell: where it is and what it serves. Answered by what it is to serve.",
+        "A cell reports its address and its tablets. The answer names the tablets to serve.",
         200,
     ),
     _body(
@@ -266,7 +280,7 @@ _PROCESSES: Final = (
         "/v1/proxies",
         RegisterProxy,
         Done,
-        "From a proxy, again and again: where it is.",
+        "A proxy reports its address, as a heartbeat.",
         200,
     ),
     _body(
@@ -274,7 +288,7 @@ _PROCESSES: Final = (
         "/v1/timestamps",
         GenerateTimestamps,
         TimestampRange,
-        "Fresh timestamps: `first` to `first + count - 1`. For bulk, speak the data plane.",
+        "Get fresh timestamps, `first` to `first + count - 1`. For many, use the data plane.",
         200,
     ),
 )

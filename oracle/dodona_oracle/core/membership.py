@@ -47,8 +47,8 @@ class Membership:
             )
         if cell in self._cells:
             raise DataCorrupted(
-                f"Cell {cell} has an empty log, but this cluster has data in it. Start the node "
-                "with its earlier data folder, or with the id of a new cell.",
+                f"Cell {cell} has an empty log, but belongs to this cluster already. Start the "
+                "node with its earlier data folder, or with the id of a new cell.",
                 cell=cell,
             )
         return False

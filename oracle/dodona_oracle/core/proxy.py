@@ -72,7 +72,7 @@ class ProxyCore:
         """Handle one request. It goes to the master now, unless another request is in flight."""
         self._request_count += 1
         if type(body) is not GenerateTimestamps:
-            text = f"A proxy does not answer {type(body).__name__}. Send it to the master."
+            text = f"A proxy gives out timestamps only. It does not answer {type(body).__name__}."
             self._effects.append(ReplyTo(route, Failure("invalid_request", text)))
         elif not 0 < body.count <= TIMESTAMPS_PER_REQUEST_MAX:
             self._effects.append(ReplyTo(route, _count_wrong))

@@ -68,7 +68,7 @@ class LockTable:
     def find_bar(self, wanted: StoredLock, kin: Container[TreeTransactionId]) -> StoredLock | None:
         """Return a lock that bars the wanted one, or None. `kin` are the transaction and its
         parents, whose locks do not bar it. Raises InvalidRequest if one of them has a snapshot lock
-        on the node."""
+        on the node, and the wanted lock is none."""
         for held in self.on_node(wanted.node):
             if held.transaction not in kin:
                 if _is_barred(wanted, held):

@@ -13,7 +13,7 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 class ProtocolViolations:
-    """The decisions of other cells that this cell did not obey."""
+    """The decisions of other cells that break the commit protocol."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -27,8 +27,8 @@ class ProtocolViolations:
         assert last is not None
         self._told_count = count
         text = (
-            "the cell received a decision that does not fit the transaction's state, and did not "
-            "obey it"
+            "the cell received an impossible decision: it does not fit the transaction's state or "
+            "its prepare timestamp"
         )
         found = {"transaction": last.transaction, "source": last.source, "count": count}
         tell(_logger, logging.ERROR, "impossible_decision", text, **found)

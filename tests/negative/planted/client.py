@@ -97,7 +97,7 @@ def decide_without_all(patch: pytest.MonkeyPatch) -> None:
 BUGS = (
     PlantedBug(
         27,
-        "a commit is tried again under the same name, and what is left of the first try counts",
+        "a commit is tried again under the same id, and what is left of the first try counts",
         try_again_under_the_same_name,
         ("ATOMICITY", "DURABILITY", "GHOST"),
         Where(changes=BUSY, network={"slow_rate": 0.15, "slow_us_max": 100_000}),

@@ -127,7 +127,7 @@ def test_nothing_is_written_of_nothing() -> None:
         (of(id=[1.5], value=[1]), "takes Arrow's int64, not double"),
         (
             pyarrow.Table.from_arrays([[1], [1], [1]], names=["id", "value", "value"]),
-            "two columns have one name",
+            "two columns have the same name",
         ),
     ],
 )

@@ -134,6 +134,17 @@ def test_a_server_that_has_answered_is_not_blamed_for_the_last_instant(
     assert ("timeout_ms" in caught.value.attributes) != is_named
 
 
+def test_a_timeout_is_stated_once_whatever_is_asked_after_it() -> None:
+    clock = Clock()
+    it = Play(clock, bounded(ask(MASTER, MASTER, 1), TIMEOUT_MS, clock.instant_us))
+    clock.now_us += (TIMEOUT_MS - 4) * 1000
+    it.answer(Committed(TransactionId(1), Timestamp(2)))
+    clock.now_us += 4_000
+    with pytest.raises(Unavailable) as caught:
+        it.answer(MASTER_LATE)
+    assert caught.value.message.count("timeout") == 1
+
+
 def test_the_error_of_a_timeout_reports_whether_the_call_was_sent() -> None:
     """A commit that never left is not in doubt."""
     for told in ({}, {"is_sent": False}):

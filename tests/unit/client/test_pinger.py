@@ -207,7 +207,7 @@ def test_closing_does_not_wait_for_the_next_ping(pinger: Pinger[Lease], session:
     assert late.is_open
 
 
-# ---- the asyncio twin
+# ---- the asyncio pinger
 
 
 @pytest.mark.anyio

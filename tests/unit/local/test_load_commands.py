@@ -83,7 +83,7 @@ def test_the_abort_command_aborts_a_load_by_its_id(folder: Path, published: dodo
     assert (said.exit_code, said.stdout) == (0, f"load {last['load']} is aborted\n")
     assert json_of(folder, "abort", str(last["load"])) == {"load": last["load"], "published": None}
     *_, last = json_of(folder, "list")
-    assert (last["state"], last["reason"]) == ("aborted", "aborted with dodona loads abort")
+    assert (last["state"], last["reason"]) == ("aborted", "dodona loads abort was run")
     too_late = run(folder, "abort", str(published.id))
     assert too_late.exit_code == 1
     assert "was published before, with 2 rows at timestamp" in too_late.stdout

@@ -35,7 +35,7 @@ UNSEEN = (FaultPoint.WAKE_FOR_NOTHING, FaultPoint.WRITE_THE_LONG_WAY)
 
 
 class OneTrack(FaultInjector):
-    """Misbehaves at one point only, half of the time."""
+    """Fires one point only, half of the time."""
 
     def __init__(self, world: World, point: FaultPoint) -> None:
         super().__init__(world, 0.0)

@@ -282,7 +282,7 @@ class LoadSession:
             )
             if before is not None:
                 return True
-        reason = "the load was published, and its owner ended before the cleanup"
+        reason = "the load was published, and its owner did not clean up in time"
         audit.update(outcome="rolled_forward", reason=reason)
         timestamp = yield from self._records.published_at(record.load)
         before = yield from self._records.move(

@@ -119,6 +119,8 @@ class _Deadline:
                 self._answered.add(target)
                 if known is not None and known.target == target:
                     self._silent = None
+            elif "timeout_ms" in reply.attributes:
+                continue  # made here: it says nothing about this server
             elif known is None or (_names(reply) and not _names(known.failure)):
                 self._silent = _Silent(target, reply, began_us)
 

@@ -36,8 +36,8 @@ class VersionedValue(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
 
 class VersionedRow(msgspec.Struct, frozen=True):
-    """The versions of one row, all newest first. The timestamps are those of all commits to the
-    row, also with a choice of columns. Columns without a write are not in `values`."""
+    """The versions of one row, newest first. The timestamps are those of commits to the row, also
+    with a choice of columns. Columns without a write are not in `values`."""
 
     key: dict[str, Any]
     """All key columns, by name."""

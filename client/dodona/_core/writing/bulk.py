@@ -306,7 +306,7 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
 
     names = batch.schema.names
     if len(set(names)) != len(names):
-        raise SchemaViolation("two columns have one name", columns=names)
+        raise SchemaViolation("two columns have the same name", columns=names)
     known = {column.name for column in schema.columns}
     strangers = sorted(name for name in names if name not in known)
     if strangers:

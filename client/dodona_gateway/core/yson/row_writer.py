@@ -42,7 +42,7 @@ class RowWriter:
         self.names = tuple(column.name for column in self._columns)
         self._by_name = {column.name: column for column in self._columns}
         if not self.names or len(self._by_name) < len(self.names):
-            text = "There are no columns, or two columns have one name."
+            text = "There are no columns, or two columns have the same name."
             raise InvalidRequest(text, columns=self.names)
         self._end = b";};" if is_binary else b";};\n"
         get = itemgetter(*self.names)

@@ -206,7 +206,7 @@ class Cell:
         return effects
 
     def note_protocol_violation(self, transaction: TransactionId, source: CellId) -> None:
-        """Note a decision of another cell that does not fit the transaction's state."""
+        """Note a decision of another cell that breaks the commit protocol."""
         self.protocol_violation_count += 1
         self.last_protocol_violation = ProtocolViolation(transaction, source)
 

@@ -112,7 +112,7 @@ class Coordinator:
         """Answer with an error. The model never reached this entry, so the client lied. The state
         of this cell is sound."""
         state = self._cell.state_of(body.transaction).value
-        text = f"The transaction can't be committed in state {state}."
+        text = f"The decision to commit does not fit the transaction, which is {state} here."
         failure = Failure(InvalidRequest.kind, text, {"transaction": body.transaction})
         self._cell.reply(route, failure)
 

@@ -66,7 +66,7 @@ class Load:
         self._numbers[staged.tablet, staged.part] = number
 
     def take(self, number: int) -> StagedChunk:
-        """Remove a chunk that is published, and return it."""
+        """Remove a chunk that is published or dropped, and return it."""
         staged = self.staged.pop(number)
         del self._numbers[staged.tablet, staged.part]
         return staged
