@@ -90,7 +90,8 @@ class EmbeddedDriver:
         if os.getpid() != self._process_id:
             raise InvalidRequest(
                 f"process {self._process_id} opened this database, and this process is a fork of "
-                "it: only one process at a time can use an embedded database"
+                "it: only one process at a time can use an embedded database. Use it there, or "
+                "close it there and open it here"
             )
         if timeout_ms is not None:
             protocol = bounded(protocol, timeout_ms, instant_us)

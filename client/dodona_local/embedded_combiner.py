@@ -339,8 +339,8 @@ class Combiner:
 
 
 def _wait_for_menders() -> None:
-    """Wait for open threads at the end of the process: they use libraries that are about to be
-    unloaded."""
+    """Wait at the end of the process for the threads that mend: they use libraries that are about
+    to be unloaded."""
     until_s = time.monotonic() + EXIT_S_MAX
     while _at_work and time.monotonic() < until_s:
         time.sleep(MENDING_STEP_S)

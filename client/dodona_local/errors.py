@@ -19,6 +19,7 @@ class ExtraMissing(DodonaError):
 
 
 class RestoreFailed(DodonaError):
-    """A backup could not be restored, or only in part. The message says which tables are left."""
+    """A backup could not be restored, or only in part. The message says what the restore left, if
+    anything."""
 
     kind, code, status, action = "restore_failed", 11192, 500, "stop"

@@ -145,7 +145,7 @@ class Endpoint:
         except Forbidden as error:
             return HTTPStatus.FORBIDDEN, error.message
         if not self._admission.admits(header("authorization")):
-            return HTTPStatus.UNAUTHORIZED, "this is not the cluster's key"
+            return HTTPStatus.UNAUTHORIZED, "the request does not have the cluster's key"
         parts = urlsplit(target)
         if parts.path != RPC_PATH:
             return HTTPStatus.NOT_FOUND, f"WebSockets are at {RPC_PATH}"
@@ -157,7 +157,8 @@ class Endpoint:
         cell = query.get("cell", [None])[-1]
         here = None if self._cell is None else str(self._cell)
         if cell != here:
-            reason = f"cell {cell} is not here: the cell here is {'none' if here is None else here}"
+            asked = "the URL names no cell" if cell is None else f"cell {cell} is not here"
+            reason = f"{asked}: the cell here is {'none' if here is None else here}"
             return HTTPStatus.MISDIRECTED_REQUEST, reason
         if self.connection_count >= self._limits.connection_count_max:
             return HTTPStatus.SERVICE_UNAVAILABLE, "too many connections"

@@ -339,7 +339,7 @@ class StreamReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamWriteOptions:
-    """The options of a stream write. `txn_app_id` None means the name of the query itself."""
+    """The options of a stream write. `txn_app_id` None means the id of the query."""
 
     url: str
     path: str

@@ -22,9 +22,9 @@ from pyspark_dodona.options import ReadOptions
 from pyspark_dodona.ranges import Range, intersection
 
 _NOT_KEPT_ANY_MORE = (
-    "the versions of this snapshot may be removed. Call load() again, or set a longer "
-    "option('lease_s', ...), which holds an idle DataFrame for longer. The table's min_data_ttl "
-    "says how long versions are kept that no snapshot holds"
+    "the versions of this snapshot may be removed. Call load() again, and pass no timestamp or a "
+    "newer one. A longer option('lease_s', ...) holds an idle DataFrame for longer. The table's "
+    "min_data_ttl says how long versions are kept that no snapshot holds"
 )
 
 

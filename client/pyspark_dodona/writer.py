@@ -44,7 +44,7 @@ class TaskDone(WriterCommitMessage):
         self.row_count = row_count
         self.staged = list(staged)
         self.query = query
-        """The name that Spark gives to the stream, if the job is one."""
+        """The id that Spark gives to the query, if the job is a stream."""
 
 
 def begin(options: WriteOptions | StreamWriteOptions, frame: StructType) -> LoadTicket:

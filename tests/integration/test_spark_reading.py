@@ -423,7 +423,7 @@ def test_retention_keeps_the_snapshot_of_a_dataframe_until_its_lease_ends(
                 time.sleep(0.5)
             text = complaint(frame.collect)
             assert "SnapshotTooOld: " in text
-            assert "Call load() again, or set a longer option('lease_s', ...)" in text
+            assert "Call load() again, and pass no timestamp or a newer one." in text
             assert "SnapshotTooOld: " in complaint(
                 lambda: read(spark, url, path, timestamp=str(pinned))
             )

@@ -6,7 +6,8 @@ file can't be written, the call is refused. Lines are in the order in which call
 is handed to the operating system before the next line. A line that can't be written is kept and
 tried again.
 
-The file is only ever appended to, and only its owner can read it. An operator may move the file at
+The file is only ever appended to. A file that
+the audit makes can be read only by its owner. An operator may move the file at
 any time, or call `AuditLog.reopen`: the next line then goes to a file of the configured name. If
 the file has a bound, the audit itself moves the file before it grows over the bound. The file moves
 to the same name with `.1` behind it, and replaces the file that had that name before. So both files

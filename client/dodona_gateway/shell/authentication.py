@@ -1,8 +1,8 @@
 """Find out who sends a request: from its header to a principal, with few lookups in the table.
 
 Owns: the lookups of tokens. An id is looked up once at a time, for all callers that wait for it.
-Ids that callers ask for at the same time share one lookup. Ids that had no token at the last lookup
-wait in a separate line. So a flood of invented ids delays no caller with a token.
+Ids that callers ask for at the same time share one lookup. Ids without a token in the cache
+wait in a separate line. So a flood of invented ids delays no caller whose token is in the cache.
 `core.access.cache` decides how long an answer is valid.
 
 A revocation is in force within `fresh_ms`, or within `LOOKUP_MS_MAX` for a lookup that was under

@@ -248,8 +248,8 @@ class Queries:
             self._all = {it for it in self._all if not it.has_ended}
 
     async def stay_warm(self) -> None:
-        """Keep one process that waits for a query, so that no query waits for the start of Python.
-        Run until cancelled."""
+        """Start a process that waits for a query, now and after a process was killed, so that few
+        queries wait for the start of Python. Run until cancelled."""
         while True:
             await self._lacks_idle.wait()
             self._lacks_idle.clear()

@@ -191,7 +191,7 @@ class Service:
         try:
             await self._provide_first_token()
         except DodonaError as error:
-            return f"the first token can't be created: {error.message}"
+            return f"it is not certain that there is a token: {error.message}"
         return None
 
     async def _provide_first_token(self) -> None:

@@ -89,7 +89,9 @@ class GatewaySettings(TracedSettings):
         "streams, MiB",
     )
     query_count_max: Count = Field(
-        4, description="largest number of queries at a time, each in a process of its own"
+        4,
+        description="largest number of queries that compute at a time, each in a process of its "
+        "own",
     )
     query_cpu_seconds_max: Seconds = Field(30, description="largest processor time of one query, s")
     stream_count_max: Count = Field(16, description="largest number of bulk streams at a time")

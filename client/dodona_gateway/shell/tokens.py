@@ -248,8 +248,8 @@ class TokenStore:
 
 def read_first_token(path: Path) -> str | None:
     """Return the text of the token in this file, or None if there is no file. Raises InvalidRequest
-    if the file has another text or can't be written there. The error does not show the file's
-    text."""
+    if the file can't be read or has another text, or if there is no file and none can be made. The
+    error does not show the file's text."""
     try:
         text = path.read_text().strip()
         parse_token(text)

@@ -30,7 +30,8 @@ from dodona_wire.types import Atomicity, Durability, Timestamp, TransactionId
 
 EXPIRY_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 1.0
-"""The pause between two checks if no transaction is open. A lease may end so much later."""
+"""The pause between two checks if no transaction is open. An expired transaction that no call
+uses may be aborted so much later."""
 
 
 class HeldView(NamedTuple):

@@ -75,12 +75,12 @@ def restore(
 
     Restores these tables, or without `paths` all tables, and mounts them. Versions of applications
     that were published in these tables are restored with them. A backup of format 1 does not say
-    which versions belong to which table: then a `DodonaWarning` is shown.
+    which versions belong to which table. If it has any versions, a `DodonaWarning` is shown.
 
     Raises InvalidRequest for no complete backup, one without such a table, or a table called `.` or
     `..`. Raises DataCorrupted if a file is missing or damaged, and TableExists. These errors come
-    before anything is created. Later errors are RestoreFailed, whose message names the tables that
-    are left, if any.
+    before anything is created. Later errors are RestoreFailed, whose
+    message says what is left, if anything.
     """
     place, watcher = place_of(folder), progress or Progress()
     if isinstance(paths, str):

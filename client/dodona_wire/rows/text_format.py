@@ -52,12 +52,12 @@ _UNUSUAL: Final = {
 
 
 def format_double(value: float) -> float | dict[str, str]:
-    """Return a value of a column of type double."""
+    """Return the JSON form of a value of a column of type double."""
     return value if isfinite(value) else {DOUBLE: _name_of(value)}
 
 
 def format_bytes(value: bytes) -> str | dict[str, str]:
-    """Return a value of a column of type string."""
+    """Return the JSON form of a value of a column of type string."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -65,7 +65,7 @@ def format_bytes(value: bytes) -> str | dict[str, str]:
 
 
 def format_any(value: Any) -> Any:
-    """Return a value of a column of type any."""
+    """Return the JSON form of a value of a column of type any."""
     if isinstance(value, dict):
         formatted = {name: format_any(it) for name, it in value.items()}
         return {DICT: formatted} if _is_reserved(value) else formatted
@@ -207,7 +207,7 @@ def place_of_misread(value: Any) -> list[Any]:
 
 
 def format_bytes_as_text(value: bytes) -> str:
-    """Format a value of a column of type string."""
+    """Return the text of a value of a column of type string."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

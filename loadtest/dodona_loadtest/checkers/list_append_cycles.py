@@ -198,7 +198,8 @@ class _Moments:
         return list(dict.fromkeys(before for before, _ in edges))[:SOURCES_MAX]
 
     def _lateness_us(self, moments: tuple[_Moment, _Moment]) -> int:
-        """Return how long the later event had been over when the earlier one began."""
+        """Return how long the transaction that must come later was over when the other one
+        began."""
         before, after = (self._owner(moment) for moment in moments)
         if before is None or after is None:
             return -NEVER_US

@@ -79,9 +79,9 @@ Of lists that transactions append to:
 - G1A: no transaction sees the appends of a failed one
 - G1B: no transaction sees only a part of another's appends to a list
 
-Of cycles, in which each transaction must have come before the next. The name is that of the weakest
-dependency in it. (ww: it wrote behind the other's write. wr: it saw the write. rw: it wrote behind
-what the other saw.)
+Of cycles, in which each transaction must have come before the next. The name of a cycle is that of
+its weakest dependency. (ww: the next one wrote behind the write of the one before. wr: the next one
+saw that write. rw: the next one wrote behind what the one before saw.)
 - G0: transactions write over each other in one order everywhere
 - G1C: no transaction sees writes that come after itself
 - G-SINGLE: no transaction sees one list from before a commit and another from after it (read skew).

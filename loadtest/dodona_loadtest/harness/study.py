@@ -54,7 +54,8 @@ class Performance:
     version: str
     perform: Callable[[int], Figures]
     failures: Counter[str] = field(default_factory=Counter)
-    """Failed operations by kind: errors that a caller must expect, in all rounds so far."""
+    """Failed operations, by the name of the work: errors that a caller must expect, in all
+    rounds so far."""
 
 
 Story = Callable[[Path, Effort], AbstractContextManager[Performance]]
@@ -128,7 +129,7 @@ class StudyResult:
     failed: set[str] = field(default_factory=set)
     """Dropped contenders that this machine has, and that failed."""
     failures: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Failed operations by contender, then by kind."""
+    """Failed operations by contender, then by the name of the work."""
 
     def find(self, contender: str, measure: str) -> Finding | None:
         """Return the finding of a contender for a measure, None if there is none."""

@@ -201,7 +201,7 @@ def begin_load(db: Recorder, plan: LoadPlan, owner: str = "") -> Protocol[LoadAt
 
 
 class StampedLoad:
-    """A load without atomicity. No other session writes its rows."""
+    """A load without atomicity. Each of its rows is written only once, and by no other session."""
 
     def __init__(self, db: Recorder, table: TableShape, ticket: LoadTicket) -> None:
         self.ticket = ticket

@@ -80,8 +80,8 @@ class Phases:
 
     def take_all_locks(self, rows: Iterable[RowKey], wait_s_max: float) -> Protocol[None]:
         """Check that no transaction holds a lock on any of these rows: new transactions lock them
-        all. Each locks as many as it may. They write nothing, so that they leave no version. Tables
-        without atomicity have no locks. The time limit is for all together."""
+        all. Each locks at most `KEYS_PER_LOCK` of them. They write nothing, so that they leave no
+        version. Tables without atomicity have no locks. The time limit is for all together."""
         began_us = self._db.now_us
         for table, keys in self._keys_to_lock(rows):
             lock = partial(self._lock, table, keys)

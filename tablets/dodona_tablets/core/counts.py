@@ -105,7 +105,7 @@ class CommitCounts:
 
 
 class ProtocolViolation(msgspec.Struct, frozen=True):
-    """A decision that does not fit the state of a transaction, and the cell that sent it."""
+    """A decision that breaks the commit protocol: its transaction, and the cell that sent it."""
 
     transaction: TransactionId
     source: CellId

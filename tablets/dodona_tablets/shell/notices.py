@@ -1,6 +1,6 @@
 """Log what a node's core only counts.
 
-Owns: the line about a decision that does not fit the state of a transaction.
+Owns: the line about an impossible decision: one that breaks the commit protocol.
 """
 
 import logging
@@ -13,7 +13,8 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 class ProtocolViolations:
-    """The decisions of other cells that break the commit protocol."""
+    """The decisions of other cells that break the commit protocol. This cell did not apply them as
+    they were."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -27,8 +28,8 @@ class ProtocolViolations:
         assert last is not None
         self._told_count = count
         text = (
-            "the cell received an impossible decision: it does not fit the transaction's state or "
-            "its prepare timestamp"
+            "the cell received an impossible decision: its sender does not coordinate the "
+            "transaction, or it does not fit the transaction's state or prepare timestamp"
         )
         found = {"transaction": last.transaction, "source": last.source, "count": count}
         tell(_logger, logging.ERROR, "impossible_decision", text, **found)

@@ -82,7 +82,7 @@ class NodeSettings(ServerSettings, TracedSettings):
     )
     blocked_wait_ms_max: Milliseconds = Field(
         _DEFAULTS.blocked_wait_ms_max,
-        description="longest wait for the outcome of a prepared row, ms",
+        description="longest wait for a prepared row, ms",
     )
 
     reader_lease_s_max: int = Field(

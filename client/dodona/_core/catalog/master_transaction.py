@@ -47,7 +47,7 @@ class Lease:
         self.parent = parent
         self.state = TransactionState.ACTIVE
         self.is_lost = False
-        """Whether the master has ended the transaction itself, after a missed ping."""
+        """Whether the master has ended the transaction itself, since no ping came in time."""
         self.is_in_doubt = False
         """Whether a commit has ended with an unknown result."""
         self.ping_due_us = instant_us

@@ -255,7 +255,7 @@ class MasterTransactionSession(TreeSession):
         attribute: str | None = None,
     ) -> Protocol[int]:
         """Lock a node, and return the id of the node. Raises NodeNotFound, InvalidRequest, and
-        NodeLocked if another transaction holds a lock on it."""
+        NodeLocked if another transaction holds a lock that conflicts."""
         if mode not in LOCK_MODES:
             raise InvalidRequest(
                 f"a lock's mode is one of {', '.join(LOCK_MODES)}, not {shown(mode)}"

@@ -124,7 +124,7 @@ class Publisher:
             return published
 
     def _find_after(self, error: DodonaError) -> Protocol[Published | None]:
-        """Return how the load was published, or None after an error. For None, no earlier attempt
+        """Return how the load was published, or None if it was not. After None, no earlier attempt
         can publish it any more, since this writes the record again: the earlier transaction began
         before that. Raises CommitOutcomeUnknown if neither can be found out."""
         try:

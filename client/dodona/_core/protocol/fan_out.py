@@ -87,9 +87,9 @@ def fan_out(
 def _fresh(
     context: Context, route: TableRoute, job: Job, patience: Patience | None, *, is_bulk: bool
 ) -> Steps[TableRoute]:
-    """Return the current route. If a write finds another schema there, or a read another schema or
-    table, raises TransactionAborted in a transaction, since it can run again. Elsewhere it raises
-    MetadataChanged."""
+    """Return the current route. If a write finds another schema there, raises TransactionAborted,
+    since it can run again, or MetadataChanged if it is bulk data. If a read finds another schema
+    or table, raises MetadataChanged."""
     if not route.is_stale:
         return route
     current = yield from context.route(route.path, patience)

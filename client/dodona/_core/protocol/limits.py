@@ -8,7 +8,7 @@ RETRY_MS_MAX: Final = 10_000
 ATTEMPTS_MAX: Final = 64
 BULK_WAIT_MS_MAX: Final = 45_000
 """It is shorter than the delay that a cell accepts for a client's timestamp. Even behind a hundred
-writers, each writer gets its turn within this time."""
+writers, a writer usually gets its turn within this time."""
 ROWS_MAX: Final = 100_000
 BYTES_MAX: Final = 32 << 20
 LIFE_MS_MAX: Final = 60_000
@@ -33,7 +33,7 @@ class QueryLimits(msgspec.Struct, frozen=True):
     result."""
     threads_max: int = 2
     result_bytes_max: int | None = None
-    """A lower limit for the size of the result in bytes, or None."""
+    """The most bytes of the result, if that is less than the limits above allow, or None."""
     rows_per_batch: int = 100_000
     """How many rows of the result are made before its size is measured again."""
 

@@ -118,7 +118,7 @@ class Builder:
         return found
 
     def comparable(self, expression: Expression) -> Kind:
-        """Return the kind of an expression that is sorted, grouped or looked up."""
+        """Return the kind of an expression to sort, group or join by. Raises InvalidRequest."""
         kinds = expression.kinds & values.COMPARABLE
         if not kinds:
             wanted, found = names_of(values.COMPARABLE), names_of(expression.kinds)
@@ -301,7 +301,8 @@ class Builder:
         group."""
         if not self._is_grouped:
             within = "is inside another aggregate. Compute it in one aggregate only."
-            where = within if self._has_groups else "needs GROUP BY. Add the clause."
+            outside = "needs GROUP BY, and can't stand in WHERE, JOIN or a key of GROUP BY."
+            where = within if self._has_groups else outside
             raise self.source.error(node.at, f"The aggregate {node.name} {where}")
         self._is_grouped = False
         given = [self.expression(it) for it in node.arguments]

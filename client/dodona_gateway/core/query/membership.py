@@ -67,7 +67,7 @@ def _kind(source: Source, operand: Expression) -> Kind:
     kinds = operand.kinds & COMPARABLE
     if not kinds:
         found = names_of(operand.kinds)
-        text = f"IN and BETWEEN do not take values of type {found}."
+        text = f"IN, BETWEEN and TRANSFORM do not take values of type {found}."
         raise source.error(operand.at, f"{text} Convert it with int64(x), string(x) and so on.")
     return first_of(kinds)
 

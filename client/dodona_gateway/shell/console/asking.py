@@ -71,8 +71,8 @@ class Asker:
     async def pages(
         self, addresses: Iterable[tuple[Any, str]], path: str, kind: type[Page]
     ) -> dict[Any, Page]:
-        """Return one page of many servers, by their names. Servers that do not answer are left
-        out."""
+        """Return one page of many servers, by their names. Servers that do not
+        answer with the page are left out."""
         asked = list(addresses)
         pages = await asyncio.gather(
             *[self.page(address, path, kind) for _, address in asked], return_exceptions=True

@@ -86,8 +86,8 @@ def _tablet_info(index: Any, count: int, barrier: Timestamp) -> dict[str, Any]:
 
 
 async def get_tablet_errors(call: YtCall) -> Value:
-    """Return no errors: a tablet that can't flush or compact ends its node, which logs the
-    reason."""
+    """Return no errors. A node tries a failed flush or compaction again, and its statistics have
+    the last failure."""
     path = call.parameters.table()
     call.principal.check("read", path)
     await call.client.get_table(path)

@@ -106,7 +106,7 @@ async def ping_transaction(call: YtCall) -> None:
 async def commit_transaction(call: YtCall) -> Value:
     """Commit a transaction. The client repeats this command after some errors: a repeat asks for
     the outcome, and commits nothing twice. So an unknown outcome is reported as such an error, and
-    a final one as another error."""
+    a transaction that was not committed as an error that is not repeated."""
     text = call.parameters.text("transaction_id")
     try:
         timestamp = await _commit(call, text)

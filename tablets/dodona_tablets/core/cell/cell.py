@@ -81,7 +81,8 @@ class CellLimits(msgspec.Struct, frozen=True):
     """The time from the start of one search of all tablets for chunks to compact to the next. A new
     chunk brings the next search forward."""
     clean_period_ms: int = 30_000
-    """How often the cell searches a chunk for versions that retention removes."""
+    """How often the cell looks, tablet by tablet, for chunks with versions that retention may
+    remove."""
     readers_max: int = 1_000
     """The limit of readers that hold snapshots here at a time."""
     reader_tablets_max: int = 100_000
@@ -174,7 +175,7 @@ class Cell:
         self.client_clock = ClockWatch()
         """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
         self.protocol_violation_count = 0
-        """The decisions of other cells that do not fit a transaction's state: see `participant`."""
+        """The decisions of other cells that break the commit protocol: see `participant`."""
         self.last_protocol_violation: ProtocolViolation | None = None
         self.reset_counts()
 

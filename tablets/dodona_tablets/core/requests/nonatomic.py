@@ -100,7 +100,8 @@ class NonAtomicWrites:
 def check_stamp(cell: Cell, stamp: Timestamp) -> None:
     """Raise InvalidRequest if a client's clock is not close to the oracle's time. If the oracle is
     ahead of this machine, because its clock was ahead, this machine's time is allowed, too. A
-    timestamp that is behind does no harm: the cell raises it above all that was read or written."""
+    timestamp that is a little behind does no harm: the cell raises it above all that was read or
+    written."""
     theirs, ours = stamp >> TIMESTAMP_COUNTER_BITS, cell.latest >> TIMESTAMP_COUNTER_BITS
     cell.client_clock.note(stamp - cell.latest)
     difference_s_max = cell.limits.client_clock_difference_s_max

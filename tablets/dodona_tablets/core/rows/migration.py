@@ -78,8 +78,9 @@ class Migration:
 
 
 def range_in(schema: TableSchema, lower: Key, upper: Key) -> tuple[Key, Key]:
-    """Return the range of this schema's keys that migrate into `lower ≤ key < upper`. A bound may
-    have values for key columns that this schema does not have yet."""
+    """Return a range of this schema's keys that has all keys that migrate into
+    `lower ≤ key < upper`. It may have others: a bound may have values for key columns that this
+    schema does not have yet. So the caller checks migrated keys again."""
     cut = _cut(upper, schema)
     return _cut(lower, schema), upper if cut == upper else successor(cut)
 

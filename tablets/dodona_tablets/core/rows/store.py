@@ -194,8 +194,8 @@ class DynamicStore:
 
     def sample(self, lower: Key, upper: Key, step: int) -> Iterator[tuple[Key, int]]:
         """Yield some keys of `lower ≤ key < upper`, in no order, each with a number of keys. The
-        number counts the key itself and the keys behind it, up to the next sample. No write may run
-        meanwhile."""
+        number counts the key itself and the keys behind it in its sorted run, up to the next sample
+        of that run. No write may run meanwhile."""
         self.sort()
         for run in self._runs:
             end = bisect_left(run, upper)

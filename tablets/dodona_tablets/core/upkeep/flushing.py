@@ -51,8 +51,8 @@ LOCKS_LOOKED_AT: Final = 1_000
 SHRINK_ROWS: Final = 2_000
 """The number of versions that one slice frees, in about a millisecond."""
 SHRINK_PERIOD_MS: Final = 4
-"""The time between two slices. Together they free half a million rows a second, which is more than
-come."""
+"""The time between two slices. Together they free half a million versions a second, which is more
+than come."""
 RETRY_AFTER_MS: Final = 5_000
 """The wait after a flush that failed: a full disk does not get free space immediately."""
 

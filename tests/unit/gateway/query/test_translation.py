@@ -193,7 +193,7 @@ def test_the_sides_of_a_join_condition_are_checked_and_translated() -> None:
         ("b or s", "OR needs a boolean"),
         ("j = 1", "type any"),
         ("j < j", "type any"),
-        ("j in (1)", "IN and BETWEEN do not take values of type any"),
+        ("j in (1)", "IN, BETWEEN and TRANSFORM do not take values of type any"),
         ("k in (1, 'x')", "The types do not match: string and int64"),
         ("k in (1.5)", "The type int64 can't hold 1.5 exactly"),
         ("k in (18446744073709551615u)", "is too large for int64"),

@@ -1,4 +1,4 @@
-// Adds what htmx lacks. Without this script all pages work, but they do not update themselves.
+// Adds what htmx lacks. Without scripts all pages work, but they do not update themselves.
 "use strict";
 
 (() => {
