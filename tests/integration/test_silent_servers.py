@@ -191,7 +191,8 @@ def test_a_silent_node_is_named_soon(
 
 async def commit_async(db: dodona.aio.AsyncClient) -> None:
     async with db.begin() as transaction:
-        await transaction.insert_rows(PATH, [row(HERE, 2), row(THERE, 2)])
+        rows = [row(HERE, 2), row(THERE, 2)]  # others than the insert beside this commit writes
+        await transaction.insert_rows(PATH, [{**it, "id": it["id"] + 1} for it in rows])
 
 
 async def load_async(db: dodona.aio.AsyncClient) -> None:

@@ -41,8 +41,8 @@ OPEN_PATHS: Final = frozenset(
 """The paths that need no token: health, descriptions of the interface, requests that YTsaurus's
 client sends without its token, and the console's login."""
 GOES_ON: Final = ("transactions", "ytsaurus", "pages")
-"""The classes of routes that still serve when the gateway is about to stop: those that may have
-calls in held transactions, and those with health and metrics."""
+"""The classes of routes that serve until the gateway has stopped. They may have calls in held
+transactions, or have health and metrics."""
 PIECE_BYTES: Final = 256 << 10
 """The size in bytes of one piece. A longer answer is sent in pieces, and counts until its last byte
 was taken."""

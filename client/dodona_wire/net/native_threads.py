@@ -2,7 +2,7 @@
 
 Owns: `check_threads`. Libraries such as gevent and eventlet can replace threads with greenlets. A
 blocking client has a thread with an event loop. An embedded database has threads that wait for one
-another. As greenlets of one thread they would wait forever, even beyond their time-outs.
+another. As greenlets of one thread they would wait forever, even beyond their timeouts.
 """
 
 import _thread

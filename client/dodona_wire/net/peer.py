@@ -1,6 +1,6 @@
 """One WebSocket to one server: many calls in flight, and none raises a transport error.
 
-Owns: request ids, the joining of envelopes into frames, reconnecting, and time-outs.
+Owns: request ids, the joining of envelopes into frames, reconnecting, and timeouts.
 Invariants: every call's future gets exactly one reply. A call that was lost, timed out or was not
 sent gets a `Failure` of kind `unavailable`. Its `is_sent` is False if the request certainly never
 left this process, or its server says that it never looked at it. Ids rise, so the oldest calls come

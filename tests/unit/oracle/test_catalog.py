@@ -144,7 +144,7 @@ def test_a_path_is_names_between_slashes(cluster: Realm, path: str) -> None:
         ((Column("v", "any"),), "sort_order"),
         ((Column("k", "int64", sort_order="ascending"),), "not a key"),
         ((Column("k", "any", sort_order="ascending"), Column("v", "any")), "key column"),
-        ((*COLUMNS, Column("v", "any")), "one name"),
+        ((*COLUMNS, Column("v", "any")), "the same name"),
         ((Column("v", "any"), *COLUMNS[:1]), "come before"),
     ],
 )

@@ -189,7 +189,7 @@ class TreeSession:
         """Begin a master transaction. If this session has one, the new one is nested in it. The
         master ends it if no ping comes within `timeout_ms`. Raises Unavailable, InvalidRequest."""
         if type(timeout_ms) is not int or timeout_ms <= 0:
-            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(timeout_ms)}")
+            raise InvalidRequest(f"A timeout is a positive number of ms, not {shown(timeout_ms)}")
         check_text(title, "title")
         request = BeginTreeTransaction(timeout_ms, self._id(), title)
         began_us = self._context.instant_us()

@@ -123,7 +123,7 @@ class Context:
         """Return limits for a wait for a state: short pauses for `duration_ms` ms. Raises
         InvalidRequest."""
         if type(duration_ms) is not int or duration_ms <= 0:
-            raise InvalidRequest(f"a time-out is a positive number of ms, not {shown(duration_ms)}")
+            raise InvalidRequest(f"A timeout is a positive number of ms, not {shown(duration_ms)}")
         return Patience(
             self.instant_us,
             self.dice,
