@@ -148,7 +148,11 @@ def test_nothing_written_and_nothing_read_is_fine(
     ("columns", "options", "expected"),
     [
         ("bigint k", {"path": "//spark/absent"}, "TableNotFound: "),
-        ("bigint k", {"path": "//spark/unmounted"}, "TableNotMounted: table //spark/unmounted is"),
+        (
+            "bigint k",
+            {"path": "//spark/unmounted"},
+            "TableNotMounted: Table //spark/unmounted is not",
+        ),
         (
             "bigint k",
             {"path": "//spark/atomic"},

@@ -135,7 +135,9 @@ def test_two_streams_of_one_name_do_not_go_unnoticed(
     other = files.checkpoint.with_name("other")
     files.run(txn_app_id="shared", checkpointLocation=str(other))
     files.bring({2: 2})
-    with pytest.raises(PySparkException, match="ConcurrentTransaction: application 'shared'"):
+    with pytest.raises(
+        PySparkException, match="ConcurrentTransaction: Another query now uses application 'shared'"
+    ):
         files.run(txn_app_id="shared")
     assert rows_of(db, path) == {1: 1}
     files.run(txn_app_id="shared", checkpointLocation=str(other))
