@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dodona.types import TabletId
+from dodona.types import Revision, TabletId
 from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.mounting import mounting
 from dodona_tablets.core.node import TICK_MS
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
@@ -111,6 +112,36 @@ def test_a_quiet_cell_lists_its_tablets_again_only_after_they_changed(quiet: Qui
     assert len(quiet.beats[0].mounted) == 2
     quiet.run(2)
     assert all(it.is_short for it in quiet.beats[1:])
+
+
+def test_after_news_the_master_has_a_heartbeat_to_hold_without_delay(quiet: Quiet) -> None:
+    """Otherwise the next mount would wait until a period is over."""
+    quiet.run(2)
+    held = quiet.beats[-1]
+    quiet.forget()
+    quiet.bench.revision = Revision(quiet.bench.revision + 1)
+    quiet.assign(held)
+    for _ in range(5):  # answers without delay: no time passes
+        quiet.carry_out()
+        if quiet.beats and quiet.beats[-1].hold_ms:
+            break
+    assert [(it.is_short, it.hold_ms > 0) for it in quiet.beats] == [(False, False), (True, True)]
+
+
+def test_a_cell_with_many_tablets_confirms_news_at_its_period(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full heartbeat names every tablet, so each of many news would cost much."""
+    monkeypatch.setattr(mounting, "PROMPT_TABLETS_MAX", 1)
+    quiet.run(2)
+    held = quiet.beats[-1]
+    quiet.forget()
+    quiet.bench.revision = Revision(quiet.bench.revision + 1)
+    quiet.assign(held)
+    quiet.carry_out()
+    assert quiet.beats == []
+    quiet.run(LIMITS.heartbeat_period_ms / 1000 + 0.1)
+    assert [it.is_short for it in quiet.beats] == [False, True]
 
 
 def test_a_quiet_cell_reports_a_raised_retained_timestamp(quiet: Quiet) -> None:

@@ -37,6 +37,9 @@ SLICE_TABLETS: Final = 100
 """The number of tablets that are made, mounted, frozen or unmounted in one slice: about 3 ms."""
 SLICE_PERIOD_MS: Final = 5
 """The time between two slices. Commits and reads go on there."""
+PROMPT_TABLETS_MAX: Final = 1_000
+"""A cell with more tablets confirms news that changed nothing here only when its period is over,
+because a full heartbeat names every tablet."""
 
 
 class FenceToken(NamedTuple):
@@ -248,10 +251,14 @@ class Mounting:
         self._to_try = deque(self._ending)
         self._to_take = deque([it for it in assignment.tablets if self._is_news(it)])
         self._unreported = assignment
+        has_work = bool(self._to_try or self._to_take)
         is_full_news = is_news or not assignment.may_be_short
-        self._is_known = not (is_full_news or self._to_try or self._to_take) and (
+        self._is_known = not (is_full_news or has_work) and (
             assignment.sequence == self._full_sequence
         )
+        is_few = len(self._cell.tablets) <= PROMPT_TABLETS_MAX
+        if self._is_known or (is_news and not has_work and is_few):
+            self._set_due()  # the master may hold the next heartbeat until it has other news
         self._do_slice()
         self._drop(assignment)
         self._importing.ask()
