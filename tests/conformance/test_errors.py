@@ -7,6 +7,7 @@ from conformance.tables import APART, PLAIN, MakeTable, read, refused, value
 from dodona._core.protocol.context import Acknowledgement
 from dodona.client import Client, Transaction
 from dodona.errors import InvalidRequest, TransactionAborted, TransactionConflict, Unavailable
+from suite.waiting import wait_until
 
 
 def test_run_in_transaction_reruns_a_function_until_the_transaction_commits(
@@ -83,9 +84,13 @@ def test_a_question_for_the_outcome_does_not_change_the_transaction(
     path = make_table(pivot_keys=APART)
     transaction = db.begin()
     transaction.insert_rows(path, [{"k": key, "v": 1} for key in (1, 100)])
-    assert transaction.id is not None
-    assert other.outcome(transaction.id).state == "pending"
-    assert transaction.commit() == other.outcome(transaction.id).timestamp
+    begun = transaction.id
+    assert begun is not None
+    assert other.outcome(begun).state == "pending"
+    committed_at = transaction.commit()
+    # The commit ends when all cells are prepared, so the decision may arrive after the question.
+    wait_until(lambda: other.outcome(begun).state != "pending")
+    assert other.outcome(begun).timestamp == committed_at
     unheard = db.begin()
     assert unheard.id is not None
     with refused(InvalidRequest, "coordinator", is_retryable=False, transaction=unheard.id):

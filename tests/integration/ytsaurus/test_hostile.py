@@ -208,7 +208,7 @@ def test_parameters_come_from_three_places_and_the_later_win(url: str, folder: s
 def test_commands_and_methods_that_are_none(url: str) -> None:
     refused(ask(url, "nothing"), "'nothing' is not supported", 1)
     refused(ask(url, "get", method="POST"), "needs GET, not POST", 1)
-    refused(ask(url, "insert_rows", method="GET"), "is a PUT", 1)
+    refused(ask(url, "insert_rows", method="GET"), "needs PUT, not GET", 1)
     assert requests.delete(f"{url}/api/v4/get", timeout=60).status_code == 405
     for path in ("/api/v3", "/api/v3/get", "/api/v4/get/more", "/api/v5/get"):
         refused(requests.get(url + path, timeout=60), "version v4", 1)

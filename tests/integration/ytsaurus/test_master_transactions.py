@@ -172,7 +172,7 @@ def test_the_second_of_two_conflicting_transactions_gets_the_error(
 
 @pytest.mark.parametrize("timeout", [-1, 0, 1, 10**9])
 def test_time_outs_that_make_no_sense(client: yt.YtClient, timeout: int) -> None:
-    with pytest.raises(yt.YtResponseError, match="The timeout of a master transaction is"):
+    with pytest.raises(yt.YtResponseError, match=r"timeout (of a master transaction )?is"):
         client.start_transaction(timeout=timeout)
 
 
