@@ -72,12 +72,12 @@ def guest(stranger: Watched, cluster: LocalCluster) -> Watched:
 
 
 def add_cookie(watched: Watched, token: str) -> None:
-    """As the door would have set it."""
+    """As the login page would have set it."""
     cookie = {"name": "dodona_token", "value": token, "domain": HOST, "path": "/console"}
     watched.page.context.add_cookies([cookie])  # type: ignore[list-item]
 
 
-# ---- the door
+# ---- the login page
 
 
 def test_a_token_lets_in_and_is_forgotten_at_the_logout(

@@ -15,7 +15,7 @@ import dodona
 from dodona.errors import Unauthenticated
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_gateway.core.console.visit import LOGIN, LOGOUT, STATIC, STATIC_FILES, is_console
-from dodona_gateway.shell.console.console import DOORS, METHODS, NOWHERE, PAGES
+from dodona_gateway.shell.console.console import LOGIN_ROUTES, METHODS, NOWHERE, PAGES
 from dodona_gateway.shell.edge import OPEN_PATHS
 from dodona_gateway.shell.gateway import create_gateway
 from dodona_gateway.shell.settings import GatewaySettings
@@ -159,7 +159,7 @@ def test_every_served_endpoint_has_a_permission_case() -> None:
             served |= {(method, it.path) for method in it.methods or () if method != "HEAD"}
     health = ("/healthz", "/readyz", "/startupz", "/openapi.json")
     open_to_all = {("GET", path) for path in (*health, *FILES)}
-    open_to_all |= {(method, path) for method, path, _ in DOORS}
+    open_to_all |= {(method, path) for method, path, _ in LOGIN_ROUTES}
     looks_itself = {("GET", "/metrics")}
     pages = {(method, path) for method, path, _ in PAGES}
     pages |= {(method, NOWHERE) for method in METHODS}
@@ -321,7 +321,7 @@ def test_only_an_administrator_of_everything_can_access_the_table_of_tokens(real
 
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in PAGES])
 def test_no_page_of_the_console_is_for_strangers(method: str, path: str, realm: Realm) -> None:
-    """A page sends them to its door; a part of one has the script do so."""
+    """A page sends them to the login page; a part of one has the script do so."""
     for name, headers in realm.no_good.items():
         realm.nobody.http.headers = headers
         refused = realm.nobody.http.request(method, path)

@@ -27,7 +27,7 @@ def headers(answer: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", [*PROBES, "/metrics", "/v1/statistics"])
-def test_at_the_door(path: str) -> None:
+def test_a_listener_answers_head_as_get_without_the_body(path: str) -> None:
     with Listener(HOST, 0) as listener:
         answers = []
         for method in ("GET", "HEAD"):
@@ -40,7 +40,7 @@ def test_at_the_door(path: str) -> None:
     assert (head.status, headers(head)) == (whole.status, headers(whole))
 
 
-def test_nothing_follows_the_headers_at_the_door() -> None:
+def test_a_listener_sends_nothing_behind_the_headers_of_a_head_request() -> None:
     with Listener(HOST, 0) as listener:
         line = http.client.HTTPConnection(HOST, listener.port, timeout=60)
         line.connect()

@@ -62,7 +62,7 @@ PAGES: Final[tuple[tuple[str, str, Show], ...]] = (
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 NOWHERE: Final = f"{PREFIX}/{{rest:path}}"
 """All other addresses below the console's."""
-DOORS: Final = (
+LOGIN_ROUTES: Final = (
     ("GET", LOGIN, visits.show_login),
     ("POST", LOGIN, visits.log_in),
     ("POST", LOGOUT, visits.log_out),
@@ -94,8 +94,8 @@ class Console:
         add = application.router.routes.append
         for method, path, show in PAGES:
             add(Route(path, self._endpoint(show), methods=[method]))
-        for method, path, answer in DOORS:
-            add(Route(path, self._door(answer), methods=[method]))
+        for method, path, answer in LOGIN_ROUTES:
+            add(Route(path, self._login_route(answer), methods=[method]))
         for name in STATIC_FILES:
             add(Route(STATIC + name, _file(name), methods=["GET"]))
         add(Route(NOWHERE, self._endpoint(show_nothing), methods=[*METHODS]))
@@ -113,7 +113,7 @@ class Console:
 
         return answer
 
-    def _door(
+    def _login_route(
         self, enter: Callable[[Service, Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
