@@ -426,8 +426,9 @@ def test_locks_are_recorded_with_their_groups() -> None:
 @pytest.mark.slow("many seeds")
 def test_crashes_lose_writes_that_were_acknowledged_from_memory() -> None:
     """And clocks are refused, rows are left unsure, and some calls are half done."""
+    wanted = {"rows ok": 1000, "rows info": 50, "clock refused": 50, "lost": 0}
     counts: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(60):  # which of the first seeds show all of it, nobody can say beforehand
         result, simulation = run("counters", seed)
         counts.update(result.counts)
         dumped = {(it.row, it.columns) for it in simulation.cluster.dump()}
@@ -435,7 +436,6 @@ def test_crashes_lose_writes_that_were_acknowledged_from_memory() -> None:
             write.status == "ok" and (write.write.row, write.write.columns) not in dumped
             for write in simulation.history.stamped_writes
         )
-    assert counts["rows ok"] > 1000
-    assert counts["rows info"] > 50
-    assert counts["clock refused"] > 50
-    assert counts["lost"] > 0, counts
+        if all(counts[name] > floor for name, floor in wanted.items()):
+            return
+    pytest.fail(f"60 seeds do not show it: {counts}")
