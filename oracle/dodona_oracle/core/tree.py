@@ -28,7 +28,6 @@ from dodona_oracle.core.nodes import (
     restore_children,
     tables_below,
 )
-from dodona_oracle.core.old_stores import nodes_for
 from dodona_oracle.core.paths import below
 from dodona_oracle.core.records import (
     MasterState,
@@ -47,7 +46,7 @@ from dodona_oracle.core.records import (
 from dodona_oracle.core.tables import Tables
 from dodona_oracle.core.tree_locks import LOCKS_MAX, SNAPSHOTS_MAX, LockTable, locked
 from dodona_oracle.core.tree_transactions import Transactions
-from dodona_wire.errors import LimitExceeded
+from dodona_wire.errors import DataCorrupted, LimitExceeded
 from dodona_wire.types import NO_TREE_TRANSACTION, Now, TreeTransactionId
 
 NODES_MAX: Final = 100_000
@@ -61,6 +60,7 @@ class Tree:
     """All nodes as each transaction sees them. `journal` gets each change."""
 
     def __init__(self, state: MasterState, journal: Journal, tables: Tables, now: Now) -> None:
+        """Restore the state. Raises DataCorrupted if a table has no node."""
         self._journal = journal
         self._tables = tables
         self.locks = LockTable(state.locks)
@@ -71,9 +71,6 @@ class Tree:
         self._view_of_all = View([self._bottom], tables.by_id)
         self._change_count = 0
         self._restore(state)
-        for node in nodes_for(state, journal, tables, now):
-            self._bottom.enter(node)
-            self._bottom.nodes[node.node] = node
 
     def _restore(self, state: MasterState) -> None:
         for transaction in state.transactions:
@@ -83,6 +80,9 @@ class Tree:
             self._change_count += 1
             if node.table is not None:
                 self._tables.count(node.table, 1)
+        for table in state.tables:
+            if table.table not in self._bottom.nodes:
+                raise DataCorrupted("A stored table has no node in the tree.", path=table.path)
         restore_children(self._bottom, None)
         for lock in state.locks:
             if lock.snapshot is not None:

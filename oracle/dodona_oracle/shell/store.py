@@ -29,7 +29,6 @@ from dodona_wire.errors import DataCorrupted
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
 FORMAT_VERSION: Final = b"2"
-_UNSEALED_VERSION: Final = b"1"
 FILE_NAME: Final = "master.mdb"
 MAP_BYTES_FIRST: Final = 64 << 20
 MAP_BYTES_MAX: Final = 16 << 30
@@ -136,26 +135,18 @@ class MasterStore:
 
     def _find_version(self) -> None:
         with self._environment.begin(write=True) as transaction:
-            version = transaction.get(_version_key)
-            is_new = transaction.stat()["entries"] == 0
-            if version == _UNSEALED_VERSION or (version is None and is_new):
-                stored = [(name, it) for name, it in transaction.cursor() if name != _version_key]
-                total = sum(_digest(*each) for each in stored)
+            if transaction.stat()["entries"] == 0:
                 transaction.put(_version_key, FORMAT_VERSION)
-                transaction.put(_seal_key, _seal_of(transaction, total))
-            elif version != FORMAT_VERSION:
-                found = "no" if version is None else repr(version)
-                raise DataCorrupted(
-                    f"{self._folder.path} has {found} format version, not {FORMAT_VERSION!r}. "
-                    "Start the release of Dodona that wrote it.",
-                    path=str(self._folder.path),
-                )
+                transaction.put(_seal_key, _seal_of(transaction, 0))
+            else:
+                _check_format(transaction, self._folder.path / FILE_NAME)
 
 
 def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
     """Yield all stored items. Raises DataCorrupted, which names `path`."""
     try:
         with environment.begin() as transaction:
+            _check_format(transaction, path)
             total = 0
             for name, stored in transaction.cursor():
                 if name not in (_version_key, _seal_key):
@@ -166,6 +157,17 @@ def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
                 raise DataCorrupted(text, path=str(path))
     except lmdb.Error as error:
         raise DataCorrupted(f"The store can't be read: {error}.", path=str(path)) from error
+
+
+def _check_format(transaction: lmdb.Transaction, path: Path) -> None:
+    found = transaction.get(_version_key)
+    if found != FORMAT_VERSION:
+        format_found = "no format" if found is None else f"format {found.decode(errors='replace')}"
+        raise DataCorrupted(
+            f"{path} has {format_found}. This release of Dodona reads format "
+            f"{FORMAT_VERSION.decode()} only. Start the release that wrote the store.",
+            path=str(path),
+        )
 
 
 def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:

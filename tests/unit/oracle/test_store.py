@@ -10,6 +10,7 @@ import pytest
 
 from dodona.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona_oracle.core.records import Group, Item, Put, Remove
+from dodona_oracle.shell.checking import verify_master
 from dodona_oracle.shell.store import FILE_NAME, MasterStore
 
 
@@ -103,14 +104,27 @@ def test_a_file_that_is_no_store_is_refused_loudly(tmp_path: Path) -> None:
     MasterStore.open(tmp_path).close()  # and the folder was let go
 
 
-def test_another_format_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "found"), [(b"1", "format 1"), (b"9", "format 9"), (None, "no format")]
+)
+def test_a_store_of_another_format_is_refused_and_stays_as_it_is(
+    tmp_path: Path, version: bytes | None, found: str
+) -> None:
     write(tmp_path, Put("b", b"1", b"one"))
-    environment = raw(tmp_path)
-    with environment.begin(write=True) as transaction:
-        transaction.put(b"format\x00version", b"9")
-    environment.close()
-    with pytest.raises(DataCorrupted, match="format version"):
-        MasterStore.open(tmp_path)
+    path = tmp_path / FILE_NAME
+    with raw(tmp_path) as environment, environment.begin(write=True) as transaction:
+        transaction.delete(b"format\x00version")
+        transaction.delete(b"format\x00seal")
+        if version is not None:
+            transaction.put(b"format\x00version", version)
+    before = path.read_bytes()
+    for look in (MasterStore.open, verify_master):
+        with pytest.raises(DataCorrupted) as caught:
+            look(tmp_path)
+        for words in (f"{path} has {found}.", "format 2 only", "Start the release that wrote"):
+            assert words in caught.value.message
+        assert caught.value.attributes["path"] == str(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["value", "key", "truncated", "no bucket"])
@@ -133,18 +147,6 @@ def test_damage_is_found_before_anything_is_served(tmp_path: Path, damage: str) 
     environment.close()
     with pytest.raises(DataCorrupted, match="checksum"):
         stored(tmp_path)
-
-
-def test_a_store_of_before_there_were_seals_is_sealed(tmp_path: Path) -> None:
-    write(tmp_path, Put("b", b"1", b"one"), Put("b", b"2", b"two"))
-    environment = raw(tmp_path)
-    with environment.begin(write=True) as transaction:
-        transaction.delete(b"format\x00seal")
-        transaction.put(b"format\x00version", b"1")
-    environment.close()
-    assert stored(tmp_path) == [("b", b"1", b"one"), ("b", b"2", b"two")]
-    write(tmp_path, Remove("b", b"1"))
-    assert stored(tmp_path) == [("b", b"2", b"two")]
 
 
 @pytest.mark.parametrize("damage", ["older value", "value gone", "seal gone", "nothing"])

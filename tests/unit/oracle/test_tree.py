@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dodona.errors import (
+    DataCorrupted,
     InvalidRequest,
     InvalidTabletState,
     LimitExceeded,
@@ -15,16 +16,10 @@ from dodona.errors import (
 )
 from dodona.errors import NodeExists as NodeExistsError
 from dodona_oracle.core import tree as tree_module
-from dodona_oracle.core import tree_calls
 from dodona_oracle.core.records import (
-    COUNTERS,
-    LAST_ID,
     Group,
-    Put,
     StoredTable,
-    encode_number,
     put_table,
-    state_from_items,
 )
 from dodona_wire.messages.catalog import GetTable, ListTables, MountTable, TableList, UnmountTable
 from dodona_wire.messages.tree import (
@@ -272,30 +267,12 @@ def test_each_change_is_one_record(realm: Realm) -> None:
     assert isinstance(realm.records[0], Group)
 
 
-def test_a_store_from_before_there_were_directories_gets_them(realm: Realm) -> None:
-    paths = ["//b/x", "//a", "//b/y/z", "//b/y", "//" + "n" * 300, "//" + "/".join("d" * 80)]
-    realm.append(Put(COUNTERS, LAST_ID, encode_number(len(paths))))
-    for number, path in enumerate(paths):
-        tablets: tuple[Any, ...] = ()
-        realm.append(put_table(StoredTable(number + 1, path, COLUMNS, "full", tablets)))
-    realm.restart()
-    found = realm.ask(ListTables("//")).paths
-    assert len(found) == len(paths)
-    assert {"//a", "//b/x", "//b/y/z", "//b/y-2"} <= set(found)
-    for path in found:
-        assert realm.ask(GetTable(path)).path == path
-    assert get(realm, "//b") == {"x": None, "y": {"z": None}, "y-2": None}
-    shown = get(realm, "/")
-    record_count = len(realm.records)
-    realm.restart()
-    assert get(realm, "/") == shown
-    assert len(realm.records) == record_count  # once is enough
-    used = {node.node for _, node in state_of(realm).nodes}
-    assert realm.ask(create("//new")).tablets[0].tablet - 1 not in used
-
-
-def state_of(realm: Realm) -> Any:
-    return state_from_items((*name, value) for name, value in realm.values.items())
+def test_a_stored_table_without_a_node_is_refused(realm: Realm) -> None:
+    realm.ask(create("//t"))
+    realm.append(put_table(StoredTable(9, "//lost", COLUMNS, "full", ())))
+    with pytest.raises(DataCorrupted, match="no node in the tree") as caught:
+        realm.restart()
+    assert caught.value.attributes["path"] == "//lost"
 
 
 # Names that web clients take out of an address
@@ -305,7 +282,7 @@ WORDS = r"node can't be named \. or \.\."
 
 
 @pytest.mark.parametrize("path", STEPS)
-def test_no_new_node_is_called_dot_or_dots(realm: Realm, path: str) -> None:
+def test_no_node_is_called_dot_or_dots(realm: Realm, path: str) -> None:
     realm.ask(CreateDirectory("//a"))
     realm.ask(create("//t"))
     realm.records.clear()
@@ -315,50 +292,12 @@ def test_no_new_node_is_called_dot_or_dots(realm: Realm, path: str) -> None:
         CreateDirectory(path, is_recursive=True, ignore_existing=True),
         MoveNode("//t", path, is_recursive=True),
         CopyNode("//t", path, is_recursive=True),
+        NodeExists(path),
+        GetNode(path),
+        RemoveNode(path),
     ):
         with pytest.raises(InvalidRequest, match=WORDS) as caught:
             realm.ask(request)
         assert caught.value.attributes["path"] == path
         assert caught.value.attributes["name"] in (".", "..")
     assert realm.records == []
-
-
-@pytest.fixture
-def old(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> Realm:
-    """A store with such nodes, as it was made before they were refused."""
-    with monkeypatch.context() as patch:
-        patch.setattr(tree_calls, "check_new_path", lambda *_: None)
-        for path in ("//.", "//a/..", "//a/b/./t"):
-            realm.ask(create(path))
-    realm.restart()
-    realm.records.clear()
-    return realm
-
-
-def test_those_that_are_there_are_read_and_set(old: Realm) -> None:
-    assert names(old, "//") == (".", "a")
-    assert names(old, "//a") == ("..", "b")
-    assert names(old, "//a/b/.") == ("t",)
-    assert old.ask(ListTables("//")).paths == ("//.", "//a/..", "//a/b/./t")
-    for path in ("//.", "//a/..", "//a/b/./t"):
-        assert old.ask(GetTable(path)).path == path
-        assert exists(old, path) is True
-        old.ask(SetNode(f"{path}/@mine", msgspec.msgpack.encode(1)))
-        assert get(old, f"{path}/@mine") == 1
-        mounted(old, path)
-    with pytest.raises(TableExists):
-        old.ask(create("//."))
-    old.ask(CreateDirectory("//a/b/.", ignore_existing=True))
-
-
-def test_those_that_are_there_are_moved_and_removed(old: Realm) -> None:
-    old.ask(MoveNode("//.", "//dot"))
-    old.ask(MoveNode("//a/b", "//c"))  # what is in it goes on to be called as it is
-    assert names(old, "//c/.") == ("t",)
-    with pytest.raises(InvalidRequest, match=WORDS) as caught:
-        old.ask(CopyNode("//c", "//d"))
-    assert caught.value.attributes["path"] == "//d/."
-    old.ask(MoveNode("//c/.", "//c/dot"))
-    old.ask(CopyNode("//c", "//d"))
-    old.ask(RemoveNode("//a/.."))
-    assert old.ask(ListTables("//")).paths == ("//c/dot/t", "//d/dot/t", "//dot")
