@@ -35,7 +35,6 @@ from dodona_tablets.shell.log_groups import CHECKPOINT, STRUCTURAL, GroupKey, en
 from dodona_tablets.shell.log_reading import read
 from dodona_tablets.shell.log_segments import (
     FIRST_INDEX,
-    OLD_NAME,
     LastSegment,
     Place,
     Segment,
@@ -89,7 +88,6 @@ class CellLog:
         self._path.mkdir(FOLDER_MODE, exist_ok=True)
         found = find_segments(self._path)
         check_files(folder.path, found)
-        (self._path / "lock.mdb").unlink(missing_ok=True)  # version 1 made one: it has no data
         for made_in in (self._path, folder.path):
             sync_folder(made_in)
         self._begin_at_bytes = 0
@@ -174,7 +172,6 @@ class CellLog:
         without groups is replaced, too, because it has the name of the new one."""
         if not found:
             return LastSegment(self._path, FIRST_INDEX)
-        self._remove_copied(found[0])
         before = Segment(found[-1])
         groups = before.copied() if self._is_to_be_copied(before) else None
         if groups is None:
@@ -184,27 +181,8 @@ class CellLog:
             before.close()
             found.pop()
             made = LastSegment(self._path, before.first_index, groups)
-            if before.path != made.path:
-                before.path.unlink()
         self._older += [_Older(*it, it.path.stat().st_size) for it in found]
         return made
-
-    def _remove_copied(self, first: Place) -> None:
-        """Remove the file of an old version, if the last process ended between copying and removing
-        it. First check that the copy has all of its groups. Raises DataCorrupted."""
-        old_path = self._path / OLD_NAME
-        if first.path == old_path or not old_path.exists():
-            return
-        old, copy = Segment(Place(FIRST_INDEX, old_path)), Segment(first)
-        try:
-            is_copied = old.next_index <= copy.next_index and copy.copied() is not None
-        finally:
-            old.close()
-            copy.close()
-        if not is_copied:
-            text = f"{first.path.name} is an incomplete copy of {OLD_NAME}: groups are missing."
-            raise DataCorrupted(text, path=str(first.path))
-        old_path.unlink()
 
     def _is_to_be_copied(self, before: Segment) -> bool:
         short_bytes_max = min(SHORT_BYTES_MAX, self._segment_bytes_max // SHORT_MIN)

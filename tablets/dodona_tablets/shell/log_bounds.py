@@ -11,8 +11,10 @@ Invariants:
   first file may be an earlier one, but never a later one.
 - The file has two sectors, which are written by turns and in place. So a full disk does not keep
   the log from being truncated, and a crash leaves one of the sectors whole.
+- A log gets this file before anything is appended to it. So without it, a log has at most its first
+  file, which a crash left empty.
 
-A folder of an earlier version has no such file, and gets one. Must not import: the log.
+Must not import: the log.
 """
 
 import os
@@ -23,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from dodona_tablets.shell.log_segments import Place
+from dodona_tablets.shell.log_segments import FIRST_INDEX, Place
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.net.folder import make_whole, private_file
 
@@ -101,6 +103,9 @@ def check_bounds(folder: Path, places: Sequence[Place]) -> None:
     both ends. `places` are its files. The error names the missing file."""
     path = folder / BOUNDS_NAME
     if not path.exists():
+        if any(it.first_index != FIRST_INDEX for it in places):
+            text = "The bounds of the log are missing. Put the file back, or restore a backup."
+            raise DataCorrupted(text, path=str(path))
         return
     written = _read(path)
     if not places:

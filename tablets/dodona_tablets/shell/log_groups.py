@@ -1,6 +1,6 @@
 """Encode a log's groups: a key with an index, a header with a checksum, MessagePack.
 
-Owns: both versions of a group, what the flags in its key say about its records, and how an error
+Owns: the format of a group, what the flags in its key say about its records, and how an error
 describes damage. The error names the file, the group and, if it is known, the position of its
 bytes. This module knows only that each group is a value under its key, and that keys sort as
 indexes do.
@@ -21,7 +21,7 @@ import pyarrow
 from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
 from dodona_wire.errors import DataCorrupted
 
-LOG_VERSION: Final = 2
+LOG_FORMAT: Final = 2
 
 STRUCTURAL: Final = 1
 """Flag: the group may have records other than `ROW_RECORDS`."""
@@ -31,16 +31,16 @@ CHECKPOINT: Final = 2
 _KEY: Final = struct.Struct(">QB")
 """Index, flags."""
 KEY_BYTES: Final = _KEY.size
-_KEY_1: Final = struct.Struct(">Q")
-"""In version 1: the index."""
+_KEY_1_BYTES: Final = 8
+"""The length of keys in format 1. They have no flags."""
 _HEADER: Final = struct.Struct(">BI")
-"""Version, CRC-32 of key and body. In version 1: CRC-32 of the body."""
+"""Format, CRC-32 of key and body."""
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(list[Record])
 
 
 class GroupKey(msgspec.Struct, frozen=True, gc=False):
-    """The key of a stored group. A key of version 1 has no flags, and counts as structural."""
+    """The key of a stored group."""
 
     index: int
     flags: int
@@ -52,8 +52,8 @@ def decode_key(raw: bytes, path: Path) -> GroupKey:
     if len(raw) == _KEY.size:
         index, flags = _KEY.unpack(raw)
         return GroupKey(index, flags, raw)
-    if len(raw) == _KEY_1.size:
-        return GroupKey(_KEY_1.unpack(raw)[0], STRUCTURAL, raw)
+    if len(raw) == _KEY_1_BYTES:
+        raise other_format(path, 1)
     raise DataCorrupted(f"{raw!r} is not the key of a log group", path=str(path))
 
 
@@ -68,7 +68,7 @@ def encode_group(index: int, records: Sequence[Record]) -> tuple[GroupKey, bytea
     _encoder.encode_into(records, value, _HEADER.size)
     with memoryview(value) as view:
         checksum = zlib.crc32(view[_HEADER.size :], zlib.crc32(key))
-    _HEADER.pack_into(value, 0, LOG_VERSION, checksum)
+    _HEADER.pack_into(value, 0, LOG_FORMAT, checksum)
     return GroupKey(index, flags, key), value
 
 
@@ -76,16 +76,28 @@ def decode_group(key: GroupKey, value: memoryview, path: Path) -> list[Record]:
     """Return the records of a stored group. Raises DataCorrupted."""
     if len(value) < _HEADER.size:
         raise damaged("is too short", path, key.index, value)
-    version, checksum = _HEADER.unpack_from(value)
-    if version != (LOG_VERSION if len(key.raw) == _KEY.size else 1):
-        raise damaged(f"has version {version}, which is not known here", path, key.index, value)
+    found, checksum = _HEADER.unpack_from(value)
+    if found != LOG_FORMAT:
+        raise damaged(_other_format(found), path, key.index, value)
     body = value[_HEADER.size :]
-    if zlib.crc32(body, zlib.crc32(key.raw) if version == LOG_VERSION else 0) != checksum:
+    if zlib.crc32(body, zlib.crc32(key.raw)) != checksum:
         raise damaged("fails its checksum", path, key.index, value)
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise damaged(f"does not decode: {error}", path, key.index, value) from error
+
+
+def other_format(path: Path, found: int) -> DataCorrupted:
+    """Return the error about a log of a format that this release does not read."""
+    return DataCorrupted(f"{path} {_other_format(found)}", path=str(path))
+
+
+def _other_format(found: int) -> str:
+    return (
+        f"has format {found}. This release of Dodona reads format {LOG_FORMAT} only. Start the "
+        "release that wrote the log, or restore a backup"
+    )
 
 
 def damaged(words: str, path: Path, index: int, value: memoryview | None = None) -> DataCorrupted:

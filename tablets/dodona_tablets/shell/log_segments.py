@@ -25,7 +25,13 @@ import lmdb
 from dodona_server.environment import make_environment, open_environment
 from dodona_server.page_tree import check_pages
 from dodona_tablets.shell.log_doubt import is_last_commit_in_doubt
-from dodona_tablets.shell.log_groups import GroupKey, damaged, decode_group, decode_key
+from dodona_tablets.shell.log_groups import (
+    GroupKey,
+    damaged,
+    decode_group,
+    decode_key,
+    other_format,
+)
 from dodona_tablets.shell.log_tail import Group, find_groups_behind
 from dodona_tablets.shell.room import AHEAD_BYTES, STEP_BYTES, Room
 from dodona_wire.errors import DataCorrupted
@@ -33,8 +39,8 @@ from dodona_wire.errors import DataCorrupted
 FIRST_INDEX: Final = 1
 SUFFIX: Final = ".mdb"
 
-OLD_NAME: Final = "data.mdb"
-"""The name of the first file in an early version, where it was the only file."""
+FORMAT_1_NAME: Final = "data.mdb"
+"""The only file of a log of format 1, which no release wrote."""
 _MAP_BYTES: Final = 1 << 34
 """More bytes than one file ever has. The file itself is only as long as its content."""
 
@@ -50,14 +56,12 @@ class Place(NamedTuple):
 
 def find_segments(folder: Path) -> list[Place]:
     """Return the files of the log in this folder, in order. Empty if there is no folder. Raises
-    OSError."""
+    OSError, and DataCorrupted if the log has another format."""
     names = os.listdir(folder) if folder.exists() else []
+    if FORMAT_1_NAME in names:
+        raise other_format(folder / FORMAT_1_NAME, 1)
     stems = [it.removesuffix(SUFFIX) for it in names if it.endswith(SUFFIX)]
-    found = [Place(int(it), folder / f"{it}{SUFFIX}") for it in stems if it.isdecimal()]
-    is_copied = FIRST_INDEX in [it.first_index for it in found]
-    if OLD_NAME in names and not is_copied:
-        found.append(Place(FIRST_INDEX, folder / OLD_NAME))
-    return sorted(found)
+    return sorted([Place(int(it), folder / f"{it}{SUFFIX}") for it in stems if it.isdecimal()])
 
 
 def path_of(folder: Path, first_index: int) -> Path:

@@ -18,9 +18,10 @@ from dodona_tablets.core.records import (
     RowsWritten,
     WatermarkRaised,
 )
-from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.log_bounds import BOUNDS_NAME
+from dodona_tablets.shell.log import LOG_NAME, CellLog
+from dodona_tablets.shell.log_bounds import BOUNDS_NAME, LogBounds
 from dodona_tablets.shell.log_groups import encode_group
+from dodona_tablets.shell.log_segments import find_segments
 from unit.tablets.cells import NON_ATOMIC, put
 
 BYTES_MAX = 1 << 20
@@ -61,5 +62,11 @@ def write_file(path: Path, groups: dict[bytes, bytes]) -> None:
 
 
 def forget_bounds(folder: Path) -> None:
-    """As a version left the log that did not write down which files there are."""
+    """As a crash leaves the first file of a log: nothing says yet which files there are."""
     (folder / BOUNDS_NAME).unlink(missing_ok=True)
+
+
+def renew_bounds(folder: Path) -> None:
+    """Bounds of the files that are there, as if no other had ever been."""
+    forget_bounds(folder)
+    LogBounds.keep(folder, find_segments(folder / LOG_NAME)).close()

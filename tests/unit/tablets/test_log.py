@@ -21,8 +21,8 @@ from unit.tablets.logs import (
     BYTES_MAX,
     RECORDS,
     fill,
-    forget_bounds,
     groups_of,
+    renew_bounds,
     rows,
     write_file,
 )
@@ -120,7 +120,7 @@ def test_a_folder_that_can_not_be_made_is_a_clear_error(tmp_path: Path) -> None:
     ("damage", "words"),
     [
         (lambda raw: raw[:3], "too short"),
-        (lambda raw: b"\x09" + raw[1:], "version 9"),
+        (lambda raw: b"\x09" + raw[1:], "has format 9. This release of Dodona reads format 2 only"),
         (lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]), "checksum"),
         (lambda raw: raw[:-1], "checksum"),
     ],
@@ -161,7 +161,7 @@ def test_a_missing_file_is_damage(tmp_path: Path, missing: int) -> None:
     log.close()
     files = sorted((tmp_path / LOG_NAME).iterdir())
     files[missing - 1].unlink()
-    forget_bounds(tmp_path)
+    renew_bounds(tmp_path)
     log = CellLog.open(tmp_path, BYTES_MAX)
     words = "is missing" if missing > 1 else "does not have a checkpoint to begin with"
     for read in (log.read, log.survey):
@@ -257,40 +257,33 @@ def names(folder: Path) -> list[str]:
     return sorted(it.name for it in (folder / LOG_NAME).iterdir())
 
 
-# Version 1
+# Other formats
 
 
-def test_a_log_of_version_1_is_read_and_goes_on(tmp_path: Path) -> None:
-    """It had all of its groups in one file, and a lock file of the engine's."""
+def format_1_groups() -> dict[bytes, bytes]:
+    """Keys without flags, and checksums of the bodies alone."""
     groups = {}
     for index, record in enumerate(RECORDS, 1):
         body = msgspec.msgpack.encode([record])
-        value = struct.pack(">BI", 1, zlib.crc32(body)) + body
-        groups[struct.pack(">Q", index)] = value
-    write_file(tmp_path / LOG_NAME / "data.mdb", groups)
+        groups[struct.pack(">Q", index)] = struct.pack(">BI", 1, zlib.crc32(body)) + body
+    return groups
+
+
+@pytest.mark.parametrize("name", ["data.mdb", FIRST_FILE])
+def test_a_log_of_another_format_is_refused_and_stays_as_it_is(tmp_path: Path, name: str) -> None:
+    """A log of format 1 had one file, and a lock file of the engine's."""
+    path = tmp_path / LOG_NAME / name
+    write_file(path, format_1_groups())
     (tmp_path / LOG_NAME / "lock.mdb").write_bytes(b"")
-    log = CellLog.open(tmp_path, BYTES_MAX)
-    assert list(log.read()) == RECORDS
-    assert list(log.survey()) == RECORDS[2:]
-    log.append(RECORDS)
-    assert list(log.read()) == RECORDS * 2
-    fill(log, range(1, 11))
-    log.truncate_before(10)
-    assert list(log.read()) == [Checkpoint(10)]
-    assert not any((tmp_path / LOG_NAME / name).exists() for name in ("data.mdb", "lock.mdb"))
-    log.close()
-
-
-def test_a_crash_before_the_removal_of_a_copied_file_does_no_harm(
-    tmp_path: Path,
-) -> None:
-    write_file(tmp_path / LOG_NAME / "data.mdb", groups_of([[rows(1)]]))
-    write_file(tmp_path / LOG_NAME / f"{1:020}.mdb", groups_of([[rows(1)], [rows(2)]]))
-    assert verify_log(tmp_path).group_count == 2
-    log = CellLog.open(tmp_path, ROOMY_BYTES_MAX)
-    assert list(log.read()) == [rows(1), rows(2)]
-    assert names(tmp_path) == [f"{1:020}.mdb"]
-    log.close()
+    before = path.read_bytes()
+    for look in (lambda: CellLog.open(tmp_path, BYTES_MAX), lambda: verify_log(tmp_path)):
+        with pytest.raises(DataCorrupted) as caught:
+            look()
+        text = f"{path} has format 1. This release of Dodona reads format 2 only. Start the release"
+        assert caught.value.message.startswith(text)
+        assert caught.value.attributes["path"] == str(path)
+    assert names(tmp_path) == sorted([name, "lock.mdb"])
+    assert path.read_bytes() == before
 
 
 # Fullness

@@ -64,12 +64,19 @@ def test_all_files_that_are_missing_are_noticed(tmp_path: Path) -> None:
     refuse(tmp_path)
 
 
-def test_the_first_start_of_a_log_of_an_earlier_version_writes_its_bounds(tmp_path: Path) -> None:
-    made(tmp_path)
+def test_a_log_without_its_bounds_is_refused_and_none_are_made(tmp_path: Path) -> None:
+    paths = made(tmp_path)
     forget_bounds(tmp_path)
-    read(tmp_path)
-    files(tmp_path)[-1].unlink()
     refuse(tmp_path)
+    assert (files(tmp_path), (tmp_path / BOUNDS_NAME).exists()) == (paths, False)
+
+
+def test_a_first_file_without_bounds_gets_them(tmp_path: Path) -> None:
+    """A crash comes between the two."""
+    CellLog.open(tmp_path, BYTES_MAX).close()
+    forget_bounds(tmp_path)
+    assert read(tmp_path) == []
+    assert (tmp_path / BOUNDS_NAME).exists()
 
 
 @pytest.mark.parametrize("is_torn", [False, True])

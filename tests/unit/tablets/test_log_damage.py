@@ -18,7 +18,15 @@ from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell import log as log_module
 from dodona_tablets.shell.log import LOG_NAME, CellLog
 from dodona_tablets.shell.log_check import LogSummary, verify_log
-from unit.tablets.logs import RECORDS, fill, forget_bounds, groups_of, rows, write_file
+from unit.tablets.logs import (
+    RECORDS,
+    fill,
+    forget_bounds,
+    groups_of,
+    renew_bounds,
+    rows,
+    write_file,
+)
 
 PAGE: Final = 4096
 NAME: Final = f"{1:020}.mdb"
@@ -362,6 +370,7 @@ def test_verifying_also_checks_groups_that_recovery_skips(tmp_path: Path) -> Non
     groups[first] = groups[first][:-1]
     path = tmp_path / LOG_NAME / f"{5:020}.mdb"
     write_file(path, groups)
+    renew_bounds(tmp_path)
     assert found(path) == [Checkpoint(1)]
     with pytest.raises(DataCorrupted, match="fails its checksum") as caught:
         verify_log(tmp_path)
@@ -370,6 +379,7 @@ def test_verifying_also_checks_groups_that_recovery_skips(tmp_path: Path) -> Non
 
 def test_a_log_without_beginning_does_not_pass(tmp_path: Path) -> None:
     write_file(tmp_path / LOG_NAME / f"{5:020}.mdb", groups_of([[rows(1)]], first_index=5))
+    renew_bounds(tmp_path)
     with pytest.raises(DataCorrupted, match="no first group and no checkpoint"):
         verify_log(tmp_path)
 

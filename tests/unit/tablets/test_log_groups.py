@@ -1,4 +1,4 @@
-"""The bytes of a log's groups: both versions, flags, and damage anywhere."""
+"""The bytes of a log's groups: flags, and damage anywhere."""
 
 import struct
 import zlib
@@ -94,34 +94,10 @@ def test_only_groups_with_other_records_than_rows_and_outcomes_are_structural() 
     assert encode_group(1, [*of_rows, Checkpoint(1)])[0].flags == STRUCTURAL | CHECKPOINT
 
 
-def encode_version_1(records: list[Record]) -> bytes:
-    body = msgspec.msgpack.encode(records)
-    return struct.pack(">BI", 1, zlib.crc32(body)) + body
-
-
-def test_groups_of_version_1_are_read_and_count_as_structural() -> None:
-    key = decode_key(struct.pack(">Q", 3), PATH)
-    assert (key.index, key.flags) == (3, STRUCTURAL)
-    value = encode_version_1(RECORDS)
-    assert decode(key, value) == RECORDS
-    for length in range(len(value)):
-        with pytest.raises(DataCorrupted):
-            decode(key, value[:length])
-
-
-def test_a_version_under_the_key_of_another_is_refused() -> None:
-    key, value = encode_group(7, RECORDS)
-    with pytest.raises(DataCorrupted, match="version 2"):
-        decode(decode_key(struct.pack(">Q", 7), PATH), value)
-    with pytest.raises(DataCorrupted, match="version 1"):
-        decode(key, encode_version_1(RECORDS))
-
-
-def test_records_of_before_there_were_special_writes_are_read() -> None:
-    writes = [[it[0], it[1], list(it[2])] for it in (put(1, 1, "x"), put(2, None))]
-    stored = msgspec.msgpack.encode([9, NON_ATOMIC, 3, writes])
-    assert msgspec.msgpack.decode(stored, type=Record) == RECORDS[1]
-    commit = msgspec.msgpack.encode([3, 7, 8, [[1, 1, writes]]])
-    known = msgspec.msgpack.decode(commit, type=Record)
-    assert isinstance(known, CommittedHere)
-    assert known.modifications[0].special is None
+def test_groups_of_format_1_are_refused_with_both_formats() -> None:
+    with pytest.raises(DataCorrupted, match=r"here has format 1\. This release of Dodona"):
+        decode_key(struct.pack(">Q", 7), PATH)
+    key, _ = encode_group(7, RECORDS)
+    body = msgspec.msgpack.encode(RECORDS)
+    with pytest.raises(DataCorrupted, match=r"has format 1\. This release of Dodona"):
+        decode(key, struct.pack(">BI", 1, zlib.crc32(body)) + body)

@@ -12,7 +12,7 @@ from dodona_tablets.core.records import Checkpoint, Record, WatermarkRaised
 from dodona_tablets.shell.log import LOG_NAME, SEGMENTS_MIN, CellLog
 from dodona_wire.net.folder import sync_folder
 from suite.waiting import WAIT_S_MAX
-from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, rows, write_file
+from unit.tablets.logs import BYTES_MAX, RECORDS, fill, groups_of, renew_bounds, rows, write_file
 
 
 def files(folder: Path) -> list[str]:
@@ -110,6 +110,7 @@ def test_a_restart_during_a_truncation_reads_the_remaining_records(tmp_path: Pat
 
 def test_a_log_without_its_beginning_and_without_a_checkpoint_is_damaged(tmp_path: Path) -> None:
     write_file(tmp_path / LOG_NAME / f"{5:020}.mdb", groups_of([RECORDS, RECORDS], 5))
+    renew_bounds(tmp_path)
     log = CellLog.open(tmp_path, BYTES_MAX)
     for read in (log.read, log.survey):
         with pytest.raises(DataCorrupted, match="does not have a checkpoint to begin with"):
@@ -223,7 +224,7 @@ def test_a_survey_does_not_look_at_groups_of_rows(tmp_path: Path) -> None:
     write_file(tmp_path / LOG_NAME / f"{1:020}.mdb", groups)
     log = CellLog.open(tmp_path, BYTES_MAX)
     assert list(log.survey()) == [Checkpoint(1), Checkpoint(2)]
-    with pytest.raises(DataCorrupted, match="version 100"):
+    with pytest.raises(DataCorrupted, match="has format 100"):
         list(log.read())
     log.close()
 
