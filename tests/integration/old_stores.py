@@ -1,8 +1,8 @@
-"""Folders that older versions of Dodona wrote, and what is in them.
+"""Folders that earlier commits wrote in today's formats, and what is in them.
 
-Owns: `fill`, which writes a bit of everything by the public API alone, so that it runs with old
-versions too, and `read`, which reads all of it back. `python -m integration.old_stores FILE` keeps
-what this version writes, for later ones.
+Owns: `fill`, which writes a bit of everything by the public API alone, so that it runs with earlier
+commits too, and `read`, which reads all of it back. `python -m integration.old_stores FILE` keeps
+what this commit writes, for later ones.
 """
 
 import sys

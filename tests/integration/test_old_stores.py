@@ -1,4 +1,4 @@
-"""Folders of older versions are opened, read, written, and checked."""
+"""Folders of earlier commits are opened, read, written, and checked."""
 
 import tarfile
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dodona_local.checking import check_folder
 from integration.old_stores import APPLICATION, ATOMIC, PLAIN, VERSION, fill, read
 
 STORES = sorted((Path(__file__).parent / "stores").glob("*.tar.xz"))
-"""Each named by the day on which that version was made."""
+"""Each named by the day on which a commit wrote it."""
 
 pytestmark = pytest.mark.integration
 
@@ -37,9 +37,9 @@ def test_there_is_an_old_store() -> None:
     assert STORES
 
 
-@pytest.mark.part("stores of an older version")
-def test_all_that_an_older_version_wrote_is_there(old: Path, expected: dict[str, Any]) -> None:
-    for _ in range(2):  # once as it was, once as this version left it
+@pytest.mark.part("stores of an earlier commit")
+def test_all_that_an_earlier_commit_wrote_is_there(old: Path, expected: dict[str, Any]) -> None:
+    for _ in range(2):  # once as it was, once as this commit left it
         with dodona.open(old) as db:
             assert read(db) == expected
 

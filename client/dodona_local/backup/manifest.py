@@ -23,9 +23,6 @@ from dodona_wire.rows.schema import Column
 from dodona_wire.types import Atomicity, LoadId, Timestamp
 
 FORMAT: Final = 2
-"""In format 1 no table had versions: the rows of `//sys/load_applications` were saved like other
-rows."""
-READ_FORMATS: Final = (1, FORMAT)
 MANIFEST_NAME: Final = "backup.json"
 PARTS_NAME: Final = "tables"
 READ_BYTES: Final = 1 << 20
@@ -55,7 +52,7 @@ class SavedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SavedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A saved table. `timestamp` is null if the newest rows were read, because tables of atomicity
     none have no snapshots. `dodona.keys` defines the encoding of pivot keys. `versions` is left out
-    if it is empty, so that a manifest of format 1 keeps its checksum."""
+    if it is empty."""
 
     path: str
     atomicity: Atomicity
@@ -142,7 +139,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a folder. Raises InvalidRequest if the folder is no complete backup,
-    or one of a newer version, and DataCorrupted if the file is damaged."""
+    or has another format, and DataCorrupted if the file is damaged."""
     path = folder / MANIFEST_NAME
     try:
         raw = path.read_bytes()
@@ -152,10 +149,10 @@ def read_manifest(folder: Path) -> Manifest:
         raise InvalidRequest(f"{path} can't be read: {error.strerror}") from error
     try:
         head = msgspec.json.decode(raw, type=_Head)
-        if head.format not in READ_FORMATS:
+        if head.format != FORMAT:
             raise InvalidRequest(
                 f"{path} has format {head.format} (Dodona {head.version}), but this version reads "
-                f"formats {', '.join(map(str, READ_FORMATS))}: restore with the other version"
+                f"format {FORMAT} only: restore with the other version"
             )
         manifest = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -14,7 +14,7 @@ because it names a table that never was at its path.
 Rows are new rows: they have timestamps of the restore, and no older history.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,7 +37,6 @@ from dodona_local.backup.streams import Bound, Stop, ranges_of, run_all
 from dodona_local.backup.versions import (
     VERSIONS_COME_WITH_TABLES,
     prepare_versions_table,
-    without_versions_table,
     write_versions,
 )
 from dodona_local.errors import RestoreFailed
@@ -50,7 +49,6 @@ from dodona_wire.errors import (
     TableExists,
     Unavailable,
 )
-from dodona_wire.messages.attribute_names import OWN_PREFIX, meant
 from dodona_wire.net.paths import place_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
@@ -73,8 +71,7 @@ def restore(
     restored tables.
 
     Restores these tables, or without `paths` all tables, and mounts them. Versions of applications
-    that were published in these tables are restored with them. A backup of format 1 does not say
-    which versions belong to which table. If it has any versions, a `DodonaWarning` is shown.
+    that were published in these tables are restored with them.
 
     Raises InvalidRequest for no complete backup, one without such a table, or a table called `.` or
     `..`. Raises DataCorrupted if a file is missing or damaged, and TableExists. These errors come
@@ -86,7 +83,7 @@ def restore(
         raise InvalidRequest(f"pass the paths of tables as a list, not as {shown(paths)}")
     if APPLICATIONS in (paths or ()):
         raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
-    manifest = without_versions_table(read_manifest(place))
+    manifest = read_manifest(place)
     if paths is not None:
         manifest = manifest.only(paths)
     _check_places(db, manifest)
@@ -174,18 +171,9 @@ def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> 
             table.schema,
             atomicity="none",
             pivot_keys=table.pivot_keys,
-            attributes=_accepted(table.saved.attributes),
+            attributes=table.saved.attributes,
             mount=True,
         )
-
-
-def _accepted(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's own attributes. Older versions of Dodona took misspelled settings as own
-    attributes. These get the prefix for own attributes."""
-    return {
-        name if meant(name) is None else f"{OWN_PREFIX}{name}": it
-        for name, it in attributes.items()
-    }
 
 
 def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progress) -> None:
@@ -261,7 +249,7 @@ def _finish(db: Client, tables: Sequence[_Staged]) -> None:
     for table in tables:
         db.unmount_table(table.path)
         saved = table.saved
-        wanted = {**_accepted(saved.attributes), **saved.settings, "atomicity": saved.atomicity}
+        wanted = {**saved.attributes, **saved.settings, "atomicity": saved.atomicity}
         db.set(f"{table.path}/@", wanted)
 
 

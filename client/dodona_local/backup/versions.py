@@ -18,14 +18,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from msgspec.structs import replace
-
-from dodona._core.loads.records import APPLICATIONS, ATTRIBUTES, SCHEMAS
-from dodona._core.loads.versions import RecordedVersion, is_of, version_of
+from dodona._core.loads.records import APPLICATIONS, ATTRIBUTES, SCHEMAS, check_columns
+from dodona._core.loads.versions import RecordedVersion, version_of
 from dodona.client import Client
-from dodona_local.backup.manifest import Manifest, SavedVersion
-from dodona_wire.errors import DodonaWarning, InvalidRequest, SnapshotTooOld
-from dodona_wire.rows.schema import TableSchema
+from dodona_local.backup.manifest import SavedVersion
+from dodona_wire.errors import DodonaWarning, SnapshotTooOld
 from dodona_wire.types import Timestamp
 
 VERSIONS_COME_WITH_TABLES: Final = (
@@ -58,30 +55,30 @@ def read_versions(db: Client, paths: Sequence[str], timestamp: Timestamp) -> Ver
     return {path: _of_table(db, path, found) for path in paths} if found else {}
 
 
-_Found = Mapping[str, Mapping[str | None, RecordedVersion]]
+_Found = Mapping[str, Mapping[str, RecordedVersion]]
 """The versions by application and path."""
 
 
 def _recorded(db: Client, timestamp: Timestamp) -> _Found:
     """Return all recorded versions, also those that count for no table any more."""
-    names = db.get_table(APPLICATIONS).schema.key_names
-    keys = list(db.select(APPLICATIONS, columns=names, timestamp=timestamp))
-    found: dict[str, dict[str | None, RecordedVersion]] = {}
+    schema = db.get_table(APPLICATIONS).schema
+    check_columns(APPLICATIONS, schema)
+    keys = list(db.select(APPLICATIONS, columns=schema.key_names, timestamp=timestamp))
+    found: dict[str, dict[str, RecordedVersion]] = {}
     for some in _in_calls(keys):
         for row in db.lookup_versions(APPLICATIONS, some, timestamp=timestamp):
             version = version_of(row)
             if version is not None:
-                path = row.key.get("path")  # an older release recorded no path
-                found.setdefault(row.key["application"], {})[path] = version
+                found.setdefault(row.key["application"], {})[row.key["path"]] = version
     return found
 
 
 def _of_table(db: Client, path: str, found: _Found) -> tuple[SavedVersion, ...]:
-    node, creation_time = db.get(f"{path}/@id"), db.get(f"{path}/@creation_time")
+    node = db.get(f"{path}/@id")
     counting = []
     for application, by_path in found.items():
-        version = by_path.get(path, by_path.get(None))
-        if version is not None and is_of(version, node, creation_time):
+        version = by_path.get(path)
+        if version is not None and version.table == node:
             counting.append(SavedVersion(application, version.version, version.load, version.query))
     return tuple(counting)
 
@@ -89,40 +86,18 @@ def _of_table(db: Client, path: str, found: _Found) -> tuple[SavedVersion, ...]:
 # ---- restoring
 
 
-def without_versions_table(manifest: Manifest) -> Manifest:
-    """Return the backup without the table of versions, which earlier releases saved like any other
-    table. Warns if that table has rows, because the backup does not say for which of its tables
-    they counted."""
-    table = next((it for it in manifest.tables if it.path == APPLICATIONS), None)
-    if table is None:
-        return manifest
-    if table.row_count:
-        text = (
-            f"the backup of Dodona {manifest.version} does not say to which tables the "
-            f"{table.row_count:,} versions of applications in {APPLICATIONS} belong, so these "
-            "versions are not restored. If a load is repeated, it is published again"
-        )
-        warnings.warn(text, DodonaWarning, stacklevel=3)
-    rest = tuple([it for it in manifest.tables if it is not table])
-    if not rest:
-        raise InvalidRequest(VERSIONS_COME_WITH_TABLES)
-    return replace(manifest, tables=rest)
-
-
 def prepare_versions_table(db: Client) -> None:
     """Create and mount the table of versions if needed. Loads create the same table, so it may stay
-    if a restore fails."""
-    schema = SCHEMAS[APPLICATIONS]
+    if a restore fails. Raises InvalidRequest if the table has other columns."""
     if not db.exists(APPLICATIONS):
-        db.create_table(APPLICATIONS, schema, attributes=ATTRIBUTES[APPLICATIONS], mount=True)
+        db.create_table(
+            APPLICATIONS, SCHEMAS[APPLICATIONS], attributes=ATTRIBUTES[APPLICATIONS], mount=True
+        )
         return
     table = db.get_table(APPLICATIONS)
-    if table.schema.columns != TableSchema.parse(schema).columns:  # an older release created it
-        db.unmount_table(APPLICATIONS)
-        db.alter_table(APPLICATIONS, schema)
-    elif table.is_mounted:
-        return
-    db.mount_table(APPLICATIONS)
+    check_columns(APPLICATIONS, table.schema)
+    if not table.is_mounted:
+        db.mount_table(APPLICATIONS)
 
 
 def write_versions(db: Client, path: str, node: int, versions: Sequence[SavedVersion]) -> None:

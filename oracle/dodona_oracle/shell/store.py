@@ -162,9 +162,9 @@ def read_items(environment: lmdb.Environment, path: Path) -> Iterator[Item]:
 def _check_format(transaction: lmdb.Transaction, path: Path) -> None:
     found = transaction.get(_version_key)
     if found != FORMAT_VERSION:
-        format_found = "no format" if found is None else f"format {found.decode(errors='replace')}"
+        text = "no format" if found is None else f"format {bytes(found).decode(errors='replace')}"
         raise DataCorrupted(
-            f"{path} has {format_found}. This release of Dodona reads format "
+            f"{path} has {text}. This release of Dodona reads format "
             f"{FORMAT_VERSION.decode()} only. Start the release that wrote the store.",
             path=str(path),
         )

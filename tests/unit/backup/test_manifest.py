@@ -55,8 +55,7 @@ MANIFEST = Manifest(
     (SavedDirectory("//", {"a": {"b": [True]}}), SavedDirectory("//bank", {})),
     (replace(table("//bank/accounts", part()), versions=VERSIONS), table("//bank/old/accounts")),
 )
-CHECKSUM_BEFORE = "90efe26cb5daa9aa29dc549fa7a4f9a8312c4f05dd98d96a15f25f25162b67ce"
-"""Of the same manifest in format 1, as a commit wrote it that knew no other."""
+CHECKSUM = "78590c54c798cbea214ceacbcd0d5f3908de4601b2bf4c9bd28bed6ce39aff25"
 
 
 @pytest.fixture
@@ -88,6 +87,10 @@ def test_what_was_written_is_read(folder: Path) -> None:
     assert sorted(it.name for it in folder.iterdir()) == ["backup.json", "tables"]
 
 
+def test_the_checksum_of_a_manifest_is_the_one_that_an_earlier_commit_wrote(folder: Path) -> None:
+    assert json.loads((folder / "backup.json").read_text())["checksum"] == CHECKSUM
+
+
 def test_the_manifest_is_json_with_line_breaks(folder: Path) -> None:
     text = (folder / "backup.json").read_text()
     assert json.loads(text)["tables"][0]["attributes"] == {"owner": "ada", "sizes": [1, 2.5, None]}
@@ -116,12 +119,18 @@ def test_an_interrupted_backup(folder: Path, rest: list[str]) -> None:
     assert "has a backup that was interrupted" in refusal(folder, InvalidRequest)
 
 
-@pytest.mark.parametrize("format_number", [0, 3, 77])
-def test_another_version(folder: Path, format_number: int) -> None:
+@pytest.mark.parametrize("format_number", [0, 1, 3, 77])
+def test_a_backup_of_another_format_is_refused_and_stays_as_it_is(
+    folder: Path, format_number: int
+) -> None:
     change(folder, format=format_number, version="9.0", more={"of": "it"})
+    path = folder / "backup.json"
+    before = path.read_bytes()
     text = refusal(folder, InvalidRequest)
-    assert f"has format {format_number} (Dodona 9.0)" in text
-    assert "restore with the other version" in text
+    assert f"{path} has format {format_number} (Dodona 9.0)" in text
+    assert "reads format 2 only: restore with the other version" in text
+    assert path.read_bytes() == before
+    assert sorted(it.name for it in folder.iterdir()) == ["backup.json", "tables"]
 
 
 @pytest.mark.parametrize(
@@ -158,14 +167,6 @@ def test_one_that_names_files_elsewhere(tmp_path: Path, name: str) -> None:
 def test_one_that_names_a_file_twice(tmp_path: Path) -> None:
     write_manifest(tmp_path, replace(MANIFEST, tables=(table("//a", part(), part()),)))
     assert "files that a backup can't have" in refusal(tmp_path, DataCorrupted)
-
-
-def test_the_format_before_is_read_and_has_no_versions(tmp_path: Path) -> None:
-    tables = tuple([replace(it, versions=()) for it in MANIFEST.tables])
-    write_manifest(tmp_path, replace(MANIFEST, format=1, tables=tables))
-    written = json.loads((tmp_path / "backup.json").read_text())
-    assert written["checksum"] == CHECKSUM_BEFORE
-    assert [it.versions for it in read_manifest(tmp_path).tables] == [(), ()]
 
 
 # ---- files

@@ -6,10 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
-import dodona
-from dodona._core.loads.records import APPLICATIONS, SCHEMAS
+from dodona._core.loads.records import APPLICATIONS
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
 from dodona.errors import (
@@ -20,11 +18,11 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona_local.backup import back_up, restore, versions
-from dodona_local.backup.manifest import SavedTable, SavedVersion, read_manifest, write_manifest
+from dodona_local.backup.manifest import SavedTable, SavedVersion, read_manifest
 from dodona_local.errors import RestoreFailed
 from unit.backup.tables import PLAIN, make_plain, same
 
-OLD_COLUMNS = [
+OTHER_COLUMNS = [
     {"name": "application", "type": "utf8", "sort_order": "ascending"},
     {"name": "version", "type": "int64"},
     {"name": "load", "type": "uint64"},
@@ -43,21 +41,6 @@ def publish(db: Client, path: str, version: int, application: str = "nightly") -
 def make_loaded(db: Client, path: str, version: int) -> None:
     db.create_table(path, PLAIN, mount=True)
     assert publish(db, path, version)
-
-
-def make_older(folder: Path, *others: str) -> None:
-    """A backup as earlier commits made them: `//saved` is the table of versions, as it was."""
-    manifest = read_manifest(folder)
-    tables = [it for it in manifest.tables if it.path in ("//saved", *others)]
-    named = {"//saved": APPLICATIONS}
-    older = [replace(it, path=named.get(it.path, it.path), versions=()) for it in tables]
-    write_manifest(folder, replace(manifest, format=1, tables=tuple(older)))
-    assert '"versions"' not in (folder / "backup.json").read_text()
-
-
-def save_rows_of_versions(db: Client) -> None:
-    db.create_table("//saved", SCHEMAS[APPLICATIONS], mount=True)
-    db.insert_rows("//saved", [dict(row) for row in db.select(APPLICATIONS)])
 
 
 # ---- there and back
@@ -149,17 +132,20 @@ def test_versions_of_removed_or_moved_tables_are_not_saved(
     assert not publish(other, "//kept", 3)
 
 
-def test_versions_of_an_older_release_are_of_the_tables_that_existed_then(
+def test_a_table_of_versions_with_other_columns_is_refused(
     db: Client, other: Client, folder: Path
 ) -> None:
-    make_plain(db, "//t")
-    db.create_table(APPLICATIONS, OLD_COLUMNS, mount=True)
-    db.insert_rows(APPLICATIONS, [{"application": "nightly", "version": 3, "load": 1}])
-    other.create_table(APPLICATIONS, OLD_COLUMNS, mount=True)
+    make_loaded(db, "//t", 3)
     back_up(db, folder)
-    restore(other, folder)
-    assert not publish(other, "//t", 3)
-    assert publish(other, "//t", 4)
+    for client in (db, other):
+        client.remove(APPLICATIONS, force=True)
+        client.create_table(APPLICATIONS, OTHER_COLUMNS, mount=True)
+    refusal = "has the columns application, version, load, query"
+    with pytest.raises(InvalidRequest, match=refusal):
+        back_up(db, folder.with_name("another"))
+    with pytest.raises(RestoreFailed, match=refusal):
+        restore(other, folder)
+    assert other.list_tables() == [APPLICATIONS]
 
 
 def test_a_restore_brings_back_many_versions(
@@ -178,70 +164,15 @@ def test_a_restore_brings_back_many_versions(
 # ---- what is not known
 
 
-@pytest.mark.parametrize("paths", [None, ["//t"]])
-def test_a_restore_drops_versions_of_an_older_backup_with_a_warning(
-    db: Client, other: Client, folder: Path, paths: list[str] | None
-) -> None:
-    make_loaded(db, "//t", 3)
-    save_rows_of_versions(db)
-    back_up(db, folder, ["//t", "//saved"])
-    make_older(folder, "//t")
-    with pytest.warns(DodonaWarning, match="does not say to which tables the 1 versions"):
-        restored = restore(other, folder, paths)
-    assert [it.path for it in restored.tables] == ["//t"]
-    assert same(other.read_arrow("//t"), db.read_arrow("//t"))
-    assert publish(other, "//t", 3)
-    assert publish(other, "//t", 4)
-
-
-def test_an_id_that_is_the_same_by_chance_skips_nothing(
-    db: Client, other: Client, tmp_path: Path
-) -> None:
-    """A database that makes the same things in the same order gives them the same ids."""
-    make_plain(db, "//t")
-    db.create_table("//saved", SCHEMAS[APPLICATIONS], mount=True)
-    row = {"application": "nightly", "path": "//t", "version": 20, "load": 1}
-    nodes: list[int] = []
-    with dodona.open(tmp_path / "rehearsal") as rehearsal:
-        for client in (rehearsal, other):
-            db.insert_rows("//saved", [{**row, "table": nodes[0] if nodes else 0}])
-            folder = tmp_path / f"backup {len(nodes)}"
-            back_up(db, folder)
-            make_older(folder, "//t")
-            with pytest.warns(DodonaWarning, match="are not restored"):
-                restore(client, folder)
-            nodes.append(client.get("//t/@id"))
-    assert nodes[0] == nodes[1]
-    assert publish(other, "//t", 20)
-
-
-def test_a_restore_of_an_older_backup_without_versions_succeeds(
-    db: Client, other: Client, folder: Path
-) -> None:
-    make_plain(db, "//t")
-    db.create_table("//saved", SCHEMAS[APPLICATIONS], mount=True)
-    back_up(db, folder)
-    make_older(folder, "//t")
-    restore(other, folder)
-    assert other.list_tables() == ["//t"]
-
-
 def test_the_table_of_versions_is_neither_saved_nor_restored(
     db: Client, other: Client, folder: Path
 ) -> None:
     make_loaded(db, "//t", 3)
     with pytest.raises(InvalidRequest, match="each table brings the versions"):
         back_up(db, folder, ["//t", APPLICATIONS])
-    save_rows_of_versions(db)
     back_up(db, folder)
     with pytest.raises(InvalidRequest, match="each table brings the versions"):
         restore(other, folder, [APPLICATIONS])
-    make_older(folder)
-    with (
-        pytest.warns(DodonaWarning, match="are not restored"),
-        pytest.raises(InvalidRequest, match="each table brings the versions"),
-    ):
-        restore(other, folder)
     assert other.get("//") == {}
 
 

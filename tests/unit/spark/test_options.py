@@ -14,7 +14,7 @@ from dodona import LoadTicket
 from dodona._core.loads.ticket import LoadTable
 from dodona.errors import InvalidRequest
 from dodona.timestamps import datetime_from_timestamp
-from dodona.types import NULL_TIMESTAMP, Key, LoadId, Timestamp
+from dodona.types import NULL_TIMESTAMP, Key, LoadId, TableSettings, Timestamp
 from pyspark_dodona.option_values import KeyRange
 from pyspark_dodona.options import (
     OPTIONS,
@@ -295,7 +295,7 @@ def test_an_option_that_contradicts_the_load_ticket_is_refused() -> None:
 
 
 def test_a_load_that_began_without_a_range_to_erase_overwrites_nothing() -> None:
-    table = LoadTable("//a/b", (), ())
+    table = LoadTable("//a/b", (), (), (), TableSettings())
     for erased, mode in (((), "append"), (((Key(b""), Key(b"\xff")),), "overwrite")):
         tables = (replace(table, erased=erased),)
         began = LoadTicket(LoadId(9), "full", "upsert", Timestamp(9), False, 1, tables)

@@ -20,7 +20,7 @@ from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import (
-    InvalidTabletState,
+    InvalidRequest,
     NodeExists,
     NodeNotFound,
     SnapshotTooOld,
@@ -133,7 +133,7 @@ class Records:
 
     def ensure(self) -> Protocol[None]:
         """Create the tables that are missing. Two processes may try at the same time. Raises
-        Unavailable and errors of its kind."""
+        InvalidRequest, Unavailable and errors of its kind."""
         if self._are_there:
             return
         catalog = self.session.catalog
@@ -144,25 +144,10 @@ class Records:
                 with suppress(NodeExists):  # another process has just created it
                     yield from catalog.create_table(path, schema, attributes=ATTRIBUTES[path])
                 table = yield from catalog.get_table(path)
-            if table.schema.columns != TableSchema.parse(schema).columns:
-                yield from self._alter(path, schema)
-            elif not table.is_mounted:
+            check_columns(path, table.schema)
+            if not table.is_mounted:
                 yield from catalog.mount_table(path)
         self._are_there = True
-
-    def _alter(self, path: str, schema: Sequence[Mapping[str, Any]]) -> Protocol[None]:
-        """Add the missing columns to a table that an older release made. Two processes may try at
-        the same time. The second one gets the error that the table is mounted, since the first one
-        is done."""
-        catalog, patience = self.session.catalog, self._context.patience()
-        columns = TableSchema.parse(schema).columns
-        while (yield from catalog.get_table(path)).schema.columns != columns:
-            try:
-                yield from catalog.unmount_table(path)
-                yield from catalog.alter_table(path, schema)
-            except InvalidTabletState as error:
-                yield from wait_or_raise(patience, error)
-        yield from catalog.mount_table(path)
 
     # Reading
 
@@ -276,6 +261,20 @@ class Records:
         at = transaction.read_timestamp()
         rows = yield from self.session.lookup_rows(LOADS, [{"load": load}], timestamp=at)
         return rows[0]["state"] if rows else None
+
+
+def check_columns(path: str, schema: TableSchema) -> None:
+    """Raise InvalidRequest if a system table does not have the columns that this release gives
+    it."""
+    columns = TableSchema.parse(SCHEMAS[path]).columns
+    if schema.columns != columns:
+        found = ", ".join([it.name for it in schema.columns])
+        expected = ", ".join([it.name for it in columns])
+        raise InvalidRequest(
+            f"A system table has the columns {found}. This release of Dodona reads {expected}. "
+            "Move or remove the table.",
+            table=path,
+        )
 
 
 def _record(row: Mapping[str, Any]) -> LoadRecord:

@@ -27,7 +27,7 @@ def route_of(context: Context, table: LoadTable) -> Protocol[TableRoute]:
     if tuple(route.schema.columns) != table.columns:
         text = "The table was altered during the load. Check its schema, then begin a new load."
         raise MetadataChanged(text, table=table.path)
-    if table.settings is not None and route.settings != table.settings:
+    if route.settings != table.settings:
         text = "The table's attributes changed during the load. Check them, then begin a new load."
         raise MetadataChanged(text, table=table.path)
     return route

@@ -46,10 +46,10 @@ class LoadTable(msgspec.Struct, frozen=True):
     path: str
     columns: tuple[Column, ...]
     tablets: tuple[TabletId, ...]
-    erased: tuple[tuple[Key, Key], ...] = ()
+    erased: tuple[tuple[Key, Key], ...]
     """The ranges in which the load's rows replace all others: lower ≤ key < upper."""
-    settings: TableSettings | None = None
-    """The table's attributes when the load began. None in tickets of older releases."""
+    settings: TableSettings
+    """The table's attributes when the load began."""
 
 
 @preload_decoder

@@ -7,15 +7,13 @@ tables have its version, or none, or only some. The last case is an error.
 Invariants:
 - A version counts only for the table that it was recorded for, at the path of the table then. It
   does not count for a later table at that path, or for its table at another path.
-- Old rows, from before there was one for each table, have no path. They count for the tables that
-  existed then.
 - A load is skipped only if its version was recorded before it began. A version that is recorded
   while the load runs is that of another load, perhaps with other rows. That is a conflict, and
   raises an error.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from dodona._core.loads.records import APPLICATIONS, Records
 from dodona._core.loads.ticket import LoadTicket, Published
@@ -23,11 +21,7 @@ from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import ConcurrentTransaction, NodeNotFound, ProtocolChanged
-from dodona_wire.types import SYNC_LAST_COMMITTED, LoadId, Timestamp, unix_us_from_timestamp
-
-CLOCKS_US: Final = 2_000_000
-"""A table has its creation time from the wall clock. Timestamps differ from it by about a second at
-most."""
+from dodona_wire.types import SYNC_LAST_COMMITTED, LoadId, Timestamp
 
 
 class RecordedVersion(NamedTuple):
@@ -38,8 +32,8 @@ class RecordedVersion(NamedTuple):
     query: str | None
     load: LoadId
     timestamp: Timestamp
-    table: int | None
-    """The tree node that the version was recorded for, or None if it is unknown."""
+    table: int
+    """The tree node that the version was recorded for."""
 
 
 Versions = Mapping[str, RecordedVersion]
@@ -53,7 +47,7 @@ def read_versions(
     says at which snapshot; None is now."""
     at = SYNC_LAST_COMMITTED if transaction is None else transaction.read_timestamp()
     paths = [table.path for table in ticket.tables]
-    keys = [{"application": ticket.application, "path": path} for path in (*paths, None)]
+    keys = [{"application": ticket.application, "path": path} for path in paths]
     yield from records.ensure()
     rows = yield from records.read(
         lambda: records.session.lookup_versions(APPLICATIONS, keys, timestamp=at)
@@ -61,8 +55,8 @@ def read_versions(
     found = {row.key["path"]: row for row in rows}
     known: dict[str, RecordedVersion] = {}
     for path in paths:
-        version = version_of(found.get(path, found.get(None)))
-        if version is not None and (yield from _is_of(records, path, version)):
+        version = version_of(found.get(path))
+        if version is not None and version.table == (yield from _node_at(records, path)):
             known[path] = version
     return known
 
@@ -74,7 +68,7 @@ def insert_versions(
     load."""
     rows: list[dict[str, Any]] = []
     for table in ticket.tables:
-        node = yield from _attribute(records, table.path, "id")
+        node = yield from _node_at(records, table.path)
         if node is None:
             text = "The table was removed during the load. Check the path, then begin a new load."
             raise ProtocolChanged(text, table=table.path)
@@ -99,42 +93,16 @@ def version_of(row: VersionedRow | None) -> RecordedVersion | None:
     newest = {name: values[0].value for name, values in row.values.items()}
     at = row.write_timestamps[0]
     load = LoadId(newest["load"])
-    return RecordedVersion(newest["version"], newest["query"], load, at, newest.get("table"))
+    return RecordedVersion(newest["version"], newest["query"], load, at, newest["table"])
 
 
-def _is_of(records: Records, path: str, version: RecordedVersion) -> Protocol[bool]:
-    """Return whether the version was recorded for the table that is at this path now."""
-    if version.table is not None:
-        return is_of(version, (yield from _attribute(records, path, "id")), None)
-    return is_of(version, None, (yield from _attribute(records, path, "creation_time")))
-
-
-def is_of(version: RecordedVersion, node: int | None, creation_time: str | None) -> bool:
-    """Return whether the version was recorded for the table with these attributes, at the version's
-    path. The creation time counts only if the version does not name its table."""
-    if version.table is not None:
-        return node == version.table
-    if creation_time is None:
-        return False
-    return _unix_us(creation_time) <= unix_us_from_timestamp(version.timestamp) + CLOCKS_US
-
-
-def _unix_us(text: str) -> int:
-    """Return the microseconds of the tree's `creation_time`, as in 2026-01-31T12:30:00.000000Z."""
-    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
-    hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
-    year -= month <= 2  # years begin in March here, so a leap day is the last day
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    days = 365 * year + year // 4 - year // 100 + year // 400 + day_of_year - 719_468
-    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int(text[20:26])
-
-
-def _attribute(records: Records, path: str, name: str) -> Protocol[Any]:
-    """Return an attribute of the table that is at the path now, or None if there is no table."""
+def _node_at(records: Records, path: str) -> Protocol[int | None]:
+    """Return the tree node of the table that is at the path now, or None if there is no table."""
     try:
-        return (yield from records.session.catalog.get(f"{path}/@{name}"))
+        node: int = yield from records.session.catalog.get(f"{path}/@id")
     except NodeNotFound:
         return None
+    return node
 
 
 # What the versions say about a load

@@ -7,8 +7,7 @@ them). Each layout adds:
 - `batch`: nothing. Every row is a write of all columns. Its timestamp is known when the chunk is
   attached.
 - `masked`: the mask of the value columns that the row sets. An empty mask is a deletion. The
-  timestamp is known when the chunk is attached. This layout is format 2. All others are format 1,
-  since older readers expect it.
+  timestamp is known when the chunk is attached. This layout is format 2. All others are format 1.
 - `plain`: the timestamp, and the mask of the value columns that the version sets. An empty mask is
   a deletion.
 - `special`: the columns of `plain`, the mask of values that are changes of aggregates, and the mask
@@ -48,8 +47,8 @@ _MARKS: Final[dict[Layout, tuple[str, ...]]] = {
 
 
 def format_version(layout: Layout) -> int:
-    """Return the format version of a chunk's files in this layout. Software that knows only an
-    older version must refuse these files, since they would look damaged to it."""
+    """Return the format version of a chunk's files in this layout. Both versions are written today.
+    A layout that comes later gets a new version, so that a reader without it refuses the chunk."""
     return 2 if layout == "masked" else 1
 
 
