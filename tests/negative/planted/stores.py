@@ -136,9 +136,10 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         cut_outcomes,
         ("OUTCOME", "GHOST"),
         Where(
+            seconds=30,
             changes=SHORT | {"patience_ms": 3_000, "call_timeout_us": 500_000},
             network={"loss_rate": 0.2},
-            crash_count=30,
+            crash_count=60,
         ),
     ),
     PlantedBug(
