@@ -25,8 +25,9 @@ TAIL_KEYS_MAX: Final = 8_192
 RUN_KEYS_MAX: Final = 65_536
 """The most keys of a run. To compare random keys takes as long as to read uncached memory: about 20
 ms for this many."""
+WINDOW_KEYS_FIRST: Final = 64
 WINDOW_KEYS: Final = 4_096
-"""About the number of keys that a walk merges at a time."""
+"""About the numbers of keys that a walk merges at a time: at first, and later."""
 ROW_BYTES: Final = 170
 """The bytes that a key takes, with its places in the dictionary and in a run, without its text."""
 VERSION_BYTES: Final = 150
@@ -255,9 +256,12 @@ class DynamicStore:
 
 def _merged(parts: list[tuple[list[Key], int, int]]) -> Iterator[Key]:
     """Yield the keys of sorted runs, each from one place to another, in order. This works a window
-    at a time: the sort of a list merges runs that lie one behind the other."""
+    at a time: the sort of a list merges runs that lie one behind the other. The first windows are
+    short, since a walk may end soon."""
+    window_keys = WINDOW_KEYS_FIRST
     while len(parts) > 1:
-        share = max(WINDOW_KEYS // len(parts), 1)
+        share = max(window_keys // len(parts), 1)
+        window_keys = min(2 * window_keys, WINDOW_KEYS)
         bound = min([run[min(at + share, end) - 1] for run, at, end in parts])
         window: list[Key] = []
         left: list[tuple[list[Key], int, int]] = []
