@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import ClassVar
 
 import dodona
 import dodona.aio
@@ -75,18 +76,53 @@ def open_one_row(folder: Path) -> Iterator[Running]:
     yield Running(EmbeddedOneRowLoad(folder / "dodona"), version())
 
 
-class AsyncWriteLoad(AsyncLoad):
+class _ClusterLoad(AsyncLoad):
+    """A load with one client. All callers share its connection to each server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def open(self, callers_max: int) -> None:
+        del callers_max
+        self._db = await dodona.aio.connect(self._url)
+
+    async def close(self) -> None:
+        await self._db.close()
+
+
+class _CounterLoad(_ClusterLoad):
+    """A load that increments counters, from zero."""
+
+    row_count: ClassVar[int]
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._done_count = 0
+
+    def tolerated(self) -> tuple[type[Exception], ...]:
+        return (TransactionConflict,)
+
+    async def open(self, callers_max: int) -> None:
+        await super().open(callers_max)
+        await self._db.create_table(TABLE, schema=COUNTERS, mount=True)
+        await self._db.insert_rows(TABLE, [{"id": it, "count": 0} for it in range(self.row_count)])
+
+    async def check(self) -> None:
+        rows = await self._db.lookup_rows(TABLE, [{"id": it} for it in range(self.row_count)])
+        check_sum([row["count"] for row in rows], self._done_count)
+
+
+class AsyncWriteLoad(_ClusterLoad):
     """insert_rows with durability `async` into a table without atomicity."""
 
     def __init__(self, url: str, rows_per_call: int) -> None:
-        self._url = url
+        super().__init__(url)
         self._rows_per_call = rows_per_call
         self._rows = RowSource()
         self._last_key = 0
 
     async def open(self, callers_max: int) -> None:
-        del callers_max  # one connection to each server carries them all
-        self._db = await dodona.aio.connect(self._url)
+        await super().open(callers_max)
         await self._db.create_table(TABLE, schema=SCHEMA, atomicity="none", mount=True)
 
     def operation(self, caller: int) -> AsyncOperation:
@@ -103,22 +139,18 @@ class AsyncWriteLoad(AsyncLoad):
         if len(await self._db.lookup_rows(TABLE, [{"id": self._last_key}])) != 1:
             raise ContenderFailed(f"row {self._last_key} was acknowledged and isn't there")
 
-    async def close(self) -> None:
-        await self._db.close()
 
-
-class LookupLoad(AsyncLoad):
+class LookupLoad(_ClusterLoad):
     """lookup_rows at one timestamp, of random keys of a table that is in memory."""
 
     def __init__(self, url: str, keys_per_call: int) -> None:
-        self._url = url
+        super().__init__(url)
         self._keys_per_call = keys_per_call
         self._random = random.Random(2013).random
         self._found_count = 0
 
     async def open(self, callers_max: int) -> None:
-        del callers_max
-        self._db = await dodona.aio.connect(self._url)
+        await super().open(callers_max)
         await self._db.create_table(TABLE, schema=SCHEMA, mount=True)
         for batch in batches():
             await self._db.insert_rows(TABLE, batch)
@@ -137,26 +169,15 @@ class LookupLoad(AsyncLoad):
         if self._found_count != self._keys_per_call:
             raise ContenderFailed(f"{self._found_count} of {self._keys_per_call} rows were found")
 
-    async def close(self) -> None:
-        await self._db.close()
 
-
-class HotRowLoad(AsyncLoad):
+class HotRowLoad(_CounterLoad):
     """begin, lookup_rows, insert_rows, commit. A late caller fails, and tries another row."""
 
+    row_count = HOT_ROWS
+
     def __init__(self, url: str) -> None:
-        self._url = url
+        super().__init__(url)
         self._random = random.Random(2013).random
-        self._done_count = 0
-
-    def tolerated(self) -> tuple[type[Exception], ...]:
-        return (TransactionConflict,)
-
-    async def open(self, callers_max: int) -> None:
-        del callers_max
-        self._db = await dodona.aio.connect(self._url)
-        await self._db.create_table(TABLE, schema=COUNTERS, mount=True)
-        await self._db.insert_rows(TABLE, [{"id": it, "count": 0} for it in range(HOT_ROWS)])
 
     def operation(self, caller: int) -> AsyncOperation:
         db, draw = self._db, self._random
@@ -170,30 +191,12 @@ class HotRowLoad(AsyncLoad):
 
         return increment
 
-    async def check(self) -> None:
-        rows = await self._db.lookup_rows(TABLE, [{"id": it} for it in range(HOT_ROWS)])
-        check_sum([row["count"] for row in rows], self._done_count)
 
-    async def close(self) -> None:
-        await self._db.close()
-
-
-class OneRowLoad(AsyncLoad):
+class OneRowLoad(_CounterLoad):
     """`run_in_transaction` with a function that reads the row and writes it. An operation takes as
     long as all its attempts. One that runs out of time has failed."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._done_count = 0
-
-    def tolerated(self) -> tuple[type[Exception], ...]:
-        return (TransactionConflict,)
-
-    async def open(self, callers_max: int) -> None:
-        del callers_max
-        self._db = await dodona.aio.connect(self._url)
-        await self._db.create_table(TABLE, schema=COUNTERS, mount=True)
-        await self._db.insert_rows(TABLE, [{"id": 0, "count": 0}])
+    row_count = 1
 
     def operation(self, caller: int) -> AsyncOperation:
         db = self._db
@@ -207,13 +210,6 @@ class OneRowLoad(AsyncLoad):
             self._done_count += 1
 
         return increment
-
-    async def check(self) -> None:
-        rows = await self._db.lookup_rows(TABLE, [{"id": 0}])
-        check_sum([row["count"] for row in rows], self._done_count)
-
-    async def close(self) -> None:
-        await self._db.close()
 
 
 class EmbeddedOneRowLoad(ThreadLoad):

@@ -233,18 +233,36 @@ class SequenceLoad(AsyncLoad):
             await connection.close()
 
 
-class UpsertLoad(AsyncLoad):
-    """Prepared single-row upserts that commit by themselves, a connection for each caller."""
+class ConnectionsLoad(AsyncLoad):
+    """A load with a connection for each caller."""
 
     def __init__(self, port: int) -> None:
         self._port = port
+
+    async def open(self, callers_max: int) -> None:
+        self._connections = await connect_all(self._port, callers_max)
+
+    async def prepare(self, statement: str) -> list[Any]:
+        """Prepare a statement on each connection."""
+        return [await it.prepare(statement) for it in self._connections]
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+
+
+class UpsertLoad(ConnectionsLoad):
+    """Prepared single-row upserts that commit by themselves."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
         self._rows = RowSource()
         self._last_key = 0
 
     async def open(self, callers_max: int) -> None:
-        self._connections = await connect_all(self._port, callers_max)
+        await super().open(callers_max)
         await self._connections[0].execute(CREATE_TABLE)
-        self._statements = [await c.prepare(UPSERT) for c in self._connections]
+        self._statements = await self.prepare(UPSERT)
 
     def operation(self, caller: int) -> AsyncOperation:
         upsert, rows = self._statements[caller].fetchval, self._rows
@@ -260,10 +278,6 @@ class UpsertLoad(AsyncLoad):
         query = "SELECT count(*) FROM bench WHERE id = $1"
         if await self._connections[0].fetchval(query, self._last_key) != 1:
             raise ContenderFailed(f"row {self._last_key} was acknowledged and isn't there")
-
-    async def close(self) -> None:
-        for connection in self._connections:
-            await connection.close()
 
 
 class TransactionLoad(UpsertLoad):

@@ -8,16 +8,16 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dodona_loadtest.harness.errors import ContenderFailed, client_library
-from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation
+from dodona_loadtest.harness.load import AsyncOperation
 from dodona_loadtest.harness.row import Running
 from dodona_loadtest.peers.postgres import (
     CREATE_TABLE,
     UPSERT,
+    ConnectionsLoad,
     UpsertLoad,
-    connect_all,
     server,
     version,
 )
@@ -89,7 +89,7 @@ class AsyncBatchLoad(AsyncUpsertLoad):
 
     async def open(self, callers_max: int) -> None:
         await super().open(callers_max)
-        self._statements = [await it.prepare(UPSERT_ROWS) for it in self._connections]
+        self._statements = await self.prepare(UPSERT_ROWS)
 
     def operation(self, caller: int) -> AsyncOperation:
         upsert, rows = self._statements[caller].fetchval, self._rows
@@ -102,17 +102,17 @@ class AsyncBatchLoad(AsyncUpsertLoad):
         return write
 
 
-class LookupLoad(AsyncLoad):
+class LookupLoad(ConnectionsLoad):
     """A prepared SELECT by primary key, of rows that are in the server's memory."""
 
     def __init__(self, port: int, keys_per_call: int) -> None:
-        self._port = port
+        super().__init__(port)
         self._keys_per_call = keys_per_call
         self._random = random.Random(2013).random
         self._found_count = 0
 
     async def open(self, callers_max: int) -> None:
-        self._connections = await connect_all(self._port, callers_max)
+        await super().open(callers_max)
         first = self._connections[0]
         await first.execute(CREATE_TABLE)
         for batch in batches():
@@ -120,7 +120,7 @@ class LookupLoad(AsyncLoad):
         await first.execute("VACUUM ANALYZE bench")
         which = "id = $1" if self._keys_per_call == 1 else "id = ANY($1::bigint[])"
         query = f"SELECT id, payload FROM bench WHERE {which}"
-        self._statements = [await it.prepare(query) for it in self._connections]
+        self._statements = await self.prepare(query)
 
     def operation(self, caller: int) -> AsyncOperation:
         fetch, draw = self._statements[caller].fetch, self._random
@@ -139,25 +139,32 @@ class LookupLoad(AsyncLoad):
         if self._found_count != self._keys_per_call:
             raise ContenderFailed(f"{self._found_count} of {self._keys_per_call} rows were found")
 
-    async def close(self) -> None:
-        for connection in self._connections:
-            await connection.close()
+
+class _CounterLoad(ConnectionsLoad):
+    """A load that increments counters, from zero."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self._done_count = 0
+
+    async def check(self) -> None:
+        rows = await self._connections[0].fetch("SELECT count FROM bench")
+        check_sum([row["count"] for row in rows], self._done_count)
 
 
-class HotRowLoad(AsyncLoad):
+class HotRowLoad(_CounterLoad):
     """BEGIN, prepared SELECT, prepared UPDATE, COMMIT. A late caller fails, and tries another."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        super().__init__(port)
         self._random = random.Random(2013).random
-        self._done_count = 0
 
     def tolerated(self) -> tuple[type[Exception], ...]:
         failed: type[Exception] = client_library("asyncpg").SerializationError
         return (failed,)
 
     async def open(self, callers_max: int) -> None:
-        self._connections = await connect_all(self._port, callers_max)
+        await super().open(callers_max)
         first = self._connections[0]
         for connection in self._connections:
             await connection.execute(REPEATABLE_READ)
@@ -165,11 +172,8 @@ class HotRowLoad(AsyncLoad):
         await first.executemany(
             "INSERT INTO bench VALUES ($1, 0)", [(it,) for it in range(HOT_ROWS)]
         )
-        self._reads = await self._prepare("SELECT count FROM bench WHERE id = $1")
-        self._writes = await self._prepare("UPDATE bench SET count = $2 WHERE id = $1")
-
-    async def _prepare(self, statement: str) -> list[Any]:
-        return [await it.prepare(statement) for it in self._connections]
+        self._reads = await self.prepare("SELECT count FROM bench WHERE id = $1")
+        self._writes = await self.prepare("UPDATE bench SET count = $2 WHERE id = $1")
 
     def operation(self, caller: int) -> AsyncOperation:
         connection, draw = self._connections[caller], self._random
@@ -183,31 +187,19 @@ class HotRowLoad(AsyncLoad):
 
         return increment
 
-    async def check(self) -> None:
-        rows = await self._connections[0].fetch("SELECT count FROM bench")
-        check_sum([row["count"] for row in rows], self._done_count)
 
-    async def close(self) -> None:
-        for connection in self._connections:
-            await connection.close()
-
-
-class OneRowLoad(AsyncLoad):
+class OneRowLoad(_CounterLoad):
     """BEGIN, a prepared SELECT FOR UPDATE, a prepared UPDATE, COMMIT, at READ COMMITTED. Callers
     wait in line for the row, and none fails."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._done_count = 0
-
     async def open(self, callers_max: int) -> None:
-        self._connections = await connect_all(self._port, callers_max)
+        await super().open(callers_max)
         await self._connections[0].execute(CREATE_COUNTERS)
         await self._connections[0].execute("INSERT INTO bench VALUES (0, 0)")
         read = "SELECT count FROM bench WHERE id = 0 FOR UPDATE"
-        self._reads = [await it.prepare(read) for it in self._connections]
+        self._reads = await self.prepare(read)
         write = "UPDATE bench SET count = $1 WHERE id = 0"
-        self._writes = [await it.prepare(write) for it in self._connections]
+        self._writes = await self.prepare(write)
 
     def operation(self, caller: int) -> AsyncOperation:
         connection = self._connections[caller]
@@ -219,11 +211,3 @@ class OneRowLoad(AsyncLoad):
             self._done_count += 1
 
         return increment
-
-    async def check(self) -> None:
-        rows = await self._connections[0].fetch("SELECT count FROM bench")
-        check_sum([row["count"] for row in rows], self._done_count)
-
-    async def close(self) -> None:
-        for connection in self._connections:
-            await connection.close()

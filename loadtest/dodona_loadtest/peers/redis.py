@@ -1,8 +1,8 @@
 """Redis, a private server with an append-only file, through redis-py's asyncio client and hiredis.
 
-If the file is always synced, a SET is durable before its answer. If it is synced every second, a
-SET is durable within a second. INCR of one key gives numbers that are unique and rise, so it is a
-peer for timestamps. Up to 64 callers have a connection each; more callers share these.
+The file is always synced, so a SET is durable before its answer. INCR of one key gives numbers that
+are unique and rise, so it is a peer for timestamps. Up to 64 callers have a connection each; more
+callers share these.
 """
 
 import importlib.metadata
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from dodona_loadtest.harness.errors import ContenderFailed, ContenderMissing, client_library
 from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation
@@ -22,38 +22,29 @@ from dodona_loadtest.harness.servers import ServerProcess, command_output, free_
 CONNECTIONS_MAX: Final = 64
 ONE_KEY: Final = "timestamp"
 
-Sync = Literal["always", "everysec"]
-
 
 @contextmanager
 def serve_increments(folder: Path) -> Iterator[Running]:
     """Start a server, loaded with INCR of one key, synced before its answer."""
-    with _server(folder, "always") as (port, pid):
+    with _server(folder) as (port, pid):
         yield Running(IncrementLoad(port), _version(), (pid,))
 
 
 @contextmanager
 def serve_sets(folder: Path) -> Iterator[Running]:
     """Start a server, loaded with SET of the benchmark's rows, synced before its answer."""
-    with _server(folder, "always") as (port, pid):
+    with _server(folder) as (port, pid):
         yield Running(SetLoad(port), _version(), (pid,))
 
 
 @contextmanager
-def serve_async_sets(folder: Path) -> Iterator[Running]:
-    """Start a server, loaded with SET of the benchmark's rows, synced every second."""
-    with _server(folder, "everysec") as (port, pid):
-        yield Running(SetLoad(port), _version(), (pid,))
-
-
-@contextmanager
-def _server(folder: Path, sync: Sync) -> Iterator[tuple[int, int]]:
+def _server(folder: Path) -> Iterator[tuple[int, int]]:
     """Start a server. Yields its port and its process id."""
     client_library("redis.asyncio")
     client_library("hiredis")
     port = free_port()
     command = [_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-    command += ["--appendonly", "yes", "--appendfsync", sync, "--save", ""]
+    command += ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
     with ServerProcess(command, folder / "log", lambda: _answers(port)) as process:
         yield port, process.pid
 

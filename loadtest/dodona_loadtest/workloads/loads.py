@@ -44,7 +44,6 @@ SHARDS: Final = 3
 """Tablets of the ledger."""
 STEPS_MAX: Final = 20
 """Steps of a publication, until its owner vanishes."""
-LATEST_SCANS_MAX: Final = 5
 APPLICATIONS: Final = ("a", "b")
 ENDS: Final = ("finished", "aborted")
 DONE: Final = ("published", "finished")

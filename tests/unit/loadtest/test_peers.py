@@ -26,9 +26,7 @@ THERE, NEW = SampleRows(300, first=0, step=2), SampleRows(200, first=1, step=2)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    "serve", [redis.serve_increments, redis.serve_sets, redis.serve_async_sets]
-)
+@pytest.mark.parametrize("serve", [redis.serve_increments, redis.serve_sets])
 def test_redis_is_measured_with_more_callers_than_connections(
     tmp_path: Path, serve: Callable[[Path], AbstractContextManager[Running]]
 ) -> None:
