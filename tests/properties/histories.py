@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import DELETE_MASK, KEY_MAX, KEY_MIN, Key, Timestamp
-from dodona_tablets.core.rows.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 from dodona_tablets.core.rows.chunks.vectors import place_of
 from dodona_tablets.core.rows.version import (
     Version,
@@ -19,6 +19,7 @@ from dodona_tablets.core.rows.version import (
     linked,
     version_of,
 )
+from unit.tablets.chunks.making import rows_of_batches
 
 LATEST = 8
 """The newest version of any row."""

@@ -15,13 +15,13 @@ from dodona.types import KEY_MAX, KEY_MIN, SYNC_LAST_COMMITTED, Key, Timestamp
 from dodona_tablets.core.rows.chunks.checking import check_chunk
 from dodona_tablets.core.rows.chunks.compacting import compacted
 from dodona_tablets.core.rows.chunks.reading import versions_of
-from dodona_tablets.core.rows.chunks.rows import batches_of_rows, rows_of_batches
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 from dodona_tablets.core.rows.chunks.scanning import page_of, rows_of_page
 from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.chunks.visibility import Visibility
 from dodona_tablets.core.rows.version import Version, bits_of
 from suite.levels import examples
-from unit.tablets.chunks.making import Made, Rows, items_of, made, small_blocks
+from unit.tablets.chunks.making import Made, Rows, items_of, made, rows_of_batches, small_blocks
 
 EXAMPLES = settings(
     max_examples=examples(100),

@@ -134,10 +134,6 @@ class Peer:
         self._arrived: deque[tuple[int, Reply]] = deque()
         self._per_turn = REPLIES_PER_TURN
 
-    @property
-    def pending_count(self) -> int:
-        return len(self._pending)
-
     def call(self, body: RpcRequest) -> asyncio.Future[Reply]:
         """Send a request. The future never fails: a call without an answer gets a `Failure`."""
         future: asyncio.Future[Reply] = self._loop.create_future()

@@ -215,11 +215,6 @@ def format_bytes_as_text(value: bytes) -> str:
     return CSV_BASE64 + b64encode(value).decode() if text.startswith(CSV_BASE64) else text
 
 
-def format_any_as_text(value: Any) -> str:
-    """Format a value of a column of type any, as JSON."""
-    return msgspec.json.encode(format_any(value)).decode()
-
-
 _MAY_BE_FORMATTED: Final = re.compile(
     rb"[\xc4-\xc6\xca]|\xcb[\x7f\xff][\xf0-\xff]|\$(?:base64|double|dict)"
 )
@@ -228,7 +223,7 @@ names. A text may have such bytes, too: then it takes the long path in vain."""
 
 
 def format_packed_as_text(packed: bytes) -> str:
-    """Format a packed value as `format_any_as_text` does. Nearly all values are plain JSON."""
+    """Format a packed value of a column of type any, as JSON. Nearly all are plain JSON."""
     value = msgspec.msgpack.decode(packed)
     formatted = value if _MAY_BE_FORMATTED.search(packed) is None else format_any(value)
     return msgspec.json.encode(formatted).decode()

@@ -85,7 +85,7 @@ async def test_calls_of_one_iteration_share_a_frame_and_get_their_own_answers() 
         ]
         assert endpoint.frame_sizes == [499]
         assert len(endpoint.paths) == 1
-        assert peer.pending_count == 0
+        assert not peer._pending
 
 
 async def test_answers_may_come_in_any_order() -> None:

@@ -7,7 +7,9 @@ small as a test wants.
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -17,6 +19,7 @@ from dodona.types import KEY_MAX, KEY_MIN, NULL_TIMESTAMP, Key, Timestamp
 from dodona_tablets.core.rows.chunks import writing
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
+from dodona_tablets.core.rows.chunks.reading import versions_of
 from dodona_tablets.core.rows.chunks.rows import batches_of_rows
 from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.version import Version
@@ -116,3 +119,16 @@ def at(timestamp: int, a: int | None = 0, b: str | None = "x", c: float | None =
 
 def deletion(timestamp: int) -> Version:
     return Timestamp(timestamp), 0, (), None
+
+
+def rows_of_batches(
+    schema: TableSchema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[Key, Version]]:
+    """The rows of batches that have timestamps: each key with its newest version, at the head of
+    the older ones."""
+    versions = (it for batch in batches for it in versions_of(schema, batch))
+    for key, group in groupby(versions, key=itemgetter(0)):
+        chain: Any = None
+        for _, version in reversed(list(group)):
+            chain = (*version[:3], chain, *version[4:])
+        yield key, chain

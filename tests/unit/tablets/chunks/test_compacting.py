@@ -13,7 +13,6 @@ from dodona_tablets.core.rows import retention
 from dodona_tablets.core.rows.chunks import retiring
 from dodona_tablets.core.rows.chunks.compacting import compacted
 from dodona_tablets.core.rows.chunks.layout import layout_of
-from dodona_tablets.core.rows.chunks.rows import rows_of_batches
 from dodona_tablets.core.rows.retention import Terms
 from dodona_tablets.core.rows.version import Version
 from unit.tablets.chunks.making import (
@@ -24,6 +23,7 @@ from unit.tablets.chunks.making import (
     key,
     made,
     made_of,
+    rows_of_batches,
 )
 
 A, B, SUM = 1, 2, 4

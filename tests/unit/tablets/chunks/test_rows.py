@@ -7,8 +7,17 @@ import pytest
 from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.rows.chunks.reading import versions_of
-from dodona_tablets.core.rows.chunks.rows import batches_of_rows, in_key_order, rows_of_batches
-from unit.tablets.chunks.making import FULL, SCHEMA, Rows, at, deletion, items_of, key
+from dodona_tablets.core.rows.chunks.rows import batches_of_rows, in_key_order
+from unit.tablets.chunks.making import (
+    FULL,
+    SCHEMA,
+    Rows,
+    at,
+    deletion,
+    items_of,
+    key,
+    rows_of_batches,
+)
 
 MARKED = (Timestamp(60), 0b101, (1, 0.5), None, 0b100, 0b11)
 ROWS: Rows = {

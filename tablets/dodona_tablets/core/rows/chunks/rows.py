@@ -1,18 +1,16 @@
-"""Convert rows in memory to batches in chunk layout, and back.
+"""Convert rows in memory to batches in chunk layout.
 
 Owns: the step from Python objects to Arrow columns, one slice of rows at a time. So a thread that
 makes a chunk of a store lets other threads run in between. All later steps work on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from dodona_tablets.core.rows.chunks.layout import BLOCK_ROWS_MAX, KEY, chunk_schema
-from dodona_tablets.core.rows.chunks.reading import versions_of
 from dodona_tablets.core.rows.version import Version, bits_of
 from dodona_wire.rows.arrow import array_of
 from dodona_wire.rows.arrow_keys import decode_keys, order_of
@@ -64,19 +62,6 @@ def in_key_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         order = order_of(whole.column(KEY))
         for start in range(0, len(order), BLOCK_ROWS_MAX):
             yield whole.take(order.slice(start, BLOCK_ROWS_MAX))
-
-
-def rows_of_batches(
-    schema: TableSchema, batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[Key, Version]]:
-    """Yield the rows of batches that have timestamps: each key with its newest version, at the head
-    of the older ones."""
-    versions = (it for batch in batches for it in versions_of(schema, batch))
-    for key, group in groupby(versions, key=itemgetter(0)):
-        chain: Any = None
-        for _, version in reversed(list(group)):
-            chain = (*version[:3], chain, *version[4:])
-        yield key, chain
 
 
 class _Columns:
