@@ -17,6 +17,7 @@ from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgeme
 from dodona._core.protocol.limits import SessionLimits
 from dodona._core.protocol.retry import Dice, InstantClock, Rerun
 from dodona._core.protocol.routing import Routing, TableRoute
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.change_session import ChangeSession
 from dodona._core.reading.holding import Holds
@@ -186,6 +187,7 @@ class RowSession(ReadSession, ChangeSession):
             except InvalidRequest as error:
                 route = yield from self._context.other_route(route, error)
 
+    @traced_as("commit")
     def commit(
         self, transaction: TransactionBuffer, answered: Answered | None = None
     ) -> Protocol[Timestamp | None]:
@@ -212,6 +214,7 @@ class RowSession(ReadSession, ChangeSession):
             self._remember(transaction)
         return timestamp
 
+    @traced_as("insert_rows")
     def write_rows(
         self,
         path: str,
@@ -240,6 +243,7 @@ class RowSession(ReadSession, ChangeSession):
             else:
                 return (yield from self._commit_blind(path, made))
 
+    @traced_as("delete_rows")
     def erase_rows(
         self, path: str, keys: Iterable[Row], durability: Durability
     ) -> Protocol[Timestamp | None]:

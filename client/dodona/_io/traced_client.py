@@ -1,17 +1,18 @@
 """Trace the calls of a client: one span for each, around the protocol that carries out the call.
 
-Owns: which protocols have spans, the attributes of the spans, and how their context travels with
-requests to cells. A protocol stays unchanged. It runs inside another protocol, which looks at its
-steps. Imported only if tracing is on.
+Owns: the attributes of the spans, and how their context travels with requests to cells. Protocols
+declare their spans, see `_core.protocol.spans`. A protocol stays unchanged. It runs inside another
+protocol, which looks at its steps. Imported only if tracing is on.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from opentelemetry.trace import SpanKind
 from picows import WSTransport
 
 from dodona._core.protocol.routing import Routing
+from dodona._core.protocol.spans import span_of
 from dodona._core.protocol.steps import Calls, Post, Protocol, Step, Target
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona_wire.errors import DodonaError
@@ -31,29 +32,12 @@ from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Envelope, Peer
 from dodona_wire.net.spans import Spans, end_span, traceparent
 
-NAMES: Final = {
-    "RowSession.commit": "commit",
-    "RowSession.write_rows": "insert_rows",
-    "RowSession.erase_rows": "delete_rows",
-    "send_parts": "write_arrow",  # the protocol that `write_arrow` runs
-    "ReadSession.lookup_rows": "lookup_rows",
-    "ReadSession.lookup_versions": "lookup_versions",
-    "within_budget": "lookup_rows",  # of a gateway
-    "ReadSession.select": "select",
-    "ReadSession.first_rows": "select",  # of a gateway, too
-    "ReadSession.read_arrow": "read_arrow",
-    "Query.fetch": "query",
-    "ChangeSession.read_changes": "read_changes",
-}
-"""The protocols that have a span, by the names of their functions. The names include the class,
-because the commit of a master transaction is another protocol than the commit of rows."""
-
 Result = TypeVar("Result")
 
 
 def traced(protocol: Protocol[Result], spans: Spans) -> Protocol[Result]:
-    """Return the protocol within a span if it is in NAMES. Otherwise return the protocol itself."""
-    name = NAMES.get(getattr(protocol, "__qualname__", ""))
+    """Return the protocol within the span that it declares. Without one, return it as it is."""
+    name = span_of(protocol)
     return protocol if name is None else _within_span(protocol, spans, name)
 
 

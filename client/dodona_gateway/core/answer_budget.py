@@ -6,6 +6,7 @@ become longer when it is escaped: JSON has six characters for a zero byte.
 
 from typing import Any, TypeVar
 
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import LimitExceeded
 from dodona_wire.messages.data import LookupReply, VersionedRows
@@ -16,6 +17,7 @@ from dodona_wire.types import KEY_MIN
 Result = TypeVar("Result")
 
 
+@traced_as("lookup_rows")
 def within_budget(protocol: Protocol[Result], bytes_max: int) -> Protocol[Result]:
     """Run the protocol of a lookup step by step. Raises LimitExceeded between two steps."""
     size_bytes = 0

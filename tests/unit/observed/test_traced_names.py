@@ -1,19 +1,21 @@
-"""Which of a client's calls have a span: all that are named, by what really runs."""
+"""Which of a client's calls have a span: all that declare one, by what really runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 from opentelemetry.trace import INVALID_SPAN, Span
 
 import dodona
-from dodona._core.protocol.steps import Protocol
-from dodona._io.traced_client import NAMES, traced
+from dodona._core.protocol.spans import DECLARED, span_of, traced_as
+from dodona._core.protocol.steps import Pause, Protocol
+from dodona._io.traced_client import traced
 from dodona_gateway.core.answer_budget import within_budget
 from dodona_local.embedded import EmbeddedDriver
 
+CLIENT: Final = str(Path(dodona.__file__).parents[1])
 SCHEMA = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},
@@ -60,9 +62,7 @@ def db(seen: Seen, tmp_path: Path) -> Iterator[dodona.Client]:
         yield client
 
 
-def test_each_traced_call_of_a_client_has_a_span_with_the_listed_name(
-    seen: Seen, db: dodona.Client
-) -> None:
+def test_each_call_that_declares_a_span_has_it(seen: Seen, db: dodona.Client) -> None:
     row, key = {"k": 1, "v": 1}, {"k": 1}
     data = pa.table({"k": pa.array([2], pa.int64()), "v": pa.array([2], pa.int64())})
 
@@ -86,9 +86,10 @@ def test_each_traced_call_of_a_client_has_a_span_with_the_listed_name(
         "Query.fetch": lambda: db.query("SELECT * FROM [//a]"),
         "ChangeSession.read_changes": lambda: db.read_changes("//a", since),
     }
-    assert calls.keys() == NAMES.keys()
+    names = {it.co_qualname: name for it, name in DECLARED.items() if CLIENT in it.co_filename}
+    assert calls.keys() == names.keys()
     for name, call in calls.items():
-        assert seen.by(call) == [f"dodona {NAMES[name]}"], name
+        assert seen.by(call) == [f"dodona {names[name]}"], name
         assert name in seen.names
 
 
@@ -102,3 +103,23 @@ def test_the_commit_of_a_master_transaction_is_no_commit_of_rows(
 
     assert seen.by(commit) == []
     assert any(it.endswith(".commit") for it in seen.names)
+
+
+def test_a_declaration_leaves_a_protocol_as_it_is_and_holds_for_its_code_only() -> None:
+    def work() -> Protocol[None]:
+        yield Pause(1)
+
+    def other() -> Protocol[None]:
+        yield Pause(2)
+
+    assert traced_as("query")(work) is work
+    renamed = work()
+    renamed.__qualname__ = "another name"  # type: ignore[attr-defined]
+    assert span_of(renamed) == "query"
+    assert span_of(other()) is None
+
+    def forward() -> Protocol[None]:
+        return other()
+
+    with pytest.raises(AssertionError):
+        traced_as("forwarded")(forward)

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from opentelemetry.trace import SpanKind
 
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import ORACLE, Calls, Post, Protocol
-from dodona._core.session import Session
 from dodona._io.traced_client import TracedPeer, traced
 from dodona.errors import TransactionConflict
 from dodona.types import (
@@ -98,13 +98,7 @@ def driven(protocol: Protocol[Any], *replies: list[Reply]) -> tuple[list[Any], A
     return steps, None
 
 
-def as_commit(protocol: Any) -> Any:
-    """One that is named as a commit of rows is."""
-    protocol.__qualname__ = Session.commit.__qualname__
-    return protocol
-
-
-@as_commit
+@traced_as("commit")
 def commit() -> Protocol[int]:
     (stamp,) = yield Calls(((ORACLE, GenerateTimestamps(1)),))
     replies = yield Calls(((3, COMMIT),))
@@ -134,7 +128,7 @@ def test_a_commit_span_has_its_attributes_and_its_requests_carry_its_context() -
 
 
 def test_the_span_of_a_two_phase_commit_names_its_protocol_and_cells() -> None:
-    @as_commit
+    @traced_as("commit")
     def commit() -> Protocol[None]:
         cells = tuple(map(TransactionId, (1, 2)))
         prepare = Prepare(TransactionId(5), cells, (PART,))  # type: ignore[arg-type]
@@ -148,7 +142,7 @@ def test_the_span_of_a_two_phase_commit_names_its_protocol_and_cells() -> None:
 
 
 def test_an_error_is_recorded_in_its_span_and_raised() -> None:
-    @as_commit
+    @traced_as("commit")
     def commit() -> Protocol[None]:
         yield Calls(((3, COMMIT),))
         raise TransactionConflict("lost")
@@ -164,7 +158,7 @@ def test_an_error_is_recorded_in_its_span_and_raised() -> None:
 def test_a_cancelled_commit_ends_its_span_and_its_protocol() -> None:
     ended: list[str] = []
 
-    @as_commit
+    @traced_as("commit")
     def commit() -> Protocol[None]:
         try:
             yield Calls(((3, COMMIT),))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dodona._core.protocol.context import Context
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.changes import ChangePages, count_changes, read_until
 from dodona_wire.types import Timestamp
@@ -18,6 +19,7 @@ class ChangeSession:
 
     _context: Context
 
+    @traced_as("read_changes")
     def read_changes(
         self,
         path: str,

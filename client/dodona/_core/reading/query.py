@@ -14,6 +14,7 @@ from dodona._core.protocol.arguments import check_text
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.routing import TableRoute
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import check_retention, check_timestamp
 from dodona._core.sql.engine import Engine, check_size, load_duckdb
@@ -118,6 +119,7 @@ class Query:
         for source, its in zip(self.sources, wanted, strict=True):
             source.wanted = its
 
+    @traced_as("query")
     def fetch(self, read_arrow: ReadArrow) -> Protocol[None]:
         """Read what the query needs. Raises LimitExceeded, and the errors of reads."""
         budget = _Budget(self.limits)

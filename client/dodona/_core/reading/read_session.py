@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from dodona._core.protocol.arguments import Row, check_flag, repeatable
 from dodona._core.protocol.context import Context
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading import query, reading
 from dodona._core.reading.holding import LEASE_MS, Hold, begin_hold, end_hold
@@ -31,6 +32,7 @@ class ReadSession:
 
     _context: Context
 
+    @traced_as("lookup_rows")
     def lookup_rows(
         self,
         path: str,
@@ -57,6 +59,7 @@ class ReadSession:
             rows = yield from context.unless_stale(path, lookup)
         return _found(rows, keep_missing)
 
+    @traced_as("lookup_versions")
     def lookup_versions(
         self,
         path: str,
@@ -77,6 +80,7 @@ class ReadSession:
         rows = yield from context.unless_stale(path, lookup)
         return _found(rows, keep_missing)
 
+    @traced_as("select")
     def select(
         self,
         path: str,
@@ -92,6 +96,7 @@ class ReadSession:
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(select, *asked))[0]
 
+    @traced_as("select")
     def first_rows(
         self,
         path: str,
@@ -110,6 +115,7 @@ class ReadSession:
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))
 
+    @traced_as("read_arrow")
     def read_arrow(
         self,
         path: str,

@@ -18,6 +18,7 @@ from dodona._core.protocol.arguments import INTEGER_MAX, check_number
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
+from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.writing.arrow_casting import cast_column
 from dodona._core.writing.committing import check_mode
@@ -118,6 +119,7 @@ def stage_arrow(
     return stager.staged
 
 
+@traced_as("write_arrow")
 def send_parts(
     context: Context,
     path: str,
