@@ -10,7 +10,7 @@ from typing import Final
 _OWN: Final = frozenset(
     {
         *("dodona", "dodona_gateway", "dodona_local", "dodona_server", "dodona_wire"),
-        "pyspark_dodona",
+        *("dodona_ytsaurus", "pyspark_dodona"),
     }
 )
 

@@ -20,9 +20,9 @@ from dodona._core.sql.references import find_tables
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP
-from dodona_gateway.core.query.parser import parse
-from dodona_gateway.core.query.translation import to_sql, translate
 from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_ytsaurus.query.parser import parse
+from dodona_ytsaurus.query.translation import to_sql, translate
 from suite.levels import examples
 
 Row = tuple[Any, ...]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dodona.errors import InvalidRequest, LimitExceeded
 from dodona.schema import ColumnType
-from dodona_gateway.core.yson import (
+from dodona_ytsaurus.yson import (
     Attributed,
     Format,
     RowReader,
@@ -24,9 +24,9 @@ from dodona_gateway.core.yson import (
     dumps,
     loads,
 )
-from dodona_gateway.core.yson.templates import ALIKE_MIN
-from dodona_gateway.core.yt_json import JsonOptions, dumps_json, loads_json
-from unit.gateway.yson.peers import (
+from dodona_ytsaurus.yson.templates import ALIKE_MIN
+from dodona_ytsaurus.yt_json import JsonOptions, dumps_json, loads_json
+from unit.ytsaurus.yson.peers import (
     PEER_ERRORS,
     native_dumps,
     native_loads,
@@ -35,7 +35,7 @@ from unit.gateway.yson.peers import (
     to_ours,
     to_theirs,
 )
-from unit.gateway.yson.shapes import INTEGERS, KEYS, SCALARS, STRINGS, UNSIGNED, VALUES, exact
+from unit.ytsaurus.yson.shapes import INTEGERS, KEYS, SCALARS, STRINGS, UNSIGNED, VALUES, exact
 
 FORMATS: list[Format] = ["binary", "text", "pretty"]
 formats = pytest.mark.parametrize("format", FORMATS)

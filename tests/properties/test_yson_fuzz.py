@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.errors import InvalidRequest, LimitExceeded
-from dodona_gateway.core.yson import Format, Kind, RowReader, YsonLimits, dumps, loads
-from dodona_gateway.core.yson.limits import DEPTH_MAX
-from dodona_gateway.core.yt_json import JsonRowReader, dumps_json, loads_json
-from unit.gateway.yson.shapes import VALUES
+from dodona_ytsaurus.yson import Format, Kind, RowReader, YsonLimits, dumps, loads
+from dodona_ytsaurus.yson.limits import DEPTH_MAX
+from dodona_ytsaurus.yt_json import JsonRowReader, dumps_json, loads_json
+from unit.ytsaurus.yson.shapes import VALUES
 
 MUTANTS = 4_000
 SEEDS = range(4)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dodona.errors import InvalidRequest
 from dodona_gateway.core.unpacking import unpacker_of
-from dodona_gateway.core.ytsaurus.bodies import count_values
-from dodona_gateway.core.ytsaurus.errors import HEADER_LENGTH_MAX, error_headers, yt_error
-from dodona_gateway.core.ytsaurus.inside import MISSING, inside, put
-from dodona_gateway.core.ytsaurus.parameters import Parameters, decode_parameters, parse_path
+from dodona_ytsaurus.terms.bodies import count_values
+from dodona_ytsaurus.terms.errors import HEADER_LENGTH_MAX, error_headers, yt_error
+from dodona_ytsaurus.terms.inside import MISSING, inside, put
+from dodona_ytsaurus.terms.parameters import Parameters, decode_parameters, parse_path
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = [ROOT / it for it in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
 NAMES = {it.name for it in FOLDERS}
-CLIENTS_ONLY = {"dodona_gateway", "dodona_loadtest", "pyspark_dodona"}
+CLIENTS_ONLY = {"dodona_gateway", "dodona_loadtest", "dodona_ytsaurus", "pyspark_dodona"}
 """No part of an embedded database."""
 
 

@@ -1,4 +1,4 @@
-"""Convert rows, histories and errors to the gateway's JSON. Pure.
+"""Convert rows and histories to the gateway's JSON. Pure.
 
 Owns: which values of a row are converted, by the types of its columns. The text forms are in
 `dodona_wire.rows.text_format`, which the command line uses too.
@@ -11,8 +11,7 @@ import msgspec
 
 from dodona._core.reading.versions import VersionedRow, VersionedValue
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.text_format import FORMATTERS, format_any, format_bytes
-from dodona_wire.shown import INTEGER_BITS_MAX, shown
+from dodona_wire.rows.text_format import FORMATTERS
 
 Convert = Callable[[Any], Any]
 
@@ -50,26 +49,3 @@ def convert_history(row: VersionedRow, convert: Mapping[str, Convert]) -> Versio
 def _converted(item: VersionedValue, convert: Convert) -> VersionedValue:
     value = None if item.value is None else convert(item.value)
     return msgspec.structs.replace(item, value=value)
-
-
-def shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an error's attributes, mainly for people: bytes become text if possible."""
-    return {str(name): _shown(value) for name, value in attributes.items()}
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return format_bytes(value)
-    if isinstance(value, Mapping):
-        return {str(name): _shown(it) for name, it in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(it) for it in value]
-    if isinstance(value, int) and value.bit_length() > INTEGER_BITS_MAX:
-        return shown(value)
-    if value is None or isinstance(value, str | int | float):
-        return format_any(value)
-    try:
-        text = str(value)
-    except Exception:  # noqa: BLE001 - a class may raise anything
-        text = shown(value)
-    return f"one {type(value).__name__}" if " object at 0x" in text else text

@@ -16,7 +16,6 @@ from starlette.types import Scope
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.visit import is_console
 from dodona_gateway.core.traffic import TrafficStatistics
-from dodona_gateway.core.ytsaurus.errors import error_headers, yt_error
 from dodona_gateway.shell.certificate import Certificate
 from dodona_gateway.shell.console import visits
 from dodona_gateway.shell.console.console import Console
@@ -28,7 +27,14 @@ from dodona_gateway.shell.routes import Route, add_routes, problem
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.tokens import read_first_token
-from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api, error_response
+from dodona_gateway.shell.ytsaurus import (
+    YTSAURUS_PREFIXES,
+    YtsaurusService,
+    add_ytsaurus_api,
+    error_response,
+    headers_of,
+    ytsaurus_service,
+)
 from dodona_server.beside import running_beside
 from dodona_server.exposition import Metrics
 from dodona_server.http import Connections, bounded_http
@@ -53,13 +59,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     *tokens.ROUTES,
 )
 BULK_PREFIX: Final = "/v1/bulk/"
-YTSAURUS_PREFIXES: Final = ("/api/", "/auth/", "/hosts")
 
 
 def run_gateway(settings: GatewaySettings) -> None:
     """Serve until a signal comes. Raises SystemExit, InvalidRequest."""
     # The caller is not known here. YTsaurus's clients find an error in these headers.
-    http = bounded_http(settings.http_bounds, lambda error: error_headers(yt_error(error)))
+    http = bounded_http(settings.http_bounds, headers_of)
     options: dict[str, Any] = {
         "ws": "none",
         "http": http,
@@ -104,6 +109,7 @@ class _Gateway:
         self._certificate = certificate
         self._connections = connections
         self._service: Service | None = None
+        self._ytsaurus: YtsaurusService | None = None
         self._metrics_key = settings.metrics_key
         self.spans = server_spans("gateway", settings.trace_url, settings.trace_ratio)
         self.lifecycle = Lifecycle(self.reason, finish=self._finish)
@@ -114,6 +120,10 @@ class _Gateway:
     def service(self) -> Service:
         assert self._service is not None, "requests come only between start and stop"
         return self._service
+
+    def ytsaurus(self) -> YtsaurusService:
+        assert self._ytsaurus is not None, "requests come only between start and stop"
+        return self._ytsaurus
 
     def reason(self) -> str | None:
         return "the gateway is starting" if self._service is None else self._service.reason
@@ -161,7 +171,7 @@ class _Gateway:
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         async with open_service(self._settings, self.spans) as service:
-            self._service = service
+            self._service, self._ytsaurus = service, ytsaurus_service(service)
             async with AsyncExitStack() as stack:
                 if self.console is not None:
                     await stack.enter_async_context(self.console.watching())
@@ -189,7 +199,7 @@ def create_gateway(
     application.router.redirect_slashes = False
     add_routes(application, ROUTES, gateway.service)
     application.openapi = openapi_document  # type: ignore[method-assign]
-    add_ytsaurus_api(application, gateway.service)
+    add_ytsaurus_api(application, gateway.ytsaurus)
     application.add_route(METRICS, gateway.answer_scrape, include_in_schema=False)
     if gateway.console is not None:
         gateway.console.add_pages(application)

@@ -30,7 +30,6 @@ from dodona_gateway.core.json_values import (
     convert_history,
     convert_rows,
     converters,
-    shown_attributes,
 )
 from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.bodies import whole_body
@@ -40,6 +39,7 @@ from dodona_server.answers import failure_of
 from dodona_wire.errors import DodonaError
 from dodona_wire.messages.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
 from dodona_wire.preload import preload_decoder
+from dodona_wire.rows.error_attributes import shown_attributes
 
 HEADERS: Final[dict[int, dict[str, str]]] = {
     401: {"www-authenticate": "Bearer"},

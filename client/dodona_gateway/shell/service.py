@@ -31,8 +31,6 @@ from dodona_gateway.core.transaction_id import GATEWAY_MAX
 from dodona_gateway.shell.audit import AuditedCall, AuditLog, UnauditedCall
 from dodona_gateway.shell.authentication import NAMED_MS_MAX, Authenticator
 from dodona_gateway.shell.first_token import FirstToken
-from dodona_gateway.shell.master_transactions import MasterTransactions
-from dodona_gateway.shell.mutations import Mutations
 from dodona_gateway.shell.queries import Queries
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_gateway.shell.slots import Slots, Turns
@@ -79,8 +77,6 @@ class Service:
         find_many = partial(self.tokens.find_many, timeout_ms=NAMED_MS_MAX)
         self.authenticator = Authenticator(find_many)
         self.audit = _audit(settings)
-        self.master_transactions = MasterTransactions(self.number)
-        self.mutations = Mutations()
         self.queries = Slots("queries", settings.query_count_max)
         self.query_processes = Queries(settings.query_bounds)
         self.selects = Turns(SELECTS_MAX)

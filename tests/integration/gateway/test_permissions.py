@@ -19,9 +19,9 @@ from dodona_gateway.shell.console.console import LOGIN_ROUTES, METHODS, NOWHERE,
 from dodona_gateway.shell.edge import OPEN_PATHS
 from dodona_gateway.shell.gateway import create_gateway
 from dodona_gateway.shell.settings import GatewaySettings
-from dodona_gateway.shell.ytsaurus.api import COMMANDS
 from dodona_local.launcher import LocalCluster
 from dodona_server.settings import parse_settings
+from dodona_ytsaurus.commands.api import COMMANDS
 from integration.gateway.permissions import CASES, MINE, OTHERS, SCHEMA, TABLE, Case
 from integration.gateway.rest import BY_NAME, INSIDES, Rest, problem_of
 from suite.waiting import wait_until, with_enough_time

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import requests
 
-from dodona_gateway.shell.ytsaurus.api import COMMANDS
+from dodona_ytsaurus.commands.api import COMMANDS
 
 TIMEOUT_S: Final = 60
 

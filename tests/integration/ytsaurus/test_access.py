@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 import dodona
-from dodona_gateway.shell.ytsaurus.api import COMMANDS
 from dodona_local.launcher import LocalCluster
+from dodona_ytsaurus.commands.api import COMMANDS
 from integration.ytsaurus.plain import ask, error_of
 
 pytestmark = pytest.mark.integration

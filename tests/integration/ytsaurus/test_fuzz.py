@@ -13,8 +13,8 @@ import pytest
 import yt.yson
 from yt.wrapper import YtClient
 
-from dodona_gateway.shell.ytsaurus.api import COMMANDS
 from dodona_local.launcher import LocalCluster
+from dodona_ytsaurus.commands.api import COMMANDS
 from integration.ytsaurus.test_access import ASKED
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]

@@ -9,8 +9,8 @@ import pytest
 from yt.wrapper.errors import create_response_error
 
 from dodona.errors import ERRORS_BY_KIND
-from dodona_gateway.core.ytsaurus.errors import error_status, yt_error
-from dodona_gateway.shell.ytsaurus.api import COMMANDS
+from dodona_ytsaurus.commands.api import COMMANDS
+from dodona_ytsaurus.terms.errors import error_status, yt_error
 
 pytestmark = pytest.mark.integration
 

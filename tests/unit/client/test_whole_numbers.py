@@ -18,7 +18,6 @@ from dodona._core.writing.arrow_casting import cast_column
 from dodona._core.writing.row_tables import table_of_rows
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import Column, TableSchema
-from dodona_gateway.core.yt_json import loads_json
 from dodona_local.files.csv_reading import open_csv
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.parts import Want
@@ -26,6 +25,7 @@ from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.text_format import read_value, value_of_text
+from dodona_ytsaurus.yt_json import loads_json
 
 FIRST: Final = (1 << 53) + 1
 HELD: Final = [0, -7, 1 << 53, (1 << 53) + 2, -(1 << 53) - 4, 1 << 63, 3 << 61]

@@ -11,10 +11,10 @@ import pytest
 from dodona.errors import DodonaError, InvalidRequest
 from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.row_stream import LinesOfJson
-from dodona_gateway.core.yt_json import JsonRowReader, loads_json
-from dodona_gateway.core.ytsaurus.parameters import decode_parameters
 from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.messages.rest import OPERATIONS_BY_REQUEST, decode_request
+from dodona_ytsaurus.terms.parameters import decode_parameters
+from dodona_ytsaurus.yt_json import JsonRowReader, loads_json
 from unit.cli.commands import Commands
 
 MARK = "\ufeff".encode()

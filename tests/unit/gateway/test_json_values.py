@@ -13,8 +13,8 @@ from dodona_gateway.core.json_values import (
     convert_history,
     convert_rows,
     converters,
-    shown_attributes,
 )
+from dodona_wire.rows.error_attributes import shown_attributes
 from dodona_wire.rows.text_format import DEPTH_MAX, format_any, may_be_marked, unmarked
 
 COLUMNS = [Column("n", "int64"), Column("s", "string"), Column("d", "double"), Column("a", "any")]

@@ -19,12 +19,12 @@ from dodona.schema import Column
 from dodona_gateway.core.content import decode_body
 from dodona_gateway.core.requests import InsertRows, LookupRows, parse_bound
 from dodona_gateway.core.row_stream import LinesOfJson, PackedRows
-from dodona_gateway.core.yson import RowReader, loads
-from dodona_gateway.core.yt_json import JsonRowReader, loads_json
-from dodona_gateway.core.ytsaurus.parameters import decode_parameters
 from dodona_wire.rows.json_text import decode_json, repeated_name
 from dodona_wire.rows.packed_names import repeated_in_packed
 from dodona_wire.rows.text_format import value_of_text
+from dodona_ytsaurus.terms.parameters import decode_parameters
+from dodona_ytsaurus.yson import RowReader, loads
+from dodona_ytsaurus.yt_json import JsonRowReader, loads_json
 from pyspark_dodona.option_values import key_range
 
 # ---- the check itself

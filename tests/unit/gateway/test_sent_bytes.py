@@ -17,7 +17,7 @@ from dodona_gateway.shell.rest import rows, transactions
 from dodona_gateway.shell.routes import add_routes
 from dodona_gateway.shell.service import Service
 from dodona_gateway.shell.settings import GatewaySettings
-from dodona_gateway.shell.ytsaurus.api import add_ytsaurus_api
+from dodona_gateway.shell.ytsaurus import add_ytsaurus_api, ytsaurus_service
 from dodona_server.settings import parse_settings
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,8 @@ async def gateway(folder: Path) -> AsyncIterator[Caller]:
         service = Service(settings, db, db._session, db._driver.run)
         routes = FastAPI()
         add_routes(routes, (*rows.ROUTES, *transactions.ROUTES), lambda: service)
-        add_ytsaurus_api(routes, lambda: service)
+        ytsaurus = ytsaurus_service(service)
+        add_ytsaurus_api(routes, lambda: ytsaurus)
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
             scope["state"] = {"principal": ANYBODY, "request_id": "1"}

@@ -6,7 +6,6 @@ never writes: neither language has a statement that writes. `Service.query` boun
 query.
 """
 
-import asyncio
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -14,13 +13,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from fastapi import Response
 
-from dodona_gateway.core.query.parser import parse
-from dodona_gateway.core.query.translation import to_sql
 from dodona_gateway.core.query_work import FirstRows, Shown
 from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page
 from dodona_gateway.shell.console.times import AsOf, read_as_of
 from dodona_gateway.shell.console.visits import Visit, read_form
+from dodona_gateway.shell.ytsaurus import sql_of
 from dodona_server.process import read_clock
 from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.types import Timestamp
@@ -120,12 +118,7 @@ async def _sql(visit: Visit, language: str, text: str) -> str:
         raise InvalidRequest(
             f"The language must be {' or '.join(LANGUAGES)}, not {language[:40]!r}."
         )
-    query = await asyncio.to_thread(parse, text, {})
-    schemas = {}
-    for path in query.paths:
-        visit.principal.check("read", path)
-        schemas[path] = (await visit.service.client.get_table(path)).schema
-    return (await asyncio.to_thread(to_sql, query, schemas)).sql
+    return await sql_of(visit.service, visit.principal, text)
 
 
 def _page(

@@ -17,9 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console import shown
 from dodona_gateway.core.console.visit import STATIC, STATIC_FILES
-from dodona_gateway.core.json_values import shown_attributes
 from dodona_gateway.shell.console import times
 from dodona_wire.errors import DodonaError
+from dodona_wire.rows.error_attributes import shown_attributes
 
 PACKAGE: Final = "dodona_gateway.shell.console"
 HTML: Final = "text/html; charset=utf-8"
