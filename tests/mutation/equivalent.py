@@ -20,6 +20,7 @@ class Equivalent(NamedTuple):
 
 
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
+LOCK_SET = "tablets/dodona_tablets/core/tablet/lock_set.py"
 PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
 COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
@@ -33,10 +34,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "only a shortcut: the loop below looks at no version at the start either",
     ),
     Equivalent(
-        LOCKS,
-        "return [groups & watched for groups, watched in zip(held, watch, strict=True)]",
-        "return [groups & watched for groups, watched in zip(held, watch, strict=False)]",
-        "both always have three",
+        LOCK_SET,
+        "for mask, kind in zip(self, KINDS, strict=True):",
+        "for mask, kind in zip(self, KINDS, strict=False):",
+        "both have one entry for each kind",
     ),
     Equivalent(
         LOCKS,

@@ -35,6 +35,7 @@ CLIENT: Final = tuple(
 )
 """The client's commit path."""
 GRAVEST: Final = (
+    "tablets/dodona_tablets/core/tablet/lock_set.py",
     "tablets/dodona_tablets/core/tablet/locks.py",
     "tablets/dodona_tablets/core/commit/participant.py",
     "tablets/dodona_tablets/core/commit/coordinator.py",
@@ -57,6 +58,10 @@ PARTS: Final = {
 }
 """By the module's top folder: many tests reach one module through another."""
 BESIDE: Final = {
+    "tablets/dodona_tablets/core/tablet/lock_set.py": (
+        "tests/unit/tablets/test_row_locks.py",
+        "tests/unit/tablets/test_participant.py",
+    ),
     "tablets/dodona_tablets/core/tablet/locks.py": (
         "tests/unit/tablets/test_row_locks.py",
         "tests/unit/tablets/test_participant.py",

@@ -9,6 +9,7 @@ from dodona.schema import TableSchema
 from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.rows.version import Version, chain_of, history
+from dodona_tablets.core.tablet.lock_set import LockSet
 from dodona_tablets.core.tablet.locks import RowLocks, check_locks, check_versions
 from dodona_tablets.core.tablet.transaction import Transaction
 from negative.bug import PlantedBug, Where
@@ -18,9 +19,9 @@ BLIND = Where("blind")
 
 def never_wait(patch: pytest.MonkeyPatch) -> None:
     def check(
-        locks: RowLocks, key: Key, schema: TableSchema, start: Timestamp, *masks: int
+        locks: RowLocks, key: Key, schema: TableSchema, start: Timestamp, wanted: LockSet
     ) -> Transaction | None:
-        return None if start == MAX_TIMESTAMP else check_locks(locks, key, schema, start, *masks)
+        return None if start == MAX_TIMESTAMP else check_locks(locks, key, schema, start, wanted)
 
     patch.setattr("dodona_tablets.core.commit.participant.check_locks", check)
 

@@ -14,7 +14,7 @@ from dodona.schema import TableSchema
 from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
 from dodona_server.runtime import Runtime
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.commit.participant import acquire_all
+from dodona_tablets.core.commit.participant import take_locks
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.requests.reads import Reads
@@ -47,10 +47,10 @@ def retire_what_is_needed(patch: pytest.MonkeyPatch) -> None:
 
 def replay_without_locks(patch: pytest.MonkeyPatch) -> None:
     def planted(cell: Cell, alive: Transaction) -> None:
-        acquire_all(cell, alive)
+        take_locks(cell, alive)
         release(alive, None)
 
-    patch.setattr("dodona_tablets.core.start.replay.acquire_all", planted)
+    patch.setattr("dodona_tablets.core.start.replay.take_locks", planted)
 
 
 def serve_without_a_fence(patch: pytest.MonkeyPatch) -> None:

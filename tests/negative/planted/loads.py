@@ -14,7 +14,7 @@ from dodona._core.writing.senders import Stager
 from dodona.schema import TableSchema
 from dodona.types import LoadId, Timestamp
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.commit.participant import acquire_all
+from dodona_tablets.core.commit.participant import take_locks
 from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
 from dodona_tablets.core.requests.staging import DELETIONS, Staging, Token
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
@@ -59,11 +59,11 @@ def share_a_tablet(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_lock(patch: pytest.MonkeyPatch) -> None:
     def planted(cell: Cell, transaction: Transaction) -> None:
-        acquire_all(cell, transaction)
+        take_locks(cell, transaction)
         for tablet in transaction.tablets:
             tablet.publishing = None
 
-    patch.setattr("dodona_tablets.core.start.replay.acquire_all", planted)
+    patch.setattr("dodona_tablets.core.start.replay.take_locks", planted)
 
 
 def drop_what_is_being_published(patch: pytest.MonkeyPatch) -> None:

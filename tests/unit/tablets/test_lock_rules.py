@@ -3,7 +3,7 @@
 A bug in one of these loses a write, and a whole cell meets the boundary once in a blue moon.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -18,7 +18,20 @@ from dodona.types import (
     Timestamp,
     TransactionId,
 )
+from dodona_tablets.core.counts import CONFLICTS
 from dodona_tablets.core.rows.version import Version, version_of
+from dodona_tablets.core.tablet.lock_set import (
+    EXCLUSIVE,
+    KINDS,
+    SHARED,
+    SHARED_WRITE,
+    TYPES,
+    WRITTEN,
+    WRITTEN_SHARED,
+    LockSet,
+    lock_locks,
+    locks_of,
+)
 from dodona_tablets.core.tablet.locks import (
     Holder,
     LockTable,
@@ -28,9 +41,7 @@ from dodona_tablets.core.tablet.locks import (
     blocking_reader,
     check_locks,
     check_versions,
-    groups_of,
     is_met,
-    locks_of,
     release,
 )
 from dodona_tablets.core.tablet.transaction import State, Transaction
@@ -50,11 +61,10 @@ SUM, NOTE = 2, 4
 KEY = SCHEMA.key_of({"id": 1})
 OTHER = SCHEMA.key_of({"id": 2})
 START = Timestamp(100)
-EXCLUSIVE, SHARED_WRITE, SHARED = range(3)
 
 
-def asked(kind: int, groups: int) -> tuple[int, int, int]:
-    return tuple(groups if it == kind else 0 for it in range(3))  # type: ignore[return-value]
+def asked(kind: int, groups: int) -> LockSet:
+    return LockSet(*[groups if it == kind else 0 for it in range(len(KINDS))])
 
 
 def version(at: int, mask: int, older: Version | None = None, shared: int = 0) -> Version:
@@ -94,7 +104,7 @@ def test_only_a_younger_version_of_a_group_that_is_asked_for_is_in_the_way(
     groups: int, start: int, winner: int | None, lock: str
 ) -> None:
     chain = version(120, NOTE, version(110, SUM, version(90, SUM | NOTE)))
-    given = (chain, KEY, SCHEMA, Timestamp(start), *asked(EXCLUSIVE, groups))
+    given = (chain, KEY, SCHEMA, Timestamp(start), asked(EXCLUSIVE, groups))
     if winner is None:
         check_versions(*given)
         return
@@ -104,7 +114,7 @@ def test_only_a_younger_version_of_a_group_that_is_asked_for_is_in_the_way(
 
 
 def test_a_row_without_a_version_does_not_conflict() -> None:
-    check_versions(None, KEY, SCHEMA, START, *asked(EXCLUSIVE, MAIN))
+    check_versions(None, KEY, SCHEMA, START, asked(EXCLUSIVE, MAIN))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +131,7 @@ def test_a_version_is_shared_only_in_the_lock_groups_that_it_names(
     kind: int, groups: int, verb: str | None
 ) -> None:
     newest = version(120, SUM | NOTE, shared=COUNTS)
-    given = (newest, KEY, SCHEMA, START, *asked(kind, groups))
+    given = (newest, KEY, SCHEMA, START, asked(kind, groups))
     if verb is None:
         check_versions(*given)
     else:
@@ -130,13 +140,13 @@ def test_a_version_is_shared_only_in_the_lock_groups_that_it_names(
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED_WRITE, SHARED])
 def test_a_version_of_an_exclusive_write_is_in_the_way_of_every_kind(kind: int) -> None:
-    said = lost(check_versions, version(120, SUM), KEY, SCHEMA, START, *asked(kind, COUNTS))
+    said = lost(check_versions, version(120, SUM), KEY, SCHEMA, START, asked(kind, COUNTS))
     assert "was written by" in said["said"]
 
 
 def test_the_check_also_examines_versions_older_than_a_shared_version() -> None:
     chain = version(120, SUM, version(110, SUM), shared=COUNTS)
-    said = lost(check_versions, chain, KEY, SCHEMA, START, *asked(SHARED_WRITE, COUNTS))
+    said = lost(check_versions, chain, KEY, SCHEMA, START, asked(SHARED_WRITE, COUNTS))
     assert said["winner_timestamp"] == 110
 
 
@@ -144,7 +154,7 @@ def test_the_check_also_examines_versions_older_than_a_shared_version() -> None:
 
 
 def check(locks: RowLocks, kind: int, groups: int, start: int = START) -> Transaction | None:
-    return check_locks(locks, KEY, SCHEMA, Timestamp(start), *asked(kind, groups))
+    return check_locks(locks, KEY, SCHEMA, Timestamp(start), asked(kind, groups))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +211,7 @@ def test_a_transaction_waits_for_a_holder_that_prepared_before_its_start(
     other = transaction(state, prepared)
     assert is_met(other, Timestamp(start)) is is_waited_for
     locks = RowLocks()
-    locks.holders.append(Holder(other, COUNTS))
+    locks.holders.append(Holder(other, LockSet(COUNTS)))
     assert check(locks, EXCLUSIVE, NOTES, start) is None
     if is_waited_for:
         assert check(locks, EXCLUSIVE, COUNTS, start) is other
@@ -214,13 +224,13 @@ def test_all_holders_are_looked_at_and_the_first_is_waited_for() -> None:
     first, second = (transaction(State.PREPARED, 99, name) for name in (52, 53))
     locks = RowLocks()
     locks.holders += [
-        Holder(elsewhere, NOTES),
-        Holder(first, 0, COUNTS),
-        Holder(second, 0, COUNTS),
+        Holder(elsewhere, LockSet(NOTES)),
+        Holder(first, LockSet(0, COUNTS)),
+        Holder(second, LockSet(0, COUNTS)),
     ]
     assert check(locks, EXCLUSIVE, COUNTS) is first
     late = transaction(name=54)
-    locks.holders.append(Holder(late, 0, COUNTS))
+    locks.holders.append(Holder(late, LockSet(0, COUNTS)))
     assert lost(check, locks, EXCLUSIVE, COUNTS)["winner"] == late.id
 
 
@@ -238,13 +248,53 @@ def test_a_held_lock_admits_only_the_same_type_of_shared_lock(
     held: int, kind: int, groups: int, lock: str
 ) -> None:
     locks = RowLocks()
-    locks.holders.append(Holder(transaction(), *asked(held, groups)))
+    locks.holders.append(Holder(transaction(), asked(held, groups)))
     if held == kind != EXCLUSIVE:
         assert check(locks, kind, groups) is None
     else:
         said = lost(check, locks, kind, groups)
         assert HELD[held] in said["said"]
         assert said["lock"] == lock
+
+
+def test_conflicts_of_kinds_hold_in_both_directions() -> None:
+    for kind, of_kind in enumerate(KINDS):
+        assert of_kind.conflicts
+        for other in of_kind.conflicts:
+            assert kind in KINDS[other].conflicts
+    assert len(KINDS) == len(LockSet())
+
+
+def test_every_lock_type_has_a_rule_and_every_conflict_a_count() -> None:
+    assert TYPES.keys() == set(get_args(LockType))
+    met = [WRITTEN, WRITTEN_SHARED, *(it.locked for it in KINDS), *(it.held for it in KINDS)]
+    assert [it.name for it in met] == [*CONFLICTS[: len(met)]]
+    assert len({it.verb for it in met}) == len(met)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "watched"),
+    [
+        (LockSet(), (0, 0, 0)),
+        (LockSet(exclusive=COUNTS), (MAIN | COUNTS, MAIN | COUNTS, MAIN | COUNTS)),
+        (LockSet(shared_write=COUNTS), (MAIN | COUNTS, 0, MAIN | COUNTS)),
+        (LockSet(shared=MAIN), (7, 7, 0)),
+        (LockSet(NOTES, COUNTS), (7, MAIN | NOTES, 7)),
+    ],
+)
+def test_locks_watch_the_main_lock_and_the_kinds_that_conflict(
+    wanted: LockSet, watched: tuple[int, int, int]
+) -> None:
+    assert wanted.watched(SCHEMA) == watched
+
+
+def test_an_overlap_names_the_first_kind_that_is_in_the_way() -> None:
+    held = LockSet(NOTES, COUNTS, MAIN)
+    assert held.groups == 7
+    assert held.blocking_reads == NOTES | COUNTS
+    assert held.overlap(LockSet(MAIN | COUNTS, NOTES, COUNTS)) is None
+    assert held.overlap(LockSet(0, COUNTS | MAIN, 7)) == (SHARED_WRITE, COUNTS)
+    assert held.overlap(LockSet(7, 7, 7)) == (EXCLUSIVE, NOTES)
 
 
 # Acquiring and releasing
@@ -266,9 +316,9 @@ def test_only_a_committed_lock_without_data_leaves_its_timestamp(
     for committed in (Timestamp(120), None):
         table: LockTable = {}
         mine, other = transaction(name=50), transaction(name=51)
-        acquire(table, KEY, Holder(mine, *groups, lock_type))
-        acquire(table, OTHER, Holder(mine, *groups))
-        acquire(table, OTHER, Holder(other, 0, 0, COUNTS))
+        acquire(table, KEY, Holder(mine, LockSet(*groups), lock_type))
+        acquire(table, OTHER, Holder(mine, LockSet(*groups)))
+        acquire(table, OTHER, Holder(other, LockSet(0, 0, COUNTS)))
         assert [it[1] for it in mine.held] == [KEY, OTHER]
         release(mine, committed)
         assert mine.held == []
@@ -286,9 +336,9 @@ def test_only_a_committed_lock_without_data_leaves_its_timestamp(
 def test_a_released_row_keeps_the_timestamps_of_earlier_locks() -> None:
     table: LockTable = {}
     locker, writer = transaction(name=50), transaction(name=51)
-    acquire(table, KEY, Holder(locker, 0, 0, COUNTS, "shared_strong"))
+    acquire(table, KEY, Holder(locker, LockSet(0, 0, COUNTS), "shared_strong"))
     release(locker, Timestamp(120))
-    acquire(table, KEY, Holder(writer, NOTES))
+    acquire(table, KEY, Holder(writer, LockSet(NOTES)))
     assert not table[KEY].is_idle
     release(writer, Timestamp(130))
     assert table[KEY].times == {"shared_strong": {1: 120}}
@@ -306,7 +356,7 @@ def test_a_released_row_keeps_the_timestamps_of_earlier_locks() -> None:
 def test_the_type_of_a_lock_decides_how_its_groups_are_locked(
     lock_type: LockType, groups: tuple[int, int, int]
 ) -> None:
-    assert groups_of(RowLock(KEY, 6, lock_type)) == groups
+    assert lock_locks(6, lock_type) == groups
 
 
 def test_writes_and_locks_of_a_part_take_their_groups() -> None:
@@ -346,7 +396,7 @@ def test_a_reader_waits_for_writers_that_may_commit_at_its_timestamp_or_below(
     other = transaction(state, prepared, name)
     expected = other if is_blocking else None
     for groups in ((COUNTS, 0, 0), (0, COUNTS, 0)):
-        holders = [Holder(transaction(), NOTES), Holder(other, *groups)]
+        holders = [Holder(transaction(), LockSet(NOTES)), Holder(other, LockSet(*groups))]
         assert blocking_reader(holders, COUNTS, START) is expected
         assert blocking_reader(holders, COUNTS | MAIN, START) is expected
-    assert blocking_reader([Holder(other, 0, 0, COUNTS)], COUNTS, START) is None
+    assert blocking_reader([Holder(other, LockSet(0, 0, COUNTS))], COUNTS, START) is None

@@ -18,16 +18,8 @@ from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.commit.silence import wait_failure
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
 from dodona_tablets.core.rows.version import Version
-from dodona_tablets.core.tablet.locks import (
-    Holder,
-    Lost,
-    acquire,
-    check_locks,
-    check_versions,
-    groups_of,
-    locks_of,
-    shared_groups,
-)
+from dodona_tablets.core.tablet.lock_set import lock_locks, shared_groups_of, write_locks
+from dodona_tablets.core.tablet.locks import Lost, acquire_all, check_locks, check_versions
 from dodona_tablets.core.tablet.publishing import Publishing, check_publication, check_rows
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
@@ -188,7 +180,7 @@ class Participant:
                 self._cell.wait(transaction, waits_for)
             return
         transaction.modifications = tuple(parts)
-        acquire_all(self._cell, transaction)
+        take_locks(self._cell, transaction)
         transaction.state = State.LOCKED
         transaction.since_us = self._cell.now.instant_us
         self.ask_timestamp(transaction)  # rule 1: only now
@@ -421,7 +413,7 @@ def _check_part(
             return _check_publication(cell, transaction, tablet, part.publication)
         waits_for = None
         if tablet.publishing is not None or tablet.published:
-            waits_for = check_rows(transaction, tablet, locks_of(tablet.schema, part))
+            waits_for = check_rows(transaction, tablet, part)
         return _check_rows(transaction, tablet, part) or waits_for
     except DataCorrupted as error:  # in a chunk of a load: it may hide a conflict
         raise Lost(failure_of(error)) from None
@@ -448,20 +440,19 @@ def _check_rows(
             chains = [rows[key] for rows in recent if key in rows]
         if held is None and not chains:
             continue
-        groups = schema.lock_mask(mask)
-        together = 0 if special is None else shared_groups(special, key)
-        kinds = groups & ~together, together, 0
+        together = 0 if special is None else shared_groups_of(special, key)
+        wanted = write_locks(schema.lock_mask(mask), together)
         for newest in chains:
-            check_versions(newest, key, schema, start, *kinds)
+            check_versions(newest, key, schema, start, wanted)
         if held is not None:
-            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+            waits_for = check_locks(held, key, schema, start, wanted) or waits_for
     for lock in part.locks:
-        key, kinds = lock.key, groups_of(lock)
+        key, wanted = lock.key, lock_locks(lock.lock_mask, lock.lock_type)
         for rows in recent:
-            check_versions(rows.get(key), key, schema, start, *kinds)
+            check_versions(rows.get(key), key, schema, start, wanted)
         held = locks.get(key)
         if held is not None:
-            waits_for = check_locks(held, key, schema, start, *kinds) or waits_for
+            waits_for = check_locks(held, key, schema, start, wanted) or waits_for
     return waits_for
 
 
@@ -483,18 +474,11 @@ def _check_publication(
     return check_publication(transaction, tablet, publication, seal, rows)
 
 
-def acquire_all(cell: Cell, transaction: Transaction) -> None:
+def take_locks(cell: Cell, transaction: Transaction) -> None:
     """Take all locks of a transaction that was checked, or that replay finds prepared."""
     for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
         tablet.active_count += 1
         if part.publication is not None:
             rows = cell.rows_of(tablet, part.publication)
             tablet.publishing = Publishing(transaction, rows)
-        locks, lock_mask = tablet.locks, tablet.schema.lock_mask
-        special = part.special
-        for key, mask, _ in tablet.schema.plain_writes(part.writes):
-            together = 0 if special is None else shared_groups(special, key)
-            acquire(locks, key, Holder(transaction, lock_mask(mask) & ~together, together))
-        for lock in part.locks:
-            holder = Holder(transaction, *groups_of(lock), lock.lock_type)
-            acquire(locks, lock.key, holder)
+        acquire_all(tablet.locks, tablet.schema, transaction, part)

@@ -9,7 +9,8 @@ from typing import Any
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
 from dodona_tablets.core.commit.presence import widened
-from dodona_tablets.core.tablet.locks import awaited, locks_of
+from dodona_tablets.core.tablet.lock_set import locks_of
+from dodona_tablets.core.tablet.locks import awaited
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
@@ -115,10 +116,10 @@ def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
         tablet = next((it for it in waiter.tablets if it.assignment.tablet == part.tablet), None)
         if tablet is None:
             continue
-        for key, kinds in locks_of(tablet.schema, widened(tablet, part, waiter.start)):
+        for key, wanted in locks_of(tablet.schema, widened(tablet, part, waiter.start)):
             locks = tablet.locks.get(key)
             if locks is not None:
-                holder = awaited(locks, tablet.schema, waiter.start, kinds)
+                holder = awaited(locks, tablet.schema, waiter.start, wanted)
                 if holder is not None:
                     return tablet, key, holder
     return None

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.commit.participant import ABORTED, acquire_all
+from dodona_tablets.core.commit.participant import ABORTED, take_locks
 from dodona_tablets.core.mounting.importing import take_over, take_page
 from dodona_tablets.core.records import (
     AbortDecided,
@@ -210,7 +210,7 @@ def _committed_here(cell: Cell, record: CommittedHere) -> None:
 
 def _prepared_here(cell: Cell, record: PreparedHere) -> None:
     alive = _transaction(cell, record.transaction, record.participants, record.modifications)
-    acquire_all(cell, alive)
+    take_locks(cell, alive)
     alive.state = State.PREPARED
     alive.prepare_timestamp = record.timestamp
     cell.latest = max(cell.latest, record.timestamp)

@@ -1,65 +1,50 @@
 """Keep row locks, with the conflict rules of snapshot isolation.
 
 Owns: when a transaction may lock a row, must wait, or has lost. Source: the YTsaurus document,
-"Checking transaction conflicts". The rules are not symmetric. A transaction takes locks on the
-groups that it requests. But every transaction also checks the main lock, and a holder of the main
-lock checks all groups.
+"Checking transaction conflicts". `lock_set` has the types of locks, and which of them conflict. The
+rules are not symmetric. A transaction takes locks on the groups that it requests. But every
+transaction also checks the main lock, and a holder of the main lock checks all groups.
 Locks are held only while a transaction commits, in a table of their own. So rows without locks pay
 nothing for them. The times of last changes are in the versions in memory. Locks without data leave
 their times behind, until no transaction could conflict with them any more.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable
 
-from dodona_tablets.core.counts import CONFLICTS
 from dodona_tablets.core.rows.version import Version, bits_of
+from dodona_tablets.core.tablet.lock_set import (
+    KINDS,
+    TYPES,
+    WRITTEN,
+    WRITTEN_SHARED,
+    LockSet,
+    Meeting,
+    lock_locks,
+    shared_groups_of,
+    write_locks,
+)
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import TransactionConflict
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import RowLock, TabletModifications
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.types import MAX_TIMESTAMP, Key, LockType, SpecialWrites, Timestamp
-
-KINDS: Final[dict[LockType, int]] = {
-    "exclusive": 0,
-    "shared_write": 1,
-    "shared_weak": 2,
-    "shared_strong": 2,
-}
-"""The kind of each type of lock. Types of one kind conflict in the same way. The numbers are places
-of masks in a `Watch`."""
-WRITTEN: Final = ("written", "written in shared mode")
-LOCKED: Final = ("locked", "locked in shared mode", "read-locked")
-"""Verbs for committed locks without data."""
-HELD: Final = ("locked for a write", "locked for a shared write", "locked for reading")
-CONFLICT_BY_VERB: Final = dict(zip((*WRITTEN, *LOCKED, *HELD), CONFLICTS, strict=False))
-
-Watch = tuple[int, int, int]
-"""For each kind of lock that another transaction has: the lock groups in which it is in the way."""
+from dodona_wire.types import MAX_TIMESTAMP, Key, LockType, Timestamp
 
 
 class Holder:
-    """A transaction's locks on one row while it commits, as masks of lock groups.
+    """A transaction's locks on a row while it commits. Rows with the same locks may share it.
 
     `lock_type` is the type of a lock without data, which leaves its time behind at a commit. It is
     None for a write, which leaves a version instead.
     """
 
-    __slots__ = ("exclusive", "lock_type", "shared", "shared_write", "transaction")
+    __slots__ = ("lock_type", "locks", "transaction")
 
     def __init__(
-        self,
-        transaction: Transaction,
-        exclusive: int,
-        shared_write: int = 0,
-        shared: int = 0,
-        lock_type: LockType | None = None,
+        self, transaction: Transaction, locks: LockSet, lock_type: LockType | None = None
     ) -> None:
         self.transaction = transaction
-        self.exclusive = exclusive
-        self.shared_write = shared_write
-        self.shared = shared
+        self.locks = locks
         self.lock_type = lock_type
 
 
@@ -108,41 +93,29 @@ class Lost(Exception):
 
 
 def check_versions(
-    newest: Version | None,
-    key: Key,
-    schema: TableSchema,
-    start: Timestamp,
-    exclusive: int,
-    shared_write: int,
-    shared: int,
+    newest: Version | None, key: Key, schema: TableSchema, start: Timestamp, wanted: LockSet
 ) -> None:
     """Raise Lost if a version newer than a transaction's start is in the way of these locks.
     `newest` is the head of a chain of the row. For a row with several chains, call this for
     each."""
     if newest is None or newest[0] <= start:
         return
-    watch = _watch(schema, exclusive, shared_write, shared)
+    watched = wanted.watched(schema)
     while newest is not None and newest[0] > start:
         groups = schema.lock_mask(newest[1])
         if len(newest) == 6:
-            overlap = newest[5] & watch[1]
+            overlap = newest[5] & watched.shared_write
             if overlap:
-                raise _lost(key, schema, overlap, WRITTEN[1], start, winner_timestamp=newest[0])
+                raise _lost(key, schema, overlap, WRITTEN_SHARED, start, winner_timestamp=newest[0])
             groups &= ~newest[5]
-        overlap = groups & watch[0]
+        overlap = groups & watched.exclusive
         if overlap:
-            raise _lost(key, schema, overlap, WRITTEN[0], start, winner_timestamp=newest[0])
+            raise _lost(key, schema, overlap, WRITTEN, start, winner_timestamp=newest[0])
         newest = newest[3]
 
 
 def check_locks(
-    locks: RowLocks,
-    key: Key,
-    schema: TableSchema,
-    start: Timestamp,
-    exclusive: int,
-    shared_write: int,
-    shared: int,
+    locks: RowLocks, key: Key, schema: TableSchema, start: Timestamp, wanted: LockSet
 ) -> Transaction | None:
     """Check whether a transaction may take these locks of this row. Raises Lost if it never may.
 
@@ -150,61 +123,49 @@ def check_locks(
     decides: wait, then check again. Returns None if the locks are free. A blind transaction, whose
     start is `MAX_TIMESTAMP`, waits for any holder. It holds nothing that others could wait for.
     """
-    watch = _watch(schema, exclusive, shared_write, shared)
+    watched = wanted.watched(schema)
     if locks.times is not None:
-        _check_times(locks, watch, key, schema, start)
-    return _check_holders(locks, watch, key, schema, start)
-
-
-def _watch(schema: TableSchema, exclusive: int, shared_write: int, shared: int) -> Watch:
-    alone = schema.check_mask(exclusive) if exclusive else 0
-    together = schema.check_mask(shared_write) if shared_write else 0
-    reading = schema.check_mask(shared) if shared else 0
-    return alone | together | reading, alone | reading, alone | together
+        _check_times(locks, watched, key, schema, start)
+    return _check_holders(locks, watched, key, schema, start)
 
 
 def _check_times(
-    locks: RowLocks, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
+    locks: RowLocks, watched: LockSet, key: Key, schema: TableSchema, start: Timestamp
 ) -> None:
     """Raise Lost if a lock without data that is in the way was committed after `start`."""
     for lock_type, times in (locks.times or {}).items():
-        kind = KINDS[lock_type]
+        kind = TYPES[lock_type].kind
         for group, at in times.items():
-            if at > start and watch[kind] >> group & 1:
-                raise _lost(key, schema, 1 << group, LOCKED[kind], start, winner_timestamp=at)
+            if at > start and watched[kind] >> group & 1:
+                met = KINDS[kind].locked
+                raise _lost(key, schema, 1 << group, met, start, winner_timestamp=at)
 
 
 def _check_holders(
-    locks: RowLocks, watch: Watch, key: Key, schema: TableSchema, start: Timestamp
+    locks: RowLocks, watched: LockSet, key: Key, schema: TableSchema, start: Timestamp
 ) -> Transaction | None:
     waits_for: Transaction | None = None
     for holder in locks.holders:
-        overlaps = _overlaps(holder, watch)
-        if not any(overlaps):
+        overlap = holder.locks.overlap(watched)
+        if overlap is None:
             continue
         other = holder.transaction
         if is_met(other, start):
             waits_for = waits_for or other
             continue
-        kind = next(kind for kind, overlap in enumerate(overlaps) if overlap)
-        raise _lost(key, schema, overlaps[kind], HELD[kind], start, winner=other.id)
+        kind, groups = overlap
+        raise _lost(key, schema, groups, KINDS[kind].held, start, winner=other.id)
     return waits_for
 
 
-def _overlaps(holder: Holder, watch: Watch) -> list[int]:
-    """Return, by kind, the groups that the holder has and that are in the way."""
-    held = holder.exclusive, holder.shared_write, holder.shared
-    return [groups & watched for groups, watched in zip(held, watch, strict=True)]
-
-
 def awaited(
-    locks: RowLocks, schema: TableSchema, start: Timestamp, kinds: tuple[int, int, int]
+    locks: RowLocks, schema: TableSchema, start: Timestamp, wanted: LockSet
 ) -> Transaction | None:
     """Return the first transaction whose outcome a transaction must wait for if it wants these
-    groups, by kind. Return None if there is none."""
-    watch = _watch(schema, *kinds)
+    locks. Return None if there is none."""
+    watched = wanted.watched(schema)
     for holder in locks.holders:
-        if any(_overlaps(holder, watch)) and is_met(holder.transaction, start):
+        if holder.locks.overlap(watched) is not None and is_met(holder.transaction, start):
             return holder.transaction
     return None
 
@@ -218,40 +179,33 @@ def is_met(other: Transaction, start: Timestamp) -> bool:
 
 
 def _lost(
-    key: Key, schema: TableSchema, overlap: int, verb: str, start: Timestamp, **winner: int
+    key: Key, schema: TableSchema, overlap: int, met: Meeting, start: Timestamp, **winner: int
 ) -> Lost:
     lock = schema.lock_names[next(bits_of(overlap))]
     columns = dict(zip(schema.key_names, schema.decode_key(key), strict=True))
-    message = f"row {columns} was {verb} by a concurrent transaction"
+    message = f"row {columns} was {met.verb} by a concurrent transaction"
     attributes = {"key": columns, "lock": lock, "start_timestamp": start, **winner}
-    return Lost(Failure(TransactionConflict.kind, message, attributes), CONFLICT_BY_VERB[verb])
+    return Lost(Failure(TransactionConflict.kind, message, attributes), met.name)
 
 
-def groups_of(lock: RowLock) -> tuple[int, int, int]:
-    """Return the groups that a lock without data takes, by kind."""
-    kind, mask = KINDS[lock.lock_type], lock.lock_mask
-    return mask if kind == 0 else 0, mask if kind == 1 else 0, mask if kind == 2 else 0
-
-
-def shared_groups(special: SpecialWrites, key: Key) -> int:
-    """Return the lock groups that the write of this key takes by `shared_write`."""
-    return special[key][1] if key in special else 0
-
-
-def locks_of(
-    schema: TableSchema, part: TabletModifications
-) -> Iterator[tuple[Key, tuple[int, int, int]]]:
-    """Yield each row with the groups to lock, by kind."""
-    special = part.special
+def acquire_all(
+    table: LockTable, schema: TableSchema, transaction: Transaction, part: TabletModifications
+) -> None:
+    """Take all locks of a transaction in one tablet, which were found free."""
+    special, last_mask = part.special, -1
     for key, mask, _ in schema.plain_writes(part.writes):
-        together = 0 if special is None else shared_groups(special, key)
-        yield key, (schema.lock_mask(mask) & ~together, together, 0)
+        if mask != last_mask or special is not None:
+            last_mask = mask
+            together = 0 if special is None else shared_groups_of(special, key)
+            holder = Holder(transaction, write_locks(schema.lock_mask(mask), together))
+        acquire(table, key, holder)
     for lock in part.locks:
-        yield lock.key, groups_of(lock)
+        wanted = lock_locks(lock.lock_mask, lock.lock_type)
+        acquire(table, lock.key, Holder(transaction, wanted, lock.lock_type))
 
 
 def acquire(table: LockTable, key: Key, holder: Holder) -> None:
-    """Take the locks, which were found free."""
+    """Take the locks of one row."""
     locks = table.get(key)
     if locks is None:
         locks = table[key] = RowLocks()
@@ -260,8 +214,8 @@ def acquire(table: LockTable, key: Key, holder: Holder) -> None:
 
 
 def release(transaction: Transaction, commit_timestamp: Timestamp | None) -> None:
-    """Release all locks. At a commit, locks without data leave their time behind, except weak
-    ones."""
+    """Release all locks. At a commit, locks without data leave their time behind, if their type
+    does."""
     for table, key, holder in transaction.held:
         locks = table[key]
         holders = locks.holders
@@ -271,9 +225,8 @@ def release(transaction: Transaction, commit_timestamp: Timestamp | None) -> Non
         else:
             holders.remove(holder)
         lock_type = holder.lock_type
-        if lock_type is not None and lock_type != "shared_weak" and commit_timestamp is not None:
-            groups = holder.exclusive | holder.shared_write | holder.shared
-            locks.remember(lock_type, groups, commit_timestamp)
+        if lock_type is not None and commit_timestamp is not None and TYPES[lock_type].leaves_time:
+            locks.remember(lock_type, holder.locks.groups, commit_timestamp)
         if not holders and locks.times is None:
             del table[key]
     transaction.held.clear()
@@ -289,7 +242,7 @@ def blocking_reader(
     writer without a prepare timestamp blocks reads above its start.
     """
     for holder in holders:
-        if (holder.exclusive | holder.shared_write) & groups:
+        if holder.locks.blocking_reads & groups:
             other = holder.transaction
             if other.state is State.PREPARED:
                 if other.prepare_timestamp <= timestamp:

@@ -21,6 +21,7 @@ from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.loads import Seal
+from dodona_tablets.core.tablet.lock_set import LockSet, locks_of
 from dodona_tablets.core.tablet.locks import Lost, check_locks, check_versions, is_met
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import (
@@ -31,7 +32,7 @@ from dodona_wire.errors import (
     TransactionConflict,
 )
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import Publication
+from dodona_wire.messages.data import Publication, TabletModifications
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
 
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 COMPARED_MAX: Final = 50_000
 """The most rows of other loads that a publication compares one by one. All other work waits for
 about 0.1 s meanwhile. For more rows, a seal must decide, which has a thread of its own."""
-
-Kinds = tuple[int, int, int]
-"""The lock groups that a transaction wants of a row, by kind of lock."""
 
 
 class PublicationRows:
@@ -127,17 +125,17 @@ class Published(NamedTuple):
 
 
 def check_rows(
-    transaction: Transaction, tablet: "Tablet", wanted: Iterable[tuple[Key, Kinds]]
+    transaction: Transaction, tablet: "Tablet", part: TabletModifications
 ) -> Transaction | None:
-    """Check whether a transaction may lock these rows. Return the transaction that it must wait
-    for, or None. Raises Lost."""
+    """Check whether a transaction may lock the rows of this part. Return the transaction that it
+    must wait for, or None. Raises Lost."""
     schema, start = tablet.schema, transaction.start
     recent = [it.rows for it in tablet.published if it.timestamp > start]
     publishing, waits_for = tablet.publishing, None
-    for key, kinds in wanted:
+    for key, wanted in locks_of(schema, part):
         for rows in recent:
             for version in rows.versions(key):
-                check_versions(version, key, schema, start, *kinds)
+                check_versions(version, key, schema, start, wanted)
         if publishing is not None and publishing.rows.has(key):
             waits_for = _wait_or_lose(transaction, publishing.transaction, tablet, key)
     return waits_for
@@ -179,8 +177,8 @@ def check_publication(
     schema = tablet.schema
     for key, held in tablet.locks.items():
         if rows.has(key):
-            kinds = schema.lock_mask_all, 0, 0
-            waits_for = check_locks(held, key, schema, transaction.start, *kinds) or waits_for
+            wanted = LockSet(schema.lock_mask_all)
+            waits_for = check_locks(held, key, schema, transaction.start, wanted) or waits_for
     if _may_be_stale(seal):
         _check_changes(tablet, publication, seal, rows)
     return waits_for
