@@ -59,12 +59,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         PARTICIPANT,
-        "for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):",
-        "for tablet, part in zip(transaction.tablets, transaction.modifications, strict=False):",
-        "each part has its tablet",
-    ),
-    Equivalent(
-        PARTICIPANT,
         "recent = [store.rows for store in stores if store.max_timestamp > start]",
         "recent = [store.rows for store in stores if store.max_timestamp >= start]",
         "only a shortcut: no version at the start is in the way",

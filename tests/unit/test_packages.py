@@ -3,6 +3,8 @@
 import ast
 import inspect
 import tomllib
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
@@ -54,3 +56,51 @@ def test_a_client_s_log_is_below_one_name(folder: Path) -> None:
     """So that a program may silence it, or hear of it."""
     for path in folder.rglob("*.py"):
         assert "getLogger(__name__)" not in path.read_text(), path
+
+
+def test_no_modules_import_each_other() -> None:
+    """Neither directly nor through others, and not for annotations only: each can be understood
+    before those that import it."""
+    sources = {
+        _module_of(folder, path): path.read_text("utf-8")
+        for folder in FOLDERS
+        for path in folder.rglob("*.py")
+    }
+    assert len(sources) > 500
+    assert _circle_in(sources) == []
+
+
+def test_a_circle_for_annotations_is_found() -> None:
+    guarded = "if TYPE_CHECKING:\n    from a.c import C\n"
+    sources = {"a": "", "a.b": guarded, "a.c": "def f():\n    from a import d\n", "a.d": ""}
+    assert _circle_in(sources) == []
+    assert set(_circle_in({**sources, "a.d": "import a.b"})) == {"a.b", "a.c", "a.d"}
+
+
+def _module_of(folder: Path, path: Path) -> str:
+    parts = path.relative_to(folder.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _circle_in(sources: dict[str, str]) -> list[str]:
+    graph = {
+        module: [it for it in _imported(source, {*sources}) if it != module]
+        for module, source in sources.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [*error.args[1]]
+    return []
+
+
+def _imported(source: str, modules: set[str]) -> Iterator[str]:
+    """The modules that a source imports anywhere, for annotations and in functions, too."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [it if it in modules else node.module for it in full]
+        yield from (it for it in names if it in modules)

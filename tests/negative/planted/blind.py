@@ -10,8 +10,8 @@ from dodona.types import MAX_TIMESTAMP, Key, Timestamp, TransactionId
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.rows.version import Version, chain_of, history
 from dodona_tablets.core.tablet.lock_set import LockSet
-from dodona_tablets.core.tablet.locks import RowLocks, check_locks, check_versions
-from dodona_tablets.core.tablet.transaction import Transaction
+from dodona_tablets.core.tablet.locks import check_locks, check_versions
+from dodona_tablets.core.tablet.transaction import RowLocks, Transaction
 from negative.bug import PlantedBug, Where
 
 BLIND = Where("blind")

@@ -22,7 +22,7 @@ from dodona_tablets.core.rows.chunks.jobs import Built
 from dodona_tablets.core.rows.chunks.sealing import sealed
 from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.tablet.loads import CellLoads, Load
-from dodona_tablets.core.tablet.publishing import Publishing
+from dodona_tablets.core.tablet.publications import Publishing
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.messages.data import CloseLoad, LoadHeld, SealLoad
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
@@ -60,8 +60,8 @@ def share_a_tablet(patch: pytest.MonkeyPatch) -> None:
 def forget_the_lock(patch: pytest.MonkeyPatch) -> None:
     def planted(cell: Cell, transaction: Transaction) -> None:
         take_locks(cell, transaction)
-        for tablet in transaction.tablets:
-            tablet.publishing = None
+        for part in transaction.modifications:
+            cell.tablets[part.tablet].publishing = None
 
     patch.setattr("dodona_tablets.core.start.replay.take_locks", planted)
 

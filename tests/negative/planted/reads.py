@@ -13,11 +13,11 @@ from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.requests.reads import Reads
-from dodona_tablets.core.tablet.locks import Holder, blocking_reader
+from dodona_tablets.core.tablet.locks import blocking_reader
 from dodona_tablets.core.tablet.scans import scan
 from dodona_tablets.core.tablet.snapshot import Read, blocker_of_keys
 from dodona_tablets.core.tablet.tablet import Tablet
-from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.transaction import Holder, State, Transaction
 from dodona_wire.cores.effects import AskTimestamps
 from dodona_wire.messages.data import Scan, ScanPage, TabletModifications
 from negative.bug import BUSY, Plant, PlantedBug, Where

@@ -8,8 +8,8 @@ import pytest
 from dodona.types import NULL_TIMESTAMP, Timestamp, TransactionId
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.commit.admission import check_parts
-from dodona_tablets.core.tablet.locks import RowLocks
 from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import RowLocks
 from dodona_wire.messages.data import TabletModifications
 from negative.bug import CheckedBug, PlantedBug, Where
 from unit.tablets import test_row_locks

@@ -33,10 +33,7 @@ from dodona_tablets.core.tablet.lock_set import (
     locks_of,
 )
 from dodona_tablets.core.tablet.locks import (
-    Holder,
-    LockTable,
     Lost,
-    RowLocks,
     acquire,
     blocking_reader,
     check_locks,
@@ -44,7 +41,7 @@ from dodona_tablets.core.tablet.locks import (
     is_met,
     release,
 )
-from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.transaction import Holder, LockTable, RowLocks, State, Transaction
 from dodona_wire.messages.data import RowLock, TabletModifications
 
 SCHEMA = TableSchema.parse(

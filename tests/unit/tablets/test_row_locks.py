@@ -17,7 +17,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_tablets.core.tablet.locks import RowLocks
+from dodona_tablets.core.tablet.transaction import RowLocks
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     CommitOne,

@@ -18,7 +18,7 @@ from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.tablet.loads import CellLoads
 from dodona_tablets.core.tablet.locks import release
-from dodona_tablets.core.tablet.publishing import PublicationRows, Published
+from dodona_tablets.core.tablet.publications import PublicationRows, Published
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.counting import ClockWatch
@@ -315,7 +315,8 @@ class Cell:
         decided it is in the outbox before."""
         transaction.state = State.COMMITTED
         transaction.commit_timestamp = commit_timestamp
-        for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+        for part in transaction.modifications:
+            tablet = self.tablets[part.tablet]
             self.apply_part(tablet, part, commit_timestamp)
             self._let_go(tablet, transaction)
         release(transaction, commit_timestamp)
@@ -371,8 +372,9 @@ class Cell:
     def finish_refused(self, transaction: Transaction, failure: Failure) -> None:
         """Refuse a live transaction: release its locks, and remember the reason."""
         assert transaction.state is not State.COMMITTED
-        for tablet in transaction.tablets:
-            self._let_go(tablet, transaction)
+        if transaction.has_locks:
+            for part in transaction.modifications:
+                self._let_go(self.tablets[part.tablet], transaction)
         release(transaction, None)
         transaction.state = State.REFUSED
         self.transactions.pop(transaction.id, None)

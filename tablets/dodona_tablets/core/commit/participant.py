@@ -20,7 +20,8 @@ from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHe
 from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.lock_set import lock_locks, shared_groups_of, write_locks
 from dodona_tablets.core.tablet.locks import Lost, acquire_all, check_locks, check_versions
-from dodona_tablets.core.tablet.publishing import Publishing, check_publication, check_rows
+from dodona_tablets.core.tablet.publications import Publishing
+from dodona_tablets.core.tablet.publishing import check_publication, check_rows
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.effects import AskTimestamps, SendToCell
@@ -137,7 +138,6 @@ class Participant:
             return
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
-        begun.tablets = tablets
         cell.transactions[transaction] = begun
         self.lock(begun)
 
@@ -165,7 +165,8 @@ class Participant:
         waits_for: Transaction | None = None
         parts: list[TabletModifications] = []
         try:
-            for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+            for part in transaction.modifications:
+                tablet = self._cell.tablets[part.tablet]
                 parts.append(widened(tablet, part, transaction.start))
                 waits_for = _check_part(self._cell, transaction, tablet, parts[-1]) or waits_for
         except Lost as lost:
@@ -209,8 +210,6 @@ class Participant:
     def refuse(self, transaction: Transaction, failure: Failure) -> None:
         """Refuse a transaction that is not prepared, and answer its callers."""
         assert transaction.state in (State.NONE, State.WAITING, State.LOCKED)
-        if transaction.state is not State.LOCKED:
-            transaction.tablets = ()  # they do not count it as active yet
         routes, asked = transaction.routes, transaction.asked_routes
         self._cell.finish_refused(transaction, failure)
         for route in (*routes, *asked):
@@ -476,7 +475,8 @@ def _check_publication(
 
 def take_locks(cell: Cell, transaction: Transaction) -> None:
     """Take all locks of a transaction that was checked, or that replay finds prepared."""
-    for tablet, part in zip(transaction.tablets, transaction.modifications, strict=True):
+    for part in transaction.modifications:
+        tablet = cell.tablets[part.tablet]
         tablet.active_count += 1
         if part.publication is not None:
             rows = cell.rows_of(tablet, part.publication)

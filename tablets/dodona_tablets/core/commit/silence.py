@@ -54,7 +54,7 @@ def is_write_over(cell: Cell, waiter: Transaction, waited_us: int) -> bool:
         return True
     if waited_us < limits.repeat_after_ms * 1000:
         return False  # too early to look at its locks
-    found = _holder_of(waiter)
+    found = _holder_of(cell, waiter)
     return found is not None and is_in_vain(cell, found[2], waited_us)
 
 
@@ -94,7 +94,7 @@ def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
     """Return why a writer ends its bounded wait (rule 4). It is a conflict with the transaction
     that holds the row, or the silence of a server that this transaction needs."""
     attributes: dict[str, Any] = {"start_timestamp": waiter.id}
-    found = _holder_of(waiter)
+    found = _holder_of(cell, waiter)
     if found is None:
         text = "Timed out waiting for a transaction that holds a row"
         return Failure(TransactionConflict.kind, text, attributes)
@@ -110,10 +110,10 @@ def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
     return Failure(TransactionConflict.kind, text, {**attributes, "winner": holder.id})
 
 
-def _holder_of(waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
+def _holder_of(cell: Cell, waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
     """Return the first row on which a transaction waits: its tablet, its key and its holder."""
     for part in waiter.modifications:
-        tablet = next((it for it in waiter.tablets if it.assignment.tablet == part.tablet), None)
+        tablet = cell.tablets.get(part.tablet)
         if tablet is None:
             continue
         for key, wanted in locks_of(tablet.schema, widened(tablet, part, waiter.start)):

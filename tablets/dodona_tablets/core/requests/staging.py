@@ -30,7 +30,7 @@ from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, SealJob
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.tablet.loads import BatchPlace, Load, Seal
-from dodona_tablets.core.tablet.publishing import PublicationRows
+from dodona_tablets.core.tablet.publications import PublicationRows
 from dodona_tablets.core.tablet.snapshot import too_old
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State

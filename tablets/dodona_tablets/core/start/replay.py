@@ -225,7 +225,6 @@ def _transaction(
     alive = Transaction(
         transaction, Timestamp(transaction), participants, modifications, cell.now.instant_us
     )
-    alive.tablets = tuple([cell.tablets[part.tablet] for part in modifications])
     cell.transactions[transaction] = alive
     return alive
 

@@ -1,12 +1,9 @@
-"""Keep row locks, with the conflict rules of snapshot isolation.
+"""Take and check row locks, by the conflict rules of snapshot isolation.
 
 Owns: when a transaction may lock a row, must wait, or has lost. Source: the YTsaurus document,
 "Checking transaction conflicts". `lock_set` has the types of locks, and which of them conflict. The
 rules are not symmetric. A transaction takes locks on the groups that it requests. But every
 transaction also checks the main lock, and a holder of the main lock checks all groups.
-Locks are held only while a transaction commits, in a table of their own. So rows without locks pay
-nothing for them. The times of last changes are in the versions in memory. Locks without data leave
-their times behind, until no transaction could conflict with them any more.
 """
 
 from collections.abc import Iterable
@@ -23,63 +20,18 @@ from dodona_tablets.core.tablet.lock_set import (
     shared_groups_of,
     write_locks,
 )
-from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.transaction import (
+    Holder,
+    LockTable,
+    RowLocks,
+    State,
+    Transaction,
+)
 from dodona_wire.errors import TransactionConflict
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import TabletModifications
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.types import MAX_TIMESTAMP, Key, LockType, Timestamp
-
-
-class Holder:
-    """A transaction's locks on a row while it commits. Rows with the same locks may share it.
-
-    `lock_type` is the type of a lock without data, which leaves its time behind at a commit. It is
-    None for a write, which leaves a version instead.
-    """
-
-    __slots__ = ("lock_type", "locks", "transaction")
-
-    def __init__(
-        self, transaction: Transaction, locks: LockSet, lock_type: LockType | None = None
-    ) -> None:
-        self.transaction = transaction
-        self.locks = locks
-        self.lock_type = lock_type
-
-
-class RowLocks:
-    """The transactions that hold locks on one row, and the times when locks without data were last
-    committed on it. The times are by type, then by group."""
-
-    __slots__ = ("holders", "times")
-
-    def __init__(self) -> None:
-        self.holders: list[Holder] = []
-        self.times: dict[LockType, dict[int, Timestamp]] | None = None
-
-    def remember(self, lock_type: LockType, groups: int, timestamp: Timestamp) -> None:
-        """Note that a lock without data was committed."""
-        if self.times is None:
-            self.times = {}
-        times = self.times.setdefault(lock_type, {})
-        for group in bits_of(groups):
-            times[group] = max(times.get(group, timestamp), timestamp)
-
-    def forget(self, needed: Timestamp) -> None:
-        """Forget the times if all are at or below `needed`: no transaction can conflict with
-        them."""
-        if self.times is not None and all(max(it.values()) <= needed for it in self.times.values()):
-            self.times = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the row looks like one that was never locked."""
-        return not self.holders and self.times is None
-
-
-LockTable = dict[Key, RowLocks]
-"""The locks of one tablet: the rows that are locked, or were read-locked recently."""
+from dodona_wire.types import MAX_TIMESTAMP, Key, Timestamp
 
 
 class Lost(Exception):

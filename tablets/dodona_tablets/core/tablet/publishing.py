@@ -1,8 +1,7 @@
-"""Publish loads in a tablet, and check them against the transactions and reads that they meet.
+"""Check publications of loads against the transactions that they meet in a tablet.
 
-Owns: the lock of a publication while it commits, on all keys of its chunks and on the ranges that
-it erases. It also decides which transactions and reads the publication blocks, and remembers the
-rows of recent publications. Conflict checks look in memory only, and a load's rows never were
+Owns: when a transaction and a publication conflict, and when one waits for the other.
+`publications` has the rows. Conflict checks look in memory only, and a load's rows never were
 there.
 
 Invariants:
@@ -12,18 +11,17 @@ Invariants:
   again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from dodona_tablets.core.counts import LOAD
-from dodona_tablets.core.rows.chunks.chunk import Chunk
-from dodona_tablets.core.rows.chunks.info import AttachedChunk
-from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.loads import Seal
 from dodona_tablets.core.tablet.lock_set import LockSet, locks_of
 from dodona_tablets.core.tablet.locks import Lost, check_locks, check_versions, is_met
-from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.publications import PublicationRows
+from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import (
     ConcurrentAppend,
     ConcurrentDeleteDelete,
@@ -33,99 +31,18 @@ from dodona_wire.errors import (
 )
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Publication, TabletModifications
-from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, LoadMode, Timestamp
-
-if TYPE_CHECKING:
-    from dodona_tablets.core.tablet.tablet import Tablet
 
 COMPARED_MAX: Final = 50_000
 """The most rows of other loads that a publication compares one by one. All other work waits for
 about 0.1 s meanwhile. For more rows, a seal must decide, which has a thread of its own."""
 
 
-class PublicationRows:
-    """The rows that a publication changes: those of its chunks, and those of its erased ranges."""
-
-    def __init__(
-        self,
-        schema: TableSchema,
-        attached: Iterable[AttachedChunk],
-        erased: tuple[tuple[Key, Key], ...],
-        chunks: Mapping[int, Chunk],
-    ) -> None:
-        """Take the rows of these chunks and ranges. `chunks` are the cell's open chunks: a chunk
-        may be opened after this call."""
-        self._schema = schema
-        self._attached = tuple(attached)
-        self._erased = erased
-        self._chunks = chunks
-        self._views: tuple[ChunkView, ...] | None = None
-
-    @property
-    def views(self) -> tuple[ChunkView, ...]:
-        if self._views is None:
-            chunks, schema = self._chunks, self._schema
-            opened = [ChunkView(chunks[it.info.number], it, schema) for it in self._attached]
-            self._views = tuple(opened)
-        return self._views
-
-    def versions(self, key: Key) -> Iterator[Version]:
-        """Yield the versions that the chunks have of a row."""
-        for view in self.views:
-            yield from view.versions(key, MAX_TIMESTAMP)
-
-    def has(self, key: Key) -> bool:
-        return self.erases(key) or any(True for _ in self.versions(key))
-
-    def erases(self, key: Key) -> bool:
-        return any(lower <= key < upper for lower, upper in self._erased)
-
-    def meets(self, lower: Key, upper: Key) -> bool:
-        """Return whether some of the rows may lie in `lower ≤ key < upper`."""
-        ranges = [*self._erased, *[(view.lower, view.upper) for view in self.views]]
-        return any(low < upper and lower < high for low, high in ranges)
-
-    def count_beside(self, others: "PublicationRows") -> int:
-        """Return about how many rows are in chunks that the other rows may meet."""
-        views = [it for it in self.views if others.meets(it.lower, it.upper)]
-        return sum([view.count(view.lower, view.upper) for view in views])
-
-
-class Publishing(NamedTuple):
-    """The publication that holds a tablet until its outcome."""
-
-    transaction: Transaction
-    rows: PublicationRows
-
-    def blocks(self, key: Key, at: Timestamp) -> bool:
-        """Return whether a read of a row at this timestamp must wait."""
-        return self._is_in_sight(at) and self.rows.has(key)
-
-    def blocker_of_range(self, lower: Key, upper: Key, at: Timestamp) -> Transaction | None:
-        """Return the transaction that a read of `lower ≤ key < upper` must wait for, or None."""
-        is_met = self._is_in_sight(at) and self.rows.meets(lower, upper)
-        return self.transaction if is_met else None
-
-    def _is_in_sight(self, at: Timestamp) -> bool:
-        other = self.transaction
-        if other.state is State.PREPARED:
-            return other.prepare_timestamp <= at
-        return other.id < at
-
-
-class Published(NamedTuple):
-    """A publication that was committed recently."""
-
-    timestamp: Timestamp
-    rows: PublicationRows
-
-
 # Rows of transactions against publications
 
 
 def check_rows(
-    transaction: Transaction, tablet: "Tablet", part: TabletModifications
+    transaction: Transaction, tablet: Tablet, part: TabletModifications
 ) -> Transaction | None:
     """Check whether a transaction may lock the rows of this part. Return the transaction that it
     must wait for, or None. Raises Lost."""
@@ -142,7 +59,7 @@ def check_rows(
 
 
 def _wait_or_lose(
-    transaction: Transaction, other: Transaction, tablet: "Tablet", key: Key | None
+    transaction: Transaction, other: Transaction, tablet: Tablet, key: Key | None
 ) -> Transaction:
     """Return the other transaction if this one may wait for it, as for any holder of a lock. Raises
     Lost."""
@@ -161,7 +78,7 @@ def _wait_or_lose(
 
 def check_publication(
     transaction: Transaction,
-    tablet: "Tablet",
+    tablet: Tablet,
     publication: Publication,
     seal: Seal,
     rows: PublicationRows,
@@ -191,7 +108,7 @@ def _may_be_stale(seal: Seal) -> bool:
 
 
 def _check_changes(
-    tablet: "Tablet", publication: Publication, seal: Seal, rows: PublicationRows
+    tablet: Tablet, publication: Publication, seal: Seal, rows: PublicationRows
 ) -> None:
     """Raise Lost if a row of the load was changed after the seal."""
     later = [it for it in tablet.stores.in_memory if it.number >= seal.store]
@@ -225,7 +142,7 @@ def _common(theirs: PublicationRows, ours: PublicationRows) -> Iterator[tuple[Ke
 
 
 def _check_change(
-    tablet: "Tablet",
+    tablet: Tablet,
     publication: Publication,
     seal: Seal,
     rows: PublicationRows,
@@ -277,6 +194,6 @@ def _stale(reason: str, publication: Publication) -> Lost:
     return Lost(Failure(SnapshotTooOld.kind, text, {"load": publication.load}))
 
 
-def _columns(tablet: "Tablet", key: Key) -> dict[str, object]:
+def _columns(tablet: Tablet, key: Key) -> dict[str, object]:
     schema = tablet.schema
     return dict(zip(schema.key_names, schema.decode_key(key), strict=True))

@@ -7,14 +7,15 @@ and in replay. The exception is rows that `importing` takes over. Whole chunks c
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from dodona_tablets.core.rows.store import DynamicStore, Marks
 from dodona_tablets.core.rows.stores import Stores
 from dodona_tablets.core.rows.version import Values, bits_of
-from dodona_tablets.core.tablet.locks import LockTable
+from dodona_tablets.core.tablet.publications import Published, Publishing
+from dodona_tablets.core.tablet.transaction import LockTable
 from dodona_wire.errors import (
     InvalidRequest,
     SchemaViolation,
@@ -37,9 +38,6 @@ from dodona_wire.types import (
     WireWrite,
     Write,
 )
-
-if TYPE_CHECKING:
-    from dodona_tablets.core.tablet.publishing import Published, Publishing
 
 MOUNTED: Final = "mounted"
 FROZEN: Final = "frozen"

@@ -1,19 +1,21 @@
-"""Hold a transaction in one cell while it is alive there.
+"""Hold a transaction in one cell while it is alive there, and the locks that transactions have.
 
-Owns: the states, and the data of a transaction between its locks and its outcome. A finished
-transaction is only an outcome (see `outcomes`). `participant` and `coordinator` change the state,
-through their transition tables.
+Owns: the states, the data of a transaction between its locks and its outcome, and the table of a
+tablet's locks. A finished transaction is only an outcome (see `outcomes`). `participant` and
+`coordinator` change the state, through their transition tables. `locks` has the rules of locks, and
+`lock_set` their types.
+Locks are held only while a transaction commits, in a table of their own. So rows without locks pay
+nothing for them. The times of last changes are in the versions in memory. Locks without data leave
+their times behind, until no transaction could conflict with them any more.
 """
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dodona_tablets.core.rows.version import bits_of
+from dodona_tablets.core.tablet.lock_set import LockSet
 from dodona_wire.messages.data import TabletModifications
-from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, Timestamp, TransactionId
-
-if TYPE_CHECKING:
-    from dodona_tablets.core.tablet.locks import Holder, LockTable
-    from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, LockType, Timestamp, TransactionId
 
 
 class State(enum.Enum):
@@ -51,7 +53,6 @@ class Transaction:
         "start",
         "state",
         "statuses",
-        "tablets",
         "unacknowledged",
         "waiters",
     )
@@ -75,7 +76,6 @@ class Transaction:
         self.modifications = modifications
         self.prepare_timestamp: Timestamp = NULL_TIMESTAMP
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
-        self.tablets: tuple[Tablet, ...] = ()
         self.held: list[tuple[LockTable, Key, Holder]] = []
         # Short lists are tuples: almost all stay empty, and an empty tuple costs nothing to make.
         self.routes = routes
@@ -106,5 +106,61 @@ class Transaction:
         return self.state is State.WAITING
 
     @property
+    def has_locks(self) -> bool:
+        """Whether the transaction holds locks, so that its tablets count it as active."""
+        return self.state is State.LOCKED or self.state is State.PREPARED
+
+    @property
     def coordinator(self) -> CellId:
         return self.participants[0]
+
+
+class Holder:
+    """A transaction's locks on a row while it commits. Rows with the same locks may share it.
+
+    `lock_type` is the type of a lock without data, which leaves its time behind at a commit. It is
+    None for a write, which leaves a version instead.
+    """
+
+    __slots__ = ("lock_type", "locks", "transaction")
+
+    def __init__(
+        self, transaction: Transaction, locks: LockSet, lock_type: LockType | None = None
+    ) -> None:
+        self.transaction = transaction
+        self.locks = locks
+        self.lock_type = lock_type
+
+
+class RowLocks:
+    """The transactions that hold locks on one row, and the times when locks without data were last
+    committed on it. The times are by type, then by group."""
+
+    __slots__ = ("holders", "times")
+
+    def __init__(self) -> None:
+        self.holders: list[Holder] = []
+        self.times: dict[LockType, dict[int, Timestamp]] | None = None
+
+    def remember(self, lock_type: LockType, groups: int, timestamp: Timestamp) -> None:
+        """Note that a lock without data was committed."""
+        if self.times is None:
+            self.times = {}
+        times = self.times.setdefault(lock_type, {})
+        for group in bits_of(groups):
+            times[group] = max(times.get(group, timestamp), timestamp)
+
+    def forget(self, needed: Timestamp) -> None:
+        """Forget the times if all are at or below `needed`: no transaction can conflict with
+        them."""
+        if self.times is not None and all(max(it.values()) <= needed for it in self.times.values()):
+            self.times = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the row looks like one that was never locked."""
+        return not self.holders and self.times is None
+
+
+LockTable = dict[Key, RowLocks]
+"""The locks of one tablet: the rows that are locked, or were read-locked recently."""
