@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell, CellLimits
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
 from dodona_tablets.core.commit.participant import Participant, ParticipantEvent
 from dodona_tablets.core.commit.timeouts import Timeouts
@@ -34,7 +35,7 @@ from dodona_tablets.core.upkeep.compaction import Compaction
 from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
 from dodona_tablets.core.upkeep.truncation import Truncation
 from dodona_wire.cores.counting import ClockWatch
-from dodona_wire.cores.effects import AskTimestamps, Effect, Route
+from dodona_wire.cores.effects import AskTimestamps, Effect, RemoveChunks, Route
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import InvalidRequest, Unavailable
 from dodona_wire.messages.base import Failure
@@ -103,17 +104,19 @@ class NodeCore:
         fault_at: FaultAt = no_faults,
     ) -> None:
         self.cell = Cell(cell, limits or CellLimits(), fault_at)
-        self._participant = Participant(self.cell)
-        self._coordinator = Coordinator(self.cell, self._participant)
-        self._timeouts = Timeouts(self.cell, self._participant, self._coordinator)
-        self._reads = Reads(self.cell)
-        self._loading = Loading(self.cell)
-        self._writes = NonAtomicWrites(self.cell, self._loading)
-        self._flushing = Flushing(self.cell)
-        self._staging = Staging(self.cell, self._flushing)
-        self._compaction = Compaction(self.cell)
-        self._truncation = Truncation(self.cell)
-        self._mounting = Mounting(self.cell, self._flushing, address)
+        self._outbox = Outbox()
+        shared = self.cell, self._outbox
+        self._participant = Participant(*shared)
+        self._coordinator = Coordinator(*shared, self._participant)
+        self._timeouts = Timeouts(*shared, self._participant, self._coordinator)
+        self._reads = Reads(*shared)
+        self._loading = Loading(*shared)
+        self._writes = NonAtomicWrites(*shared, self._loading)
+        self._flushing = Flushing(*shared)
+        self._staging = Staging(*shared, self._flushing)
+        self._compaction = Compaction(*shared)
+        self._truncation = Truncation(*shared)
+        self._mounting = Mounting(*shared, self._flushing, address)
         self.recovered = Recovered(self.cell)
         self._jobs = JobCounts()
         self._oracle_clock = ClockWatch()
@@ -165,7 +168,6 @@ class NodeCore:
 
     def replay(self, record: Record) -> None:
         """Replay a record of the log, before `start`."""
-        self.cell.record_count += 1
         replay(self.cell, record)
 
     def chunks_needed(self) -> dict[int, ChunkInfo]:
@@ -199,7 +201,7 @@ class NodeCore:
         for alive in self.cell.transactions.values():
             alive.retry_at_us = now.instant_us
         self.recovered.begin()
-        self.cell.effects.append(AskTimestamps(CELL_FENCE))
+        self._outbox.send(AskTimestamps(CELL_FENCE))
         self._tick_at_us = now.instant_us
 
     def refuse_writes(self, now: Now) -> None:
@@ -247,7 +249,15 @@ class NodeCore:
         """Take the effects of the outbox, in order, and leave it empty."""
         self._reads.ask_for_proof()
         self._mounting.tell_news()
-        return self.cell.take_effects()
+        if self.cell.may_have_unused_chunks:
+            self._remove_unused_chunks()
+        return self._outbox.take()
+
+    def _remove_unused_chunks(self) -> None:
+        """Remove chunks at the end of a batch of events, behind the records that say so."""
+        unused = self.cell.drop_unused_chunks()
+        if unused:
+            self._outbox.send(RemoveChunks(unused))
 
     # Inputs
 
@@ -258,10 +268,10 @@ class NodeCore:
         handler = self._handlers.get(type(body))
         if handler is None:
             text = f"A tablet node does not answer {type(body).__name__}."
-            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
         elif not self.is_serving:
             text = f"The cell is starting: it waits for {self.waits_for}."
-            self.cell.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
+            self._outbox.reply(route, Failure(Unavailable.kind, text, {"cell": self.cell.id}))
         else:
             handler(route, body)
             if self.cell.woken:
@@ -371,7 +381,7 @@ class NodeCore:
         period_us = self.cell.limits.oracle_time_period_ms * 1000 * ratio
         self._oracle_time_at_us = self.cell.now.instant_us + period_us
         token = CELL_FENCE if self.cell.fence == NULL_TIMESTAMP else ORACLE_TIME
-        self.cell.effects.append(AskTimestamps(token, is_idle=self._is_slow))
+        self._outbox.send(AskTimestamps(token, is_idle=self._is_slow))
 
     @property
     def _is_quiet(self) -> bool:
@@ -432,14 +442,14 @@ class NodeCore:
     def _commit_one(self, route: Route, body: CommitOne) -> None:
         if body.is_blind and any(part.locks for part in body.modifications):
             text = "A blind transaction can't lock rows. Begin one with a start timestamp."
-            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
             return
         self._participant.prepare(route, body)
 
     def _prepare(self, route: Route, body: Prepare) -> None:
         if len(body.participants) < 2:
             text = "A prepare needs two or more participants. Use CommitOne for one cell."
-            self.cell.reply(route, Failure(InvalidRequest.kind, text))
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
             return
         self._participant.prepare(route, body)
 
@@ -477,18 +487,13 @@ class NodeCore:
         good."""
         if self.cell.fence != NULL_TIMESTAMP or self.cell.fault_at(FaultPoint.LOSE_CELL_FENCE):
             return
-        self.cell.fence = fence
-        self.cell.loads.begin_leases(self.cell.now.instant_us)
-        for tablet in self.cell.tablets.values():
-            if tablet.is_mounted and not tablet.missing:
-                self.cell.serve(tablet, fence)
+        self.cell.begin_serving(fence)
         self._mounting.send_heartbeat()
 
     def _let_woken_retry(self) -> None:
         """Let all waiters check again whose transaction has moved on, in order of arrival."""
         while self.cell.woken:
-            woken, self.cell.woken = self.cell.woken, []
-            for waiter in woken:
+            for waiter in self.cell.take_woken():
                 if isinstance(waiter, WaitingRead):
                     self._reads.retry(waiter)
                 elif waiter.is_waiting:

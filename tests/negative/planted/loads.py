@@ -178,7 +178,7 @@ def name_all_calls_alike(patch: pytest.MonkeyPatch) -> None:
 
 def stay_open(patch: pytest.MonkeyPatch) -> None:
     def planted(self: Staging, route: Any, _: CloseLoad) -> None:
-        self._cell.reply(route, LoadHeld(0))
+        self._outbox.reply(route, LoadHeld(0))
 
     patch.setattr(Staging, "close", planted)
 

@@ -115,7 +115,8 @@ class Reserve:
             lock(participant, transaction)
             is_mine = transaction.is_one_cell and transaction.start != MAX_TIMESTAMP
             if transaction.state is State.LOCKED and is_mine:
-                cell.effects.append(AskTimestamps(transaction.id))  # one more, for the next one
+                ask = AskTimestamps(transaction.id)  # one more, for the next one
+                participant._outbox.send(ask)
                 at = self.take(cell, transaction)
                 if at is not None:
                     handle(participant, transaction.id, at)

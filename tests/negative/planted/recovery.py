@@ -15,7 +15,6 @@ from dodona_tablets.core.commit.participant import TABLE as PARTICIPANT
 from dodona_tablets.core.commit.timeouts import Timeouts
 from dodona_tablets.core.records import AbortDecided
 from dodona_tablets.core.tablet.transaction import State, Transaction
-from dodona_wire.cores.effects import Append
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import Acknowledge
 from dodona_wire.messages.data import Aborted
@@ -74,7 +73,7 @@ def abort_by_force(patch: pytest.MonkeyPatch) -> None:
             if alive is not None and alive.state is State.PREPARED:
                 self._abort(alive)
             if self._cell.state_of(body.transaction) is State.COMMITTED:
-                self._cell.reply(route, Aborted(body.transaction))
+                self._outbox.reply(route, Aborted(body.transaction))
                 return
         answer(self, event, route, body)
 
@@ -154,7 +153,7 @@ def give_up_by_time(patch: pytest.MonkeyPatch) -> None:
         for alive in list(cell.transactions.values()):
             is_old = cell.now.instant_us - alive.since_us > GUESS_US
             if is_old and alive.state is State.PREPARED and alive.coordinator != cell.id:
-                cell.effects.append(Append(AbortDecided(alive.id)))
+                self._outbox.append(AbortDecided(alive.id))
                 cell.finish_refused(alive, ABORTED)
         repeat(self)
 

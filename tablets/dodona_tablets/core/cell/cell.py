@@ -13,7 +13,6 @@ import msgspec
 from dodona_tablets.core.cell.outcomes import Outcomes
 from dodona_tablets.core.cell.readers import Readers
 from dodona_tablets.core.counts import CommitCounts, ProtocolViolation
-from dodona_tablets.core.records import Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.tablet.loads import CellLoads
@@ -22,12 +21,10 @@ from dodona_tablets.core.tablet.publications import PublicationRows, Published
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.counting import ClockWatch
-from dodona_wire.cores.effects import Append, Effect, RemoveChunks, ReplyTo
 from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import DodonaError, TabletMoved
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Publication, TabletModifications
-from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
     MAX_TIMESTAMP,
     NO_CLUSTER,
@@ -161,8 +158,6 @@ class Cell:
         self.next_chunk = 1
         self.checkpoint = 0
         """The number of the last checkpoint."""
-        self.record_count = 0
-        """The records that were replayed or appended."""
         self.memory_bytes = 0
         """The memory of stores, as of the last tick."""
         self.is_draining = False
@@ -170,7 +165,6 @@ class Cell:
         self.last_failure: str | None = None
         """The last failure of work on chunks."""
         self.heard = Heard()
-        self.effects: list[Effect] = []
         self.woken: list[Any] = []
         self.client_clock = ClockWatch()
         """How far clients' clocks are ahead of the oracle's time, as a difference of timestamps."""
@@ -190,21 +184,6 @@ class Cell:
         log, only reads go on."""
         self.disk_shortage = shortage
         self.is_log_writable = is_log_writable
-
-    def reply(self, route: Any, body: Reply) -> None:
-        self.effects.append(ReplyTo(route, body))
-
-    def append(self, record: Record) -> None:
-        """Append a record to the log. Effects behind it in the outbox wait until it is durable."""
-        self.record_count += 1
-        self.effects.append(Append(record))
-
-    def take_effects(self) -> list[Effect]:
-        """Take the effects of the outbox, in order, and leave it empty."""
-        if self.may_have_unused_chunks:
-            self._remove_unused_chunks()
-        effects, self.effects = self.effects, []
-        return effects
 
     def note_protocol_violation(self, transaction: TransactionId, source: CellId) -> None:
         """Note a decision of another cell that breaks the commit protocol."""
@@ -278,6 +257,14 @@ class Cell:
             self.readers.expect_renewals(tablet.assignment.tablet, self.now.instant_us)
         tablet.has_been_served = True
 
+    def begin_serving(self, fence: Timestamp) -> None:
+        """Serve all tablets that have their rows, for transactions that begin after the fence."""
+        self.fence = fence
+        self.loads.begin_leases(self.now.instant_us)
+        for tablet in self.tablets.values():
+            if tablet.is_mounted and not tablet.missing:
+                self.serve(tablet, fence)
+
     def raise_retained(self, tablet: Tablet, retained: Timestamp) -> None:
         """Raise the retained timestamp of a tablet, because older versions may be gone. Reads below
         it are refused from now on."""
@@ -292,9 +279,9 @@ class Cell:
         self.next_chunk += 1
         return self.next_chunk - 1
 
-    def _remove_unused_chunks(self) -> None:
-        """Remove chunks that no tablet and no load uses. Their files go behind the records that say
-        so. This visits all tablets, so it runs once for a batch of events, at its end."""
+    def drop_unused_chunks(self) -> tuple[int, ...]:
+        """Forget the chunks that no tablet and no load uses, and return their numbers. This visits
+        all tablets, so call it only if there may be such chunks."""
         self.may_have_unused_chunks = False
         used = dict.fromkeys(
             it.attached.info.number
@@ -303,10 +290,9 @@ class Cell:
         )
         used.update(dict.fromkeys(it.chunk.info.number for it in self.loads.staged))
         unused = tuple([number for number in self.chunks if number not in used])
-        if unused:
-            for number in unused:
-                del self.chunks[number]
-            self.effects.append(RemoveChunks(unused))
+        for number in unused:
+            del self.chunks[number]
+        return unused
 
     # How a transaction's state here ends
 
@@ -411,6 +397,11 @@ class Cell:
         if transaction.waiters:
             self.woken.extend(transaction.waiters)
             transaction.waiters.clear()
+
+    def take_woken(self) -> list[Any]:
+        """Return all that check again now."""
+        woken, self.woken = self.woken, []
+        return woken
 
 
 def failure_of(error: DodonaError) -> Failure:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import can_never_begin
 from dodona_tablets.core.commit.participant import ABORTED, POISONED, ROUTES_MAX, Participant
 from dodona_tablets.core.commit.silence import undecided_failure
@@ -61,8 +62,9 @@ class CoordinatorEvent(enum.Enum):
 class Coordinator:
     """The handler of coordinator events. A cell has one instance."""
 
-    def __init__(self, cell: Cell, participant: Participant) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, participant: Participant) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._participant = participant
 
     # Events
@@ -93,7 +95,7 @@ class Coordinator:
             self._recover_and_answer(route, body)
             return
         self._commit(alive, at)
-        cell.reply(route, Committed(alive.id, at))
+        self._outbox.reply(route, Committed(alive.id, at))
 
     def _confirm_forgotten(self, route: Any, body: Decide) -> None:
         """Confirm a commit that was forgotten, at or below the watermark. All participants
@@ -106,7 +108,7 @@ class Coordinator:
         for other in body.participants:
             if other != cell.id:
                 self._send(other, TellCommit(cell.id, transaction, at))
-        cell.reply(route, Committed(transaction, at))
+        self._outbox.reply(route, Committed(transaction, at))
 
     def _answer_violation(self, route: Any, body: Decide) -> None:
         """Answer with an error. The model never reached this entry, so the client lied. The state
@@ -114,11 +116,11 @@ class Coordinator:
         state = self._cell.state_of(body.transaction).value
         text = f"The decision to commit does not fit the transaction, which is {state} here."
         failure = Failure(InvalidRequest.kind, text, {"transaction": body.transaction})
-        self._cell.reply(route, failure)
+        self._outbox.reply(route, failure)
 
     def _commit(self, alive: Transaction, at: Timestamp) -> None:
         cell = self._cell
-        cell.append(CommitDecided(alive.id, at))
+        self._outbox.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
         cell.counts.coordinated += 1
         alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
@@ -146,7 +148,7 @@ class Coordinator:
             return
         alive.unacknowledged = tuple([it for it in alive.unacknowledged if it != body.source])
         if not alive.unacknowledged:
-            self._cell.append(AllAcknowledged(alive.id))
+            self._outbox.append(AllAcknowledged(alive.id))
             self._cell.finish_committed(alive)
 
     # The client aborts or asks (rule 16). A transaction that is not prepared never will be.
@@ -155,10 +157,10 @@ class Coordinator:
         """Answer with the recorded outcome: committed, or aborted if it was refused."""
         transaction = body.transaction
         if self._cell.state_of(transaction) is State.REFUSED:
-            self._cell.reply(route, Aborted(transaction))
+            self._outbox.reply(route, Aborted(transaction))
         else:
             at = self._cell.commit_timestamp_of(transaction)
-            self._cell.reply(route, Committed(transaction, at))
+            self._outbox.reply(route, Committed(transaction, at))
 
     def _abort_refused(self, route: Any, body: Decide) -> None:
         self._answer_outcome(route, body)
@@ -169,11 +171,11 @@ class Coordinator:
         record nothing."""
         cell, transaction = self._cell, body.transaction
         if transaction <= cell.outcomes.watermark:
-            cell.reply(route, OutcomeUnknown(transaction))
+            self._outbox.reply(route, OutcomeUnknown(transaction))
             return
         participants = body.participants if type(body) is Decide else ()
         cell.turn_away(transaction, participants, POISONED, is_blind=False)
-        cell.reply(route, Aborted(transaction))
+        self._outbox.reply(route, Aborted(transaction))
         if type(body) is Decide:
             self._tell_abort(body)
 
@@ -181,7 +183,7 @@ class Coordinator:
         alive = self._cell.transactions[body.transaction]
         self._participant.refuse(alive, ABORTED)
         self._tell_abort(alive)
-        self._cell.reply(route, Aborted(alive.id))
+        self._outbox.reply(route, Aborted(alive.id))
 
     def _abandon(self, route: Any, body: Decide) -> None:
         """Handle the abort of a prepared transaction: its client has reported no commit and never
@@ -193,17 +195,17 @@ class Coordinator:
             self._recover_and_answer(route, body)
         elif alive.coordinator == self._cell.id:
             self._abort(alive)
-            self._cell.reply(route, Aborted(alive.id))
+            self._outbox.reply(route, Aborted(alive.id))
         else:
             self._participant.abort_at_its_clients_word(alive)
-            self._cell.reply(route, Aborted(alive.id))
+            self._outbox.reply(route, Aborted(alive.id))
 
     def _recover_and_answer(self, route: Any, body: Question) -> None:
         alive = self._cell.transactions[body.transaction]
         if alive.coordinator != self._cell.id:
             text = f"Another cell coordinates this transaction. Ask cell {alive.coordinator}."
             failure = Failure(InvalidRequest.kind, text, {"coordinator": alive.coordinator})
-            self._cell.reply(route, failure)
+            self._outbox.reply(route, failure)
             return
         if not alive.asked_routes:
             alive.asked_at_us = self._cell.now.instant_us
@@ -217,15 +219,15 @@ class Coordinator:
         come."""
         cell, transaction = self._cell, body.transaction
         if transaction <= cell.outcomes.watermark:
-            cell.reply(route, OutcomeUnknown(transaction))
+            self._outbox.reply(route, OutcomeUnknown(transaction))
         elif can_never_begin(cell, transaction):
-            cell.reply(route, Aborted(transaction))
+            self._outbox.reply(route, Aborted(transaction))
         else:
-            cell.reply(route, Undecided(transaction))
+            self._outbox.reply(route, Undecided(transaction))
 
     def _peek_undecided(self, route: Any, body: PeekOutcome) -> None:
         alive = self._cell.transactions[body.transaction]
-        self._cell.reply(route, Undecided(alive.id, alive.coordinator))
+        self._outbox.reply(route, Undecided(alive.id, alive.coordinator))
 
     # A participant asks for the outcome (rule 15)
 
@@ -268,7 +270,7 @@ class Coordinator:
                 return
             failure = undecided_failure(self._cell, alive)
             for route in alive.asked_routes:
-                self._cell.reply(route, failure)
+                self._outbox.reply(route, failure)
             alive.asked_routes = ()
         self.recover(alive)
 
@@ -299,11 +301,11 @@ class Coordinator:
 
     def _abort(self, alive: Transaction) -> None:
         asked = alive.asked_routes
-        self._cell.append(AbortDecided(alive.id))
+        self._outbox.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
         self._tell_abort(alive)
         for route in asked:
-            self._cell.reply(route, Aborted(alive.id))
+            self._outbox.reply(route, Aborted(alive.id))
 
     def _tell_abort(self, named: Transaction | Decide) -> None:
         """Announce an abort once. A participant that misses it asks. It gets its answer from
@@ -317,11 +319,11 @@ class Coordinator:
 
     def _finish_questions(self, alive: Transaction, reply: Committed) -> None:
         for route in alive.asked_routes:
-            self._cell.reply(route, reply)
+            self._outbox.reply(route, reply)
         alive.asked_routes = ()
 
     def _send(self, cell: CellId, body: QueryStatus | TellCommit | TellAbort) -> None:
-        self._cell.effects.append(SendToCell(cell, body))
+        self._outbox.send(SendToCell(cell, body))
 
 
 Handler = Callable[..., None]

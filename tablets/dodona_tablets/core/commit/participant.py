@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_parts, check_transaction
 from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.commit.silence import wait_failure
@@ -84,8 +85,9 @@ ABORTED = Failure(TransactionAborted.kind, "The transaction was aborted.")
 class Participant:
     """The handler of participant events. A cell has one instance."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
 
     # Events
 
@@ -109,7 +111,7 @@ class Participant:
     def _begin(self, route: Any, body: CommitOne | Prepare) -> None:
         cell, transaction, modifications = self._cell, body.transaction, body.modifications
         if transaction <= cell.outcomes.watermark:
-            cell.reply(route, OutcomeUnknown(transaction))
+            self._outbox.reply(route, OutcomeUnknown(transaction))
             return
         start = Timestamp(transaction)
         participants: tuple[CellId, ...]
@@ -125,7 +127,7 @@ class Participant:
             if cell.injects_faults and are_several and cell.fault_at(FaultPoint.PRETEND_MOVED):
                 raise TabletMoved("the tablet is about to be mounted elsewhere", cell=cell.id)
         except TabletMoved as error:  # no record: the client may try another cell
-            cell.reply(route, failure_of(error))
+            self._outbox.reply(route, failure_of(error))
             return
         try:
             check_transaction(cell, transaction, participants)
@@ -134,7 +136,7 @@ class Participant:
             failure = failure_of(error)
             is_blind = start == MAX_TIMESTAMP
             cell.turn_away(transaction, participants, failure, is_blind=is_blind)
-            cell.reply(route, failure)
+            self._outbox.reply(route, failure)
             return
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
@@ -147,16 +149,16 @@ class Participant:
 
     def _answer_prepared(self, route: Any, body: CommitOne | Prepare) -> None:
         alive = self._cell.transactions[body.transaction]
-        self._cell.reply(route, Prepared(alive.id, alive.prepare_timestamp))
+        self._outbox.reply(route, Prepared(alive.id, alive.prepare_timestamp))
 
     def _answer_committed(self, route: Any, body: CommitOne | Prepare) -> None:
         at = self._cell.commit_timestamp_of(body.transaction)
-        self._cell.reply(route, Committed(body.transaction, at))
+        self._outbox.reply(route, Committed(body.transaction, at))
 
     def _answer_refused(self, route: Any, body: CommitOne | Prepare) -> None:
         failure = self._cell.outcomes.get(body.transaction)
         assert isinstance(failure, Failure)
-        self._cell.reply(route, failure)
+        self._outbox.reply(route, failure)
 
     # Locks
 
@@ -203,9 +205,9 @@ class Participant:
         """Ask the oracle. If no answer comes, the cell asks again. The first answer counts."""
         cell = self._cell
         transaction.retry_at_us = cell.now.instant_us + cell.limits.repeat_after_ms * 1000
-        cell.effects.append(AskTimestamps(transaction.id))
+        self._outbox.send(AskTimestamps(transaction.id))
         if cell.injects_faults and cell.fault_at(FaultPoint.ASK_ORACLE_TWICE):
-            cell.effects.append(AskTimestamps(transaction.id))
+            self._outbox.send(AskTimestamps(transaction.id))
 
     def refuse(self, transaction: Transaction, failure: Failure) -> None:
         """Refuse a transaction that is not prepared, and answer its callers."""
@@ -213,7 +215,7 @@ class Participant:
         routes, asked = transaction.routes, transaction.asked_routes
         self._cell.finish_refused(transaction, failure)
         for route in (*routes, *asked):
-            self._cell.reply(route, failure)
+            self._outbox.reply(route, failure)
 
     def time_out(self, transaction: Transaction) -> None:
         """Refuse a transaction whose bounded wait is over (rule 4)."""
@@ -236,7 +238,7 @@ class Participant:
         reply: Reply
         if len(alive.participants) == 1:
             record = CommittedHere(transaction, timestamp, alive.modifications)
-            cell.append(record)
+            self._outbox.append(record)
             cell.apply(alive, timestamp)
             cell.counts.blind += alive.start == MAX_TIMESTAMP
             cell.finish_committed(alive)
@@ -245,13 +247,13 @@ class Participant:
             alive.prepare_timestamp = timestamp
             alive.state = State.PREPARED
             alive.retry_at_us = cell.now.instant_us + self._retry_delay_us(alive)
-            cell.append(
+            self._outbox.append(
                 PreparedHere(transaction, timestamp, alive.participants, alive.modifications)
             )
             cell.wake(alive)
             reply = Prepared(transaction, timestamp)
         for route in alive.routes:
-            cell.reply(route, reply)
+            self._outbox.reply(route, reply)
 
     def _retry_delay_us(self, transaction: Transaction) -> int:
         limits = self._cell.limits
@@ -263,7 +265,7 @@ class Participant:
         assert alive.state is State.PREPARED
         alive.retry_at_us = self._cell.now.instant_us + self._cell.limits.repeat_after_ms * 1000
         body = AskCoordinator(self._cell.id, alive.id)
-        self._cell.effects.append(SendToCell(alive.coordinator, body))
+        self._outbox.send(SendToCell(alive.coordinator, body))
 
     # Recovery's question
 
@@ -292,7 +294,7 @@ class Participant:
 
     def _send_status(self, body: QueryStatus, state: State, at: Timestamp) -> None:
         status = Status(self._cell.id, body.transaction, state.value, at)
-        self._cell.effects.append(SendToCell(body.source, status))
+        self._outbox.send(SendToCell(body.source, status))
 
     # Decisions
 
@@ -307,7 +309,7 @@ class Participant:
         if at < alive.prepare_timestamp:  # a lie: readers here saw older rows
             cell.note_protocol_violation(alive.id, body.source)
             at = alive.prepare_timestamp
-        cell.append(CommitDecided(alive.id, at))
+        self._outbox.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
         cell.counts.participated += 1
         cell.finish_committed(alive)
@@ -318,14 +320,14 @@ class Participant:
         if alive.coordinator != body.source:
             self._violation(body)
             return
-        self._cell.append(AbortDecided(alive.id))
+        self._outbox.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
         self._acknowledge(body)
 
     def abort_at_its_clients_word(self, alive: Transaction) -> None:
         """Abort. The client knows that a participant never will be prepared (rule 13)."""
         assert alive.state is State.PREPARED
-        self._cell.append(AbortDecided(alive.id))
+        self._outbox.append(AbortDecided(alive.id))
         self._cell.finish_refused(alive, ABORTED)
 
     def _abort_unprepared(self, body: TellAbort) -> None:
@@ -336,7 +338,7 @@ class Participant:
         if self._cell.fault_at(FaultPoint.FORGET_TO_ACKNOWLEDGE):
             return
         done = Acknowledge(self._cell.id, body.transaction)
-        self._cell.effects.append(SendToCell(body.source, done))
+        self._outbox.send(SendToCell(body.source, done))
 
     def _violation(self, body: TellCommit | TellAbort) -> None:
         """Count a decision, acknowledge it, and do not obey it. Its sender does not coordinate the

@@ -5,6 +5,7 @@ Time ends no prepared transaction. Must not import: the node, whose tick calls t
 """
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.coordinator import Coordinator
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.commit.silence import is_write_over, oracle_failure, oracle_wait_us_max
@@ -17,8 +18,11 @@ from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp, TransactionId
 class Timeouts:
     """The timeouts of transactions. A cell has one instance."""
 
-    def __init__(self, cell: Cell, participant: Participant, coordinator: Coordinator) -> None:
+    def __init__(
+        self, cell: Cell, outbox: Outbox, participant: Participant, coordinator: Coordinator
+    ) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._participant = participant
         self._coordinator = coordinator
         self._watermark_at_us = 0
@@ -76,4 +80,4 @@ class Timeouts:
         is_worth_it = is_early or cell.outcomes.has_bucket_below(watermark)
         if watermark > cell.outcomes.watermark and is_worth_it:
             cell.outcomes.raise_watermark(watermark)
-            cell.append(WatermarkRaised(watermark))
+            self._outbox.append(WatermarkRaised(watermark))

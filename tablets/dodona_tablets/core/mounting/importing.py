@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import RowsTaken
 from dodona_tablets.core.rows.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.rows.stores import TabletChunk
@@ -109,8 +110,9 @@ class Importing:
     """The requests of a cell for rows of other cells, and its answers to their requests. One
     instance for each cell."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
         self.is_waiting = True
         """Whether rows were missing at the last check."""
@@ -140,14 +142,14 @@ class Importing:
                     asked[number, source] = cell.now.instant_us
                     upper = _range_of(tablet, source)[1]
                     body = AskRows(cell.id, source.tablet, number, lower, upper)
-                    cell.effects.append(SendToCell(source.cell, body))
+                    self._outbox.send(SendToCell(source.cell, body))
 
     def tell_rows(self, body: AskRows) -> None:
         """Answer with a page if the tablet is settled. Otherwise send nothing: the other cell asks
         again."""
         tablet = self._cell.tablets.get(body.tablet)
         if tablet is not None and tablet.is_settled:
-            self._cell.effects.append(SendToCell(body.source, self._page(tablet, body)))
+            self._outbox.send(SendToCell(body.source, self._page(tablet, body)))
 
     def _page(self, tablet: Tablet, body: AskRows) -> TellRows:
         schema = tablet.schema
@@ -178,7 +180,7 @@ class Importing:
         source = None if tablet is None else source_of(tablet, page)
         if tablet is None or source is None:
             return None  # a repeated page
-        self._cell.append(RowsTaken(page))
+        self._outbox.append(RowsTaken(page))
         take_page(tablet, page)
         self._asked_us.pop((page.target, source), None)
         self.ask()

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.mounting.importing import Importing, take_over
 from dodona_tablets.core.records import (
     ClusterJoined,
@@ -52,11 +53,12 @@ class FenceToken(NamedTuple):
 class Mounting:
     """The part of a cell that follows the master's assignments. `node` has the cell's own fence."""
 
-    def __init__(self, cell: Cell, flushing: Flushing, address: str) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, flushing: Flushing, address: str) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._flushing = flushing
         self._address = address
-        self._importing = Importing(cell)
+        self._importing = Importing(cell, outbox)
         self._sequence = 0
         self._revision = Revision(0)
         """The revision of the last assignment that was taken."""
@@ -186,11 +188,11 @@ class Mounting:
             hold_ms=hold_ms,
         )
         if not cell.fault_at(FaultPoint.LOSE_HEARTBEAT):
-            cell.effects.append(SendHeartbeat(body))
+            self._outbox.send(SendHeartbeat(body))
         if cell.fault_at(FaultPoint.REPEAT_HEARTBEAT):
             self._sequence += 1
             self._full_sequence = 0 if self._is_known else self._sequence
-            cell.effects.append(SendHeartbeat(replace(body, sequence=self._sequence)))
+            self._outbox.send(SendHeartbeat(replace(body, sequence=self._sequence)))
 
     def _mounted(self) -> list[MountedTablet]:
         return [
@@ -283,7 +285,7 @@ class Mounting:
         cluster."""
         if self._cell.cluster == NO_CLUSTER:
             self._cell.cluster = cluster
-            self._cell.append(ClusterJoined(cluster))
+            self._outbox.append(ClusterJoined(cluster))
             self.send_heartbeat()
 
     def _take(self, wanted: TabletAssignment) -> None:
@@ -302,7 +304,7 @@ class Mounting:
             self._log_mount(tablet)
 
     def _log_mount(self, tablet: Tablet) -> None:
-        self._cell.append(TabletMounted(tablet.assignment))
+        self._outbox.append(TabletMounted(tablet.assignment))
         if tablet.is_mounted:
             self._ask_fence(tablet)
 
@@ -319,7 +321,7 @@ class Mounting:
             if tablet is not None and not tablet.is_mounted and number not in self._needed:
                 gone.append(number)
         if gone and not cell.fault_at(FaultPoint.KEEP_DROPPED):
-            cell.append(TabletsDropped(tuple(gone), assignment.revision))
+            self._outbox.append(TabletsDropped(tuple(gone), assignment.revision))
             cell.drop(gone, assignment.revision)
             self.dropped_count += len(gone)
 
@@ -353,7 +355,7 @@ class Mounting:
 
     def _log_adjustment(self, tablet: Tablet, record: TabletAdjusted) -> None:
         tablet.adjust(record.mode, record.settings)
-        self._cell.append(record)
+        self._outbox.append(record)
 
     def finish(self, tablet: Tablet) -> None:
         """Unmount or freeze, unless a transaction still holds locks here, or rows are in memory
@@ -368,7 +370,7 @@ class Mounting:
             return
         self._ending.pop(number, None)
         if tablet.is_closing:
-            self._cell.append(TabletUnmounted(number))
+            self._outbox.append(TabletUnmounted(number))
             self._cell.unmount(tablet)
             self._flushing.drop_all(tablet)
             self.send_heartbeat()
@@ -381,7 +383,7 @@ class Mounting:
     def _ask_fence(self, tablet: Tablet) -> None:
         if not tablet.missing:
             token = FenceToken(tablet.assignment.tablet, tablet.assignment.revision)
-            self._cell.effects.append(AskTimestamps(token))
+            self._outbox.send(AskTimestamps(token))
 
     def handle_fence(self, token: FenceToken, fence: Timestamp) -> None:
         """Serve the tablet from now on, for transactions that begin after this timestamp."""

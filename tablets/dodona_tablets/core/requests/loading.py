@@ -13,6 +13,7 @@ the batch was checked against.
 from typing import Any, Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import ChunkLoaded
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built
@@ -57,8 +58,9 @@ def check_batches(cell: Cell, size_bytes: int) -> None:
 class Loading:
     """The handler of bulk batches. A cell has one instance."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self.row_count = self.done_count = self.refused_count = 0
 
     def begin(self, route: Any, tablet: Tablet, request: WriteArrow) -> None:
@@ -71,7 +73,7 @@ class Loading:
         bounds = assignment.lower, assignment.upper
         job = BatchJob(number, tablet.schema, request.batch, *bounds, kind=request.kind)
         token = BatchToken(route, request.tablet, request.stamp, number, request.load)
-        self._cell.effects.append(RunJob(token, job))
+        self._outbox.send(RunJob(token, job))
 
     def handle(self, token: BatchToken, result: Built | Failure | None) -> None:
         """Attach the chunk of a batch, or answer why the batch was refused."""
@@ -82,25 +84,25 @@ class Loading:
         if isinstance(result, Failure):
             self.refused_count += 1
             result.attributes.setdefault("table", tablet.assignment.path)
-            cell.reply(token.route, result)
+            self._outbox.reply(token.route, result)
             return
         if result is None:  # the batch had no rows
             self.done_count += 1
-            cell.reply(token.route, Written(0, token.stamp))
+            self._outbox.reply(token.route, Written(0, token.stamp))
             return
         if token.load and token.load not in cell.loads.open:
             self.refused_count += 1
-            cell.effects.append(RemoveChunks((token.number,)))
-            cell.reply(token.route, failure_of(cell.loads.ended_error(token.load)))
+            self._outbox.send(RemoveChunks((token.number,)))
+            self._outbox.reply(token.route, failure_of(cell.loads.ended_error(token.load)))
             return
         cell.chunks[token.number] = result.chunk
         attached = AttachedChunk(result.info, tablet.next_stamp(token.stamp))
         record = ChunkLoaded(token.tablet, attached)
-        cell.append(record)
+        self._outbox.append(record)
         apply_load(cell, record)
         self.row_count += result.info.row_count
         self.done_count += 1
-        cell.reply(token.route, Written(result.info.row_count, attached.stamp))
+        self._outbox.reply(token.route, Written(result.info.row_count, attached.stamp))
 
 
 def apply_load(cell: Cell, record: ChunkLoaded) -> None:

@@ -9,6 +9,7 @@ Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 from typing import Any
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import atomicity_mismatch, check_log, check_room
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.requests.loading import Loading, gets_chunk
@@ -25,8 +26,9 @@ class NonAtomicWrites:
     """The handler of writes without atomicity. It checks a whole request, then writes it. So a
     request is never applied in part."""
 
-    def __init__(self, cell: Cell, loading: Loading) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, loading: Loading) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._loading = loading
         self.row_count = 0
         self.done_count = self.refused_count = self.clock_refused_count = 0
@@ -45,11 +47,11 @@ class NonAtomicWrites:
         except DodonaError as error:
             self.refused_count += 1
             self.clock_refused_count += error.message == OFF_LIMITS
-            self._cell.reply(route, failure_of(error))
+            self._outbox.reply(route, failure_of(error))
             return
         self.done_count += 1
         effect = ReplyTo if request.is_durable else ReplyAtOnce
-        self._cell.effects.append(effect(route, written))
+        self._outbox.send(effect(route, written))
 
     def _write(self, request: WriteNonAtomic | WriteArrow, tablet: Tablet) -> Written:
         record: RowsWritten | BatchWritten
@@ -60,7 +62,7 @@ class NonAtomicWrites:
         else:
             checked = self._checked(tablet, request)
             record = RowsWritten(request.tablet, at, request.writes, request.special)
-        self._cell.append(record)  # from here on nothing may fail
+        self._outbox.append(record)  # from here on nothing may fail
         row_count = len(checked.writes)
         self.row_count += row_count
         return Written(row_count, tablet.apply_stamped(checked, at))

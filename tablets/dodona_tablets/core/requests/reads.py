@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_lease
 from dodona_tablets.core.commit.silence import blocked, is_in_vain, unproven_failure
 from dodona_tablets.core.tablet.changes import count_versions, scan_versions
@@ -78,8 +79,9 @@ class WaitingRead:
 class Reads:
     """The handler of reads. It answers now, or when the blocking transaction has an outcome."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._unproven: list[tuple[Any, Read]] = []
         self._proving: dict[int, tuple[int, list[tuple[Any, Read]]]] = {}
         self._batch = 0
@@ -113,7 +115,7 @@ class Reads:
     def hold(self, route: Any, request: HoldSnapshot) -> None:
         """Register, renew or release a reader of these tablets."""
         try:
-            self._cell.reply(route, self._hold(request))
+            self._outbox.reply(route, self._hold(request))
         except DodonaError as error:
             self._refuse(route, error)
 
@@ -143,7 +145,7 @@ class Reads:
         """Answer where a scan may be divided into parts."""
         try:
             tablet = self._cell.tablet(request.tablet, request.revision)
-            self._cell.reply(route, split(tablet.stores, request))
+            self._outbox.reply(route, split(tablet.stores, request))
         except DodonaError as error:
             self._refuse(route, error)
 
@@ -153,7 +155,7 @@ class Reads:
             self._batch += 1
             self._proving[self._batch] = (self._cell.now.instant_us, self._unproven)
             self._unproven = []
-            self._cell.effects.append(AskTimestamps(ProofToken(self._batch)))
+            self._outbox.send(AskTimestamps(ProofToken(self._batch)))
 
     def handle_proof(self, token: ProofToken) -> None:
         """Attempt the reads of a batch. The oracle answered a question that was asked after they
@@ -207,9 +209,9 @@ class Reads:
                 del self._proving[batch]
                 self._parked_count -= len(reads)
                 for route, _ in reads:
-                    self._cell.reply(route, unproven_failure(self._cell))
+                    self._outbox.reply(route, unproven_failure(self._cell))
             elif now_us - since_us > limits.repeat_after_ms * 1000:
-                self._cell.effects.append(AskTimestamps(ProofToken(batch)))
+                self._outbox.send(AskTimestamps(ProofToken(batch)))
 
     def _attempt(self, route: Any, request: Read, deadline_us: int | None) -> None:
         try:
@@ -220,7 +222,7 @@ class Reads:
         if isinstance(result, Transaction):
             self._wait(route, request, deadline_us, result)
         else:
-            self._cell.reply(route, result)
+            self._outbox.reply(route, result)
 
     def _read(self, request: Read) -> Reply | Transaction:
         """Read at a timestamp. The answer stays true: later writes without atomicity get timestamps
@@ -264,4 +266,4 @@ class Reads:
         blocker.waiters.append(waiting)
 
     def _refuse(self, route: Any, error: DodonaError) -> None:
-        self._cell.reply(route, failure_of(error))
+        self._outbox.reply(route, failure_of(error))

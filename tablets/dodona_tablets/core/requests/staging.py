@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import (
     atomicity_mismatch,
     check_lease,
@@ -91,8 +92,9 @@ Token = StageToken | SealToken
 class Staging:
     """The handler of requests about loads. A cell has one instance."""
 
-    def __init__(self, cell: Cell, flushing: Flushing) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, flushing: Flushing) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._flushing = flushing
         self._under_way: dict[Token, list[Any]] = {}
         """The routes that wait for each batch and each seal."""
@@ -109,7 +111,7 @@ class Staging:
     def peek(self, route: Any, request: PeekLoad) -> None:
         load = self._cell.loads.open.get(request.load)
         left_us = 0 if load is None else load.until_us - self._cell.now.instant_us
-        self._cell.reply(route, LoadHeld(max(left_us, 0) // 1000))
+        self._outbox.reply(route, LoadHeld(max(left_us, 0) // 1000))
 
     def close(self, route: Any, request: CloseLoad) -> None:
         """Close a load. To close it again, or to close an unknown load, is harmless. A load that is
@@ -120,7 +122,7 @@ class Staging:
         elif load is not None:
             self._close(load, "it was closed")
         is_over = request.load not in self._cell.loads.open
-        self._cell.reply(route, LoadHeld(0 if is_over else HOLD_PERIOD_MS))
+        self._outbox.reply(route, LoadHeld(0 if is_over else HOLD_PERIOD_MS))
 
     def stage(self, route: Any, request: StageArrow) -> None:
         self._answer(route, self._stage, request)
@@ -132,12 +134,12 @@ class Staging:
         try:
             handler(route, request)
         except DodonaError as error:
-            self._cell.reply(route, failure_of(error))
+            self._outbox.reply(route, failure_of(error))
 
     # Leases
 
     def _open(self, route: Any, request: OpenLoad) -> None:
-        cell, loads = self._cell, self._cell.loads
+        loads = self._cell.loads
         known = loads.open.get(request.load)
         if known is None:
             self._check_opening(request)
@@ -145,7 +147,7 @@ class Staging:
                 request.load, request.atomicity, request.lease_ms, request.since, request.tablets
             )
             self._hold(record)
-            cell.append(record)
+            self._outbox.append(record)
             loads.apply_open(record)
         self._renew(route, RenewLoad(request.load))
 
@@ -179,7 +181,7 @@ class Staging:
     def _renew(self, route: Any, request: RenewLoad) -> None:
         load = self._cell.loads.get(request.load)
         load.renew(self._cell.now.instant_us)
-        self._cell.reply(route, LoadHeld(load.opened.lease_ms))
+        self._outbox.reply(route, LoadHeld(load.opened.lease_ms))
 
     def tick(self) -> None:
         """Close each load whose lease has ended, or that waits to close. Hold the snapshots of the
@@ -210,7 +212,7 @@ class Staging:
         load.is_closing = True
         if self._is_being_published(number):
             return
-        cell.append(LoadClosed(number, reason))
+        self._outbox.append(LoadClosed(number, reason))
         cell.loads.apply_close(number, reason)
         cell.readers.let_go(ReaderId(number))
         cell.may_have_unused_chunks = True
@@ -235,7 +237,7 @@ class Staging:
         tablet = self._tablet(request)
         known = load.find(request.tablet, request.part)
         if known is not None:
-            cell.reply(route, _staged(known))
+            self._outbox.reply(route, _staged(known))
             return
         for token, routes in self._under_way.items():
             if token[:3] == (request.load, request.tablet, request.part):
@@ -281,7 +283,7 @@ class Staging:
     ) -> None:
         self._cell.batches[token.number] = size_bytes
         tablet.active_count += 1
-        self._cell.effects.append(RunJob(token, job))
+        self._outbox.send(RunJob(token, job))
 
     # Seals
 
@@ -340,7 +342,7 @@ class Staging:
                 store.pin_count -= 1
         answer = self._finished(tablet, token, result)
         for route in self._under_way.pop(token):
-            cell.reply(route, answer)
+            self._outbox.reply(route, answer)
 
     def _finished(self, tablet: Tablet, token: Token, result: Built | Failure | None) -> Reply:
         if isinstance(result, Failure):
@@ -352,7 +354,7 @@ class Staging:
                 _check_staged(load, tablet, token.seal.chunks)
         except DodonaError as error:  # the load is over, or was published meanwhile
             if result is not None:
-                self._cell.effects.append(RemoveChunks((token.number,)))
+                self._outbox.send(RemoveChunks((token.number,)))
             return failure_of(error)
         if result is not None:
             self._add(load, token, result)
@@ -364,7 +366,7 @@ class Staging:
         part = token.part if isinstance(token, StageToken) else (DELETIONS, 0, 0, token.number)
         chunk = AttachedChunk(built.info, MAX_TIMESTAMP)
         staged = StagedChunk(token.tablet, part, chunk)
-        cell.append(ChunkStaged(load.opened.load, staged))
+        self._outbox.append(ChunkStaged(load.opened.load, staged))
         load.add(staged)
 
     def _answer_of(self, load: Load, token: Token, built: Built | None) -> Staged | LoadSealed:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import Built, CompactionJob
@@ -56,8 +57,9 @@ class CompactionToken(NamedTuple):
 class Compaction:
     """The compactions of a cell, one at a time. See the module."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._under_way: tuple[CompactionToken, int] | None = None
         self._queue: deque[TabletId] = deque()
         """Tablets that were not looked at yet in this round."""
@@ -148,7 +150,7 @@ class Compaction:
         number = cell.take_chunk_number()
         token = CompactionToken(tablet.assignment.tablet, attached, terms)
         self._under_way = token, number
-        cell.effects.append(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
+        self._outbox.send(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
 
     def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
         """Handle the end of a compaction. A result of None means that no version was left."""
@@ -165,7 +167,7 @@ class Compaction:
             return
         if tablet is None or not self._is_still_right(tablet, token):
             if result is not None:
-                cell.effects.append(RemoveChunks((number,)))
+                self._outbox.send(RemoveChunks((number,)))
             return
         made: tuple[AttachedChunk, ...] = ()
         if result is not None:
@@ -174,7 +176,7 @@ class Compaction:
             if len(token.chunks) == 1:
                 self._cleaned[number] = None
         record = ChunksCompacted(token.tablet, token.chunks, made, token.terms.retained)
-        cell.append(record)
+        self._outbox.append(record)
         apply_compaction(cell, record, kept_from=_kept_from(token.terms))
         cell.may_have_unused_chunks = True
         self.compacted_count += 1

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import Built, FlushJob
@@ -69,8 +70,9 @@ class FlushToken(NamedTuple):
 class Flushing:
     """The flushes of a cell. See the module. One instance for each cell."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._under_way: dict[FlushToken, int] = {}
         """The number of the chunk that each flush makes, by token."""
         self._waiting: dict[TabletId, None] = {}
@@ -177,7 +179,7 @@ class Flushing:
         """Rotate the tablet's active store: it takes no more writes."""
         tablet.stores.rotate()
         self._waiting[tablet.assignment.tablet] = None
-        self._cell.append(StoreRotated(tablet.assignment.tablet))
+        self._outbox.append(StoreRotated(tablet.assignment.tablet))
 
     def settle(self, tablet: Tablet) -> bool:
         """Flush all rows of a tablet that has no writers. Return whether chunks have all of
@@ -221,7 +223,7 @@ class Flushing:
             terms = terms_of(cell, tablet, tablet.stores.oldest_besides(store))
         token = FlushToken(tablet.assignment.tablet, store.number, terms)
         number = self._under_way[token] = cell.take_chunk_number()
-        cell.effects.append(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
+        self._outbox.send(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
 
     def handle(self, token: FlushToken, result: Built | Failure | None) -> Tablet | None:
         """Handle the end of a flush. Return the tablet if chunks have all its rotated rows. A
@@ -230,7 +232,7 @@ class Flushing:
         number = self._under_way.pop(token)
         tablet = cell.tablets.get(token.tablet)
         if tablet is None:  # the tablet was dropped meanwhile
-            cell.effects.append(RemoveChunks((number,)))
+            self._outbox.send(RemoveChunks((number,)))
             return None
         if isinstance(result, Failure):
             self.failed_count += 1
@@ -239,7 +241,7 @@ class Flushing:
             return None
         if token.terms is not None and not are_still_right(cell, tablet, token.terms):
             if result is not None:
-                cell.effects.append(RemoveChunks((number,)))
+                self._outbox.send(RemoveChunks((number,)))
             self._start()
             return None
         attached: tuple[AttachedChunk, ...] = ()
@@ -249,7 +251,7 @@ class Flushing:
             attached = (AttachedChunk(result.info),)
         retained = NULL_TIMESTAMP if token.terms is None else token.terms.retained
         record = StoreFlushed(token.tablet, token.store, attached, retained)
-        cell.append(record)
+        self._outbox.append(record)
         apply_flush(cell, record)
         self.flushed_count += 1
         self._start()

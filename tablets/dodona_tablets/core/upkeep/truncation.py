@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import (
     Checkpoint,
     CommitUndelivered,
@@ -50,12 +51,13 @@ class _Waiting(NamedTuple):
 class Truncation:
     """The checkpoints of a cell. See the module. One instance for each cell."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
+        self._outbox = outbox
         self._waiting: list[_Waiting] = []
         self._made_at_us: int | None = None
-        self._record_count = 0
-        """The number of the cell's records when the last checkpoint was made."""
+        self._appended_count = -1
+        """The number of appended records when the last checkpoint was made."""
 
     def tick(self) -> None:
         """Make a checkpoint if it is time, and cut the log as far as it may be cut. If a start
@@ -71,7 +73,7 @@ class Truncation:
         ready = [it for it in self._waiting if self._is_ready(it)]
         if ready:
             self._waiting = [it for it in self._waiting if it.number > ready[-1].number]
-            cell.effects.append(TruncateLog(ready[-1].number))
+            self._outbox.send(TruncateLog(ready[-1].number))
 
     def finish(self) -> None:
         """Write the last checkpoint of a cell that stops, with the commits that it remembers.
@@ -79,13 +81,13 @@ class Truncation:
         cell = self._cell
         cell.checkpoint += 1
         commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
-        cell.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
+        self._outbox.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
         self._remove_orphans()
         if not any(_in_memory(cell)):
-            cell.effects.append(TruncateLog(cell.checkpoint))
+            self._outbox.send(TruncateLog(cell.checkpoint))
 
     def _is_worth_it(self) -> bool:
-        is_new = self._cell.record_count > self._record_count or bool(self._cell.orphans)
+        is_new = self._outbox.appended_count > self._appended_count or bool(self._cell.orphans)
         return is_new and len(self._waiting) < WAITING_MAX
 
     def _make(self) -> None:
@@ -93,15 +95,15 @@ class Truncation:
         cell.checkpoint += 1
         stores = tuple(_in_memory(cell))
         self._waiting.append(_Waiting(cell.checkpoint, stores, cell.outcomes.newest_bound))
-        cell.append(checkpoint_of(cell))
+        self._outbox.append(checkpoint_of(cell))
         self._remove_orphans()
-        self._record_count = cell.record_count
+        self._appended_count = self._outbox.appended_count
 
     def _remove_orphans(self) -> None:
         """Remove orphans, after a checkpoint."""
         cell = self._cell
         if cell.orphans:
-            cell.effects.append(RemoveChunks(cell.orphans))
+            self._outbox.send(RemoveChunks(cell.orphans))
             cell.orphans = ()
 
     def _is_ready(self, waiting: _Waiting) -> bool:
