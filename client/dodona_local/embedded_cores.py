@@ -21,7 +21,7 @@ from dodona_oracle.core.master import MasterCore
 from dodona_oracle.shell.store import MasterStore
 from dodona_server.disk_space import DiskSpace, no_space_told
 from dodona_server.process import read_clock
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
@@ -297,7 +297,7 @@ class Cores:
     def _look_at_disk(self, now: Now) -> None:
         if not self._is_flushing:  # a flush may be using the log
             note_disk(self._node, self._log, self._space)
-            self._master.note_disk(self._node.cell.disk_shortage, now)
+            self._master.note_disk(self._node.cell.room.disk_shortage, now)
 
     def _deadline_us(self) -> int:
         master_us = self._master.next_deadline()

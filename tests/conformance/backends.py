@@ -29,7 +29,7 @@ from dodona.types import CellId
 from dodona_loadtest.histories.history import Acquisition
 from dodona_local.embedded import EmbeddedDriver
 from dodona_local.launcher import LocalCluster
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.fault_points import FaultAt
 from simulator.cluster import Cluster

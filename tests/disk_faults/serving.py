@@ -27,7 +27,7 @@ from dodona_oracle.core.records import state_from_items
 from dodona_oracle.shell.store import MasterStore
 from dodona_server.process import read_clock
 from dodona_server.runtime import Runtime
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import (
     CommitDecided,

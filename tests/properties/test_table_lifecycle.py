@@ -31,7 +31,7 @@ from dodona.types import (
 )
 from dodona_oracle.core import mounting
 from dodona_oracle.core.records import StoredTable, StoredTablet
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import Record, TabletMounted, TabletsDropped
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Assignment, Heartbeat

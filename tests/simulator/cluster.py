@@ -14,7 +14,7 @@ from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
 from dodona_oracle.core.allocator import AllocatorSettings
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcome
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.fault_points import FaultAt, no_faults
@@ -313,7 +313,7 @@ class Cluster:
             f"{node.name}: chunk {number} is nobody's"
             for node in self.nodes
             for number in node.disk.files
-            if number not in node.core.cell.chunks
+            if number not in node.core.cell.chunks.open
         ]
 
     def strays(self) -> list[str]:

@@ -26,7 +26,7 @@ from dodona_oracle.core.records import (
     changes_of,
     state_from_items,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk
@@ -335,7 +335,7 @@ class NodeHost(Host):
     # Timestamps: one request in flight, for all that were asked for before it was sent
 
     def _finish_effects(self) -> None:
-        if self.core.cell.protocol_violation_count:
+        if self.core.cell.counts.protocol_violation_count:
             raise CoreStopped(
                 self.name, AssertionError("a protocol violation, but our clients do not lie")
             )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import (
     AbortDecided,
     AllAcknowledged,

@@ -48,6 +48,13 @@ CONFLICTS: Final = (
 Counts = dict[str, int]
 
 
+class ProtocolViolation(msgspec.Struct, frozen=True):
+    """A decision that breaks the commit protocol: its transaction, and the cell that sent it."""
+
+    transaction: TransactionId
+    source: CellId
+
+
 class CommitCounts:
     """The commits of a cell since its start. Other parts increment plain numbers in place."""
 
@@ -56,9 +63,12 @@ class CommitCounts:
         "blind",
         "conflicts",
         "coordinated",
+        "last_protocol_violation",
         "lock_waits",
         "participated",
         "participations_refused",
+        "protocol_violation_count",
+        "refused_count_by_kind",
         "unhappy",
     )
 
@@ -74,6 +84,11 @@ class CommitCounts:
         self.participations_refused = 0
         self.lock_waits = 0
         self.conflicts: Counts = dict.fromkeys(CONFLICTS, 0)
+        self.refused_count_by_kind: Counts = {}
+        """Transactions that were refused here, by kind of error."""
+        self.protocol_violation_count = 0
+        """The decisions of other cells that break the commit protocol: see `participant`."""
+        self.last_protocol_violation: ProtocolViolation | None = None
         self.unhappy = {protocol: dict.fromkeys(UNHAPPY, 0) for protocol in PROTOCOLS}
 
     def note_refusal(
@@ -90,6 +105,15 @@ class CommitCounts:
         protocol = TWO_PHASE if len(participants) > 1 else BLIND if is_blind else ONE_CELL
         self.unhappy[protocol][_OUTCOMES.get(kind, REFUSED)] += 1
 
+    def note_refused(self, kind: str) -> None:
+        """Count a transaction of any participants that was refused with an error of this kind."""
+        self.refused_count_by_kind[kind] = self.refused_count_by_kind.get(kind, 0) + 1
+
+    def note_protocol_violation(self, transaction: TransactionId, source: CellId) -> None:
+        """Note a decision of another cell that breaks the commit protocol."""
+        self.protocol_violation_count += 1
+        self.last_protocol_violation = ProtocolViolation(transaction, source)
+
     def commits(self) -> dict[str, Counts]:
         """Return the transactions by protocol and outcome."""
         committed = {
@@ -102,13 +126,6 @@ class CommitCounts:
     def participations(self) -> Counts:
         """Return the participations by outcome."""
         return {COMMITTED: self.participated, REFUSED: self.participations_refused}
-
-
-class ProtocolViolation(msgspec.Struct, frozen=True):
-    """A decision that breaks the commit protocol: its transaction, and the cell that sent it."""
-
-    transaction: TransactionId
-    source: CellId
 
 
 class NodeStatistics(msgspec.Struct, frozen=True):

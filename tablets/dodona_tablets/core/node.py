@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from dodona_tablets.core.cell.cell import Cell, CellLimits
+from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
 from dodona_tablets.core.commit.participant import Participant, ParticipantEvent
@@ -185,15 +186,13 @@ class NodeCore:
         """Take all chunks that are needed, and the numbers of the other chunks in the folder
         (orphans). The log does not name these, and their numbers are not used again. `truncation`
         removes them."""
-        self.cell.orphans = orphans
-        self.cell.next_chunk = max(self.cell.next_chunk, max(orphans, default=0) + 1)
-        self.cell.chunks.update(chunks)
+        self.cell.chunks.open_found(chunks, orphans)
         for tablet in self.cell.tablets.values():
-            tablet.stores.open(self.cell.chunks)
+            tablet.stores.open(self.cell.chunks.open)
 
     def start(self, now: Now) -> None:
         """Ask for the fence after the replay, then serve."""
-        assert len(self.chunks_needed()) == len(self.cell.chunks), "chunks are missing"
+        assert len(self.chunks_needed()) == len(self.cell.chunks.open), "chunks are missing"
         self.cell.now = now
         self.cell.reset_counts()
         for tablet in self.cell.tablets.values():
@@ -207,7 +206,7 @@ class NodeCore:
     def refuse_writes(self, now: Now) -> None:
         """Admit no new transaction and no new row. Work in progress goes on."""
         self.cell.now = now
-        self.cell.is_draining = True
+        self.cell.room.drain()
 
     @property
     def is_busy(self) -> bool:
@@ -215,7 +214,7 @@ class NodeCore:
         outcome, a batch is on its way into a chunk, or a read waits."""
         alive = self.cell.transactions.values()
         is_undecided = any(it.state is not State.COMMITTED for it in alive)
-        return is_undecided or bool(self.cell.batches) or len(self._reads) > 0
+        return is_undecided or self.cell.chunks.batch_count > 0 or len(self._reads) > 0
 
     def drain(self, now: Now) -> None:
         """Take no more writes, and bring all rows into chunks, so that the next start has little to
@@ -231,7 +230,7 @@ class NodeCore:
 
     @property
     def _is_worth_draining(self) -> bool:
-        return self.cell.log_bytes > DRAIN_LOG_BYTES_MIN
+        return self.cell.room.log_bytes > DRAIN_LOG_BYTES_MIN
 
     @property
     def is_serving(self) -> bool:
@@ -249,7 +248,7 @@ class NodeCore:
         """Take the effects of the outbox, in order, and leave it empty."""
         self._reads.ask_for_proof()
         self._mounting.tell_news()
-        if self.cell.may_have_unused_chunks:
+        if self.cell.chunks.may_have_unused:
             self._remove_unused_chunks()
         return self._outbox.take()
 
@@ -284,7 +283,7 @@ class NodeCore:
         if not self.is_serving or self.cell.fault_at(FaultPoint.LOSE_CELL_MESSAGE):
             return
         self._hurry()
-        self.cell.heard.cells[body.source] = now.instant_us
+        self.cell.heard.note_cell(body.source, now.instant_us)
         self._dispatch_cell_message(body)
         if self.cell.fault_at(FaultPoint.REPEAT_CELL_MESSAGE):
             self._dispatch_cell_message(body)
@@ -294,8 +293,7 @@ class NodeCore:
         """Handle the oracle's answer to `AskTimestamps(token)`."""
         cell = self.cell
         cell.now = now
-        if timestamp > cell.latest:
-            cell.latest = timestamp
+        cell.note_issued(timestamp)
         if type(token) is int:
             self._participant.handle_timestamp(token, timestamp)  # type: ignore[arg-type]
             if cell.injects_faults:
@@ -303,20 +301,20 @@ class NodeCore:
         elif isinstance(token, FenceToken):
             self._mounting.handle_fence(token, timestamp)
         elif token == CELL_FENCE:
-            cell.heard.oracle = now.instant_us
+            cell.heard.note_oracle(now.instant_us)
             self._begin_serving(timestamp)
         elif isinstance(token, ProofToken):
             self._reads.handle_proof(token)
         elif token == ORACLE_TIME:
             self._oracle_clock.note(unix_us_from_timestamp(timestamp) - now.unix_us)
-            cell.heard.oracle, cell.heard.oracle_failure = now.instant_us, None
+            cell.heard.note_oracle_time(now.instant_us)
         if cell.woken:
             self._let_woken_retry()
 
     def note_oracle_failure(self, reason: str, now: Now) -> None:
         """Note that the oracle gave no timestamps, and why."""
         self.cell.now = now
-        self.cell.heard.oracle_failure = reason
+        self.cell.heard.note_oracle_failure(reason)
 
     def handle_job(self, token: Any, result: Built | Failure | None, now: Now) -> None:
         """Handle the end of a `RunJob`: a chunk, None if no rows are left for a chunk, or a
@@ -349,8 +347,7 @@ class NodeCore:
         """Note the size of the log, and its ratio to the limit. If it is too large, the cell
         refuses writes until it is smaller again."""
         self.cell.now = now
-        self.cell.log_bytes = size_bytes
-        self.cell.log_fill_ratio = fill_ratio
+        self.cell.room.note_log(size_bytes, fill_ratio)
 
     def tick(self, now: Now) -> None:
         """Do everything that is due, each part at its own pace. Time ends no prepared
@@ -387,7 +384,9 @@ class NodeCore:
     def _is_quiet(self) -> bool:
         """Return whether no work is in progress that a tick might continue."""
         cell = self.cell
-        is_at_work = cell.transactions or cell.batches or cell.loads.open or len(self._reads)
+        is_at_work = (
+            cell.transactions or cell.chunks.batch_count or cell.loads.open or len(self._reads)
+        )
         parts = (self._mounting, self._flushing, self._compaction, self.recovered)
         return self.is_serving and not is_at_work and all(part.is_quiet for part in parts)
 
@@ -401,7 +400,7 @@ class NodeCore:
             return
         self._reads.tick()
         self.cell.readers.tick(now.instant_us)
-        if not self.cell.is_log_writable:
+        if not self.cell.room.is_log_writable:
             return  # the steps below may append
         self._timeouts.repeat_questions()
         self._timeouts.raise_watermark()

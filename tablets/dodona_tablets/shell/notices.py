@@ -22,7 +22,8 @@ class ProtocolViolations:
 
     def look(self) -> None:
         """Log the last one, if there are more than at the last look."""
-        count, last = self._cell.protocol_violation_count, self._cell.last_protocol_violation
+        counts = self._cell.counts
+        count, last = counts.protocol_violation_count, counts.last_protocol_violation
         if count == self._told_count:
             return
         assert last is not None

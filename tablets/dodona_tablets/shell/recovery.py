@@ -61,7 +61,7 @@ def recover(
             took_us // 1000,
             record_count=count,
             size_bytes=log.size_bytes(),
-            chunk_count=len(core.cell.chunks),
+            chunk_count=len(core.cell.chunks.open),
             orphan_count=orphan_count,
             transaction_count=core.recovered.transaction_count,
             transactions=tuple(core.recovered.transactions),
@@ -85,7 +85,7 @@ def note_disk(core: NodeCore, log: CellLog, space: DiskSpace) -> None:
     is_writable = log.is_writable or (shortage is None and log.make_writable())
     if not is_writable:
         shortage = shortage or space.text
-    core.cell.note_disk(shortage, is_log_writable=is_writable)
+    core.cell.room.note_disk(shortage, is_log_writable=is_writable)
 
 
 def open_chunks(core: NodeCore, files: ChunkFiles) -> int:

@@ -21,7 +21,7 @@ from dodona_server.settings import (
     Url,
     public_address,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 
 _DEFAULTS: Final = CellLimits()
 _RUNTIME_DEFAULTS: Final = RuntimeLimits()

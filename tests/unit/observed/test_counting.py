@@ -14,7 +14,7 @@ from dodona.types import (
 )
 from dodona_oracle.core.master import MasterCore
 from dodona_oracle.core.proxy import ProxyCore
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.counts import CONFLICTS, NodeStatistics
 from dodona_wire.cores.counting import COUNTS, ClockDifference, ClockWatch, Tally
 from dodona_wire.cores.effects import AskMaster
@@ -226,7 +226,7 @@ def test_jobs_and_stores_are_counted() -> None:
     bench.holds_jobs = True
     bench.commit(put(1, 1))
     node = bench.nodes[CellId(0)]
-    node.cell.log_bytes = 1 << 30  # so that draining is worth it
+    node.cell.room.note_log(1 << 30, 0.0)  # so that draining is worth it
     node.drain(bench.now)
     bench.carry_out(CellId(0))
     found = counted(bench)

@@ -16,7 +16,7 @@ from dodona._core.session import Session
 from dodona.errors import DodonaError, SnapshotTooOld
 from dodona.types import CellId
 from dodona_loadtest.histories.recorder import Recorder
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.readers import Readers
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.fault_points import FaultAt

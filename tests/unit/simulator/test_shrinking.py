@@ -7,7 +7,7 @@ import pytest
 
 from dodona.types import CellId
 from dodona_loadtest.checkers.violation import Promise, Violation
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_wire.cores.fault_points import FaultAt
 from simulator.faults import Fault

@@ -25,7 +25,7 @@ from dodona.types import (
     TransactionId,
     Write,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk

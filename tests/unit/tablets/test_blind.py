@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
     Aborted,

@@ -12,7 +12,7 @@ from dodona.types import (
     TableSettings,
     Timestamp,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.rows.chunks.info import AttachedChunk, ChunkInfo
 from dodona_tablets.core.rows.chunks.jobs import build

@@ -3,7 +3,7 @@
 import pytest
 
 from dodona.types import CellId, Timestamp, TransactionId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import AllAcknowledged
 from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages.base import Failure
@@ -332,7 +332,7 @@ def test_a_late_question_to_a_coordinator_that_forgot_undoes_nothing() -> None:
     bench.carry_out(ZERO)
     bench.deliver()
     assert bench.nodes[ZERO].cell.state_of(start) is State.NONE
-    assert bench.nodes[ONE].cell.protocol_violation_count == 0, "nobody lied"
+    assert bench.nodes[ONE].cell.counts.protocol_violation_count == 0, "nobody lied"
     assert bench.read(1, cell=1) == (1, None)
 
 

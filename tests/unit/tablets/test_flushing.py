@@ -4,7 +4,7 @@ import pytest
 
 from dodona.errors import Overloaded, TransactionConflict
 from dodona.types import CellId, TableSettings, Timestamp, TransactionId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import StoreFlushed, StoreRotated
 from dodona_tablets.core.rows.stores import Stores
 from dodona_tablets.core.upkeep.flushing import SHRINK_PERIOD_MS, FlushToken

@@ -12,7 +12,7 @@ from dodona._core.protocol.retry import Patience
 from dodona.errors import Overloaded
 from dodona.types import CellId, Timestamp
 from dodona_local import embedded_cores
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import FRAME_BYTES_MAX

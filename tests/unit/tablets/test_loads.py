@@ -22,7 +22,7 @@ from dodona.types import (
     TableSettings,
     Timestamp,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.requests.nonatomic import OFF_LIMITS
 from dodona_tablets.core.tablet.loads import ENDED_MAX
 from dodona_wire.messages.data import (

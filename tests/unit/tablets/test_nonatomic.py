@@ -5,7 +5,7 @@ import pytest
 
 from dodona.schema import TableSchema
 from dodona.types import SYNC_LAST_COMMITTED, CellId, SpecialWrites, Timestamp, Write
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.requests.nonatomic import OFF_LIMITS
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure

@@ -3,7 +3,7 @@
 import pytest
 
 from dodona.types import CellId, LockType, Revision, Timestamp, TransactionId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import CommittedHere
 from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages.base import Failure

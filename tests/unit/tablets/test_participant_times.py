@@ -4,7 +4,7 @@ they count."""
 import pytest
 
 from dodona.types import CellId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.counts import CommitCounts
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import AskOutcome, Committed

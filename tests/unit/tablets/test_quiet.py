@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dodona.types import Revision, TabletId
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.mounting import mounting
 from dodona_tablets.core.node import TICK_MS
 from dodona_tablets.core.tablet.tablet import Tablet

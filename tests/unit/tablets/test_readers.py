@@ -17,7 +17,7 @@ from dodona.types import (
     TabletId,
     Timestamp,
 )
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.readers import Readers
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import HoldSnapshot, Lookup, SnapshotHeld

@@ -4,7 +4,7 @@ import pytest
 
 from dodona.schema import TableSchema
 from dodona.types import CellId, TransactionId, Write
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.tablet.transaction import State
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Aborted, AskOutcome, Committed, Decide, Prepare, Prepared
@@ -93,7 +93,7 @@ def test_a_proof_that_comes_everywhere_is_no_violation() -> None:
     routes = [bench.ask(Decide(start, CELLS, None, is_proved=True), cell) for cell in (2, 1, 0)]
     bench.settle()
     assert [bench.answer(route) for route in routes] == [Aborted(start)] * 3
-    assert all(node.cell.protocol_violation_count == 0 for node in bench.nodes.values())
+    assert all(node.cell.counts.protocol_violation_count == 0 for node in bench.nodes.values())
     assert locked_count(bench) == 0
 
 

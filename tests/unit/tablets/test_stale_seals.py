@@ -18,7 +18,7 @@ def test_a_seal_survives_a_flush_but_expires_when_changes_are_no_longer_known() 
     load.bring({1: 1})
     bench.commit(put(5, 5))
     bench.pass_time(10)
-    assert bench.nodes[CELL].cell.chunks
+    assert bench.nodes[CELL].cell.chunks.open
     sealed = load.sealed[0]
     for _ in range(9):
         bench.pass_time(10)

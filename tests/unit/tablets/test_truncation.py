@@ -3,7 +3,7 @@
 import pytest
 
 from dodona.types import CellId, TableSettings
-from dodona_tablets.core.cell.cell import CellLimits
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import DRAIN_LOG_BYTES_MIN
 from dodona_tablets.core.records import Checkpoint, CommittedHere
 from dodona_wire.messages.data import Committed

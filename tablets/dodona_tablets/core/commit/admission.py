@@ -18,13 +18,11 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.flushing import is_full
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
-    DiskFull,
     DodonaError,
     InvalidRequest,
     LimitExceeded,
     Overloaded,
     SnapshotTooOld,
-    Unavailable,
 )
 from dodona_wire.messages.data import TabletModifications
 from dodona_wire.rows.sizes import wire_bytes
@@ -45,24 +43,10 @@ def check_transaction(
     is_full = len(cell.transactions) >= cell.limits.transactions_alive_max
     if is_full or (cell.injects_faults and cell.fault_at(FaultPoint.PRETEND_OVERLOADED)):
         raise Overloaded("Too many transactions are committing in this cell.", cell=cell.id)
-    check_log(cell)
+    cell.room.check_log()
     if has_outlived(cell, transaction):
         life_s_max = cell.limits.transaction_life_s_max
         raise SnapshotTooOld(f"The transaction is older than {life_s_max} s. Begin again.")
-
-
-def check_log(cell: Cell) -> None:
-    """Raise Overloaded or DiskFull if the log or the disk has no room for new writes. Reads and
-    transactions in progress are not checked."""
-    if cell.disk_shortage is not None:
-        raise DiskFull(cell.disk_shortage, cell=cell.id)
-    if cell.is_log_full:
-        raise Overloaded(
-            "The log is full. The cell refuses writes until it has flushed rows and truncated the "
-            "log. Repeat later.",
-            cell=cell.id,
-            log_fill_percent=int(100 * cell.log_fill_ratio),
-        )
 
 
 def check_lease(what: str, lease_ms: int, lease_ms_max: int) -> None:
@@ -116,10 +100,9 @@ def check_parts(
 def check_room(cell: Cell, tablet: Tablet) -> None:
     """Raise Overloaded if the cell or the tablet has no room for more rows: a flush makes room
     again. Raises Unavailable if the cell is about to stop."""
-    if cell.is_draining:
-        raise Unavailable("The cell is about to stop.", cell=cell.id)
+    cell.room.check_draining()
     reason = None
-    if cell.memory_bytes > cell.limits.memory_bytes_max:
+    if cell.room.is_memory_full:
         reason = "Node is out of tablet memory"
     elif is_full(tablet.active, tablet):
         reason = "Active store is overflown"

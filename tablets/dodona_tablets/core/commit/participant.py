@@ -140,7 +140,7 @@ class Participant:
             return
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
-        cell.transactions[transaction] = begun
+        cell.begin(begun)
         self.lock(begun)
 
     def _answer_later(self, route: Any, body: CommitOne | Prepare) -> None:
@@ -307,7 +307,7 @@ class Participant:
         if not cell.may_be_issued(at):
             return  # this cell is behind, or it is a lie: the sender repeats it
         if at < alive.prepare_timestamp:  # a lie: readers here saw older rows
-            cell.note_protocol_violation(alive.id, body.source)
+            cell.counts.note_protocol_violation(alive.id, body.source)
             at = alive.prepare_timestamp
         self._outbox.append(CommitDecided(alive.id, at))
         cell.apply(alive, at)
@@ -343,7 +343,7 @@ class Participant:
     def _violation(self, body: TellCommit | TellAbort) -> None:
         """Count a decision, acknowledge it, and do not obey it. Its sender does not coordinate the
         transaction, or it contradicts an answer of this cell."""
-        self._cell.note_protocol_violation(body.transaction, body.source)
+        self._cell.counts.note_protocol_violation(body.transaction, body.source)
         self._acknowledge(body)
 
 

@@ -129,7 +129,7 @@ def oracle_wait_us_max(cell: Cell) -> int:
     """Return how long a transaction waits for its timestamp. The wait is short if the oracle is
     known to be silent."""
     limits = cell.limits
-    silent_us = cell.now.instant_us - cell.heard.oracle
+    silent_us = cell.now.instant_us - cell.heard.oracle_us
     is_silent = silent_us > limits.oracle_wait_ms_max * 1000
     return (limits.repeat_after_ms if is_silent else limits.oracle_wait_ms_max) * 1000
 

@@ -127,7 +127,7 @@ class Importing:
         room for them."""
         cell = self._cell
         self.is_waiting = any(it.missing and it.is_mounted for it in cell.tablets.values())
-        if not self.is_waiting or cell.is_log_full or cell.disk_shortage is not None:
+        if not self.is_waiting or cell.room.is_log_full or cell.room.disk_shortage is not None:
             return
         late_us = cell.now.instant_us - cell.limits.repeat_after_ms * 1000
         asked = {name: at for name, at in self._asked_us.items() if at > late_us}

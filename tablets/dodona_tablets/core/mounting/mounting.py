@@ -167,8 +167,8 @@ class Mounting:
         if is_between_slices and cell.now.instant_us < self._heartbeat_at_us:
             return
         self._is_due = False
-        if cell.has_retained_more:
-            self._is_known = cell.has_retained_more = False
+        if cell.take_retained_news():
+            self._is_known = False
         if not self._is_known:
             self._full_sequence = self._sequence
         may_hold = self._is_known and self._is_answered  # otherwise, perhaps none gets through
@@ -284,7 +284,7 @@ class Mounting:
         """Join a cluster if the log is empty. A log that belongs to another cluster stays with that
         cluster."""
         if self._cell.cluster == NO_CLUSTER:
-            self._cell.cluster = cluster
+            self._cell.join(cluster)
             self._outbox.append(ClusterJoined(cluster))
             self.send_heartbeat()
 
@@ -293,7 +293,8 @@ class Mounting:
         tablet = cell.tablets.get(wanted.tablet)
         if tablet is None:
             if self._importing.is_ready(wanted):
-                tablet = cell.tablets[wanted.tablet] = Tablet(wanted)
+                tablet = Tablet(wanted)
+                cell.add(tablet)
                 take_over(cell, tablet)
                 self._log_mount(tablet)
         elif tablet.is_mounted:

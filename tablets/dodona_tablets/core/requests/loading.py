@@ -47,9 +47,9 @@ def gets_chunk(request: WriteArrow) -> bool:
 
 def check_batches(cell: Cell, size_bytes: int) -> None:
     """Raise Overloaded if there is no room for one more batch."""
-    if len(cell.batches) >= BATCHES_MAX:
+    if cell.chunks.batch_count >= BATCHES_MAX:
         raise Overloaded("Too many batches are being written in this cell.", cell=cell.id)
-    under_way_bytes = sum(cell.batches.values())
+    under_way_bytes = cell.chunks.batch_bytes
     if under_way_bytes and under_way_bytes + size_bytes > cell.limits.batch_bytes_max:
         text = "Too many bytes of batches are being written in this cell."
         raise Overloaded(text, cell=cell.id, size_bytes=under_way_bytes)
@@ -67,8 +67,8 @@ class Loading:
         """Start to make a chunk of a batch for a tablet that takes writes. Raises Overloaded."""
         check_batches(self._cell, len(request.batch))
         tablet.active_count += 1
-        number = self._cell.take_chunk_number()
-        self._cell.batches[number] = len(request.batch)
+        number = self._cell.chunks.take_number()
+        self._cell.chunks.begin_batch(number, len(request.batch))
         assignment = tablet.assignment
         bounds = assignment.lower, assignment.upper
         job = BatchJob(number, tablet.schema, request.batch, *bounds, kind=request.kind)
@@ -78,7 +78,7 @@ class Loading:
     def handle(self, token: BatchToken, result: Built | Failure | None) -> None:
         """Attach the chunk of a batch, or answer why the batch was refused."""
         cell = self._cell
-        del cell.batches[token.number]
+        cell.chunks.end_batch(token.number)
         tablet = cell.tablets[token.tablet]
         tablet.active_count -= 1
         if isinstance(result, Failure):
@@ -95,7 +95,7 @@ class Loading:
             self._outbox.send(RemoveChunks((token.number,)))
             self._outbox.reply(token.route, failure_of(cell.loads.ended_error(token.load)))
             return
-        cell.chunks[token.number] = result.chunk
+        cell.chunks.add(token.number, result.chunk)
         attached = AttachedChunk(result.info, tablet.next_stamp(token.stamp))
         record = ChunkLoaded(token.tablet, attached)
         self._outbox.append(record)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
 from dodona_tablets.core.cell.outbox import Outbox
-from dodona_tablets.core.commit.admission import atomicity_mismatch, check_log, check_room
+from dodona_tablets.core.commit.admission import atomicity_mismatch, check_room
 from dodona_tablets.core.records import BatchWritten, RowsWritten
 from dodona_tablets.core.requests.loading import Loading, gets_chunk
 from dodona_tablets.core.tablet.tablet import CheckedWrites, Tablet
@@ -92,7 +92,7 @@ class NonAtomicWrites:
         return request.stamp == load.opened.since
 
     def _check(self, tablet: Tablet) -> None:
-        check_log(self._cell)
+        self._cell.room.check_log()
         if tablet.is_atomic:
             raise atomicity_mismatch("none", "full", tablet)
         tablet.check_open()

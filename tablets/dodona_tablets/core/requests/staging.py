@@ -21,7 +21,6 @@ from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import (
     atomicity_mismatch,
     check_lease,
-    check_log,
     check_room,
 )
 from dodona_tablets.core.records import ChunkStaged, LoadClosed, LoadOpened, StagedChunk
@@ -164,7 +163,7 @@ class Staging:
         check_lease("load", request.lease_ms, cell.limits.load_lease_ms_max)
         if request.atomicity == "none":
             check_stamp(cell, request.since)
-        check_log(cell)
+        cell.room.check_log()
         if len(loads.open) >= cell.limits.loads_max:
             raise Overloaded(
                 f"Too many loads are open in this cell: the limit is {cell.limits.loads_max}. "
@@ -215,7 +214,7 @@ class Staging:
         self._outbox.append(LoadClosed(number, reason))
         cell.loads.apply_close(number, reason)
         cell.readers.let_go(ReaderId(number))
-        cell.may_have_unused_chunks = True
+        cell.chunks.note_released()
 
     def _is_being_published(self, load: LoadId) -> bool:
         publications = [
@@ -244,7 +243,7 @@ class Staging:
                 routes.append(route)
                 return
         self._check_staging(tablet)
-        number = cell.take_chunk_number()
+        number = cell.chunks.take_number()
         assignment = tablet.assignment
         bounds = assignment.lower, assignment.upper
         job = BatchJob(
@@ -260,7 +259,7 @@ class Staging:
         if not tablet.is_atomic:
             raise atomicity_mismatch("full", "none", tablet)
         tablet.check_open()
-        check_log(cell)
+        cell.room.check_log()
         check_batches(cell, len(request.batch) if isinstance(request, StageArrow) else 0)
         return tablet
 
@@ -281,7 +280,7 @@ class Staging:
     def _begin(
         self, tablet: Tablet, token: Token, job: BatchJob | SealJob, size_bytes: int = 0
     ) -> None:
-        self._cell.batches[token.number] = size_bytes
+        self._cell.chunks.begin_batch(token.number, size_bytes)
         tablet.active_count += 1
         self._outbox.send(RunJob(token, job))
 
@@ -312,9 +311,9 @@ class Staging:
             tablet.publication_count,
         )
         chunks = [load.staged[number].chunk for number in request.chunks]
-        rows = PublicationRows(tablet.schema, chunks, (), cell.chunks)
+        rows = PublicationRows(tablet.schema, chunks, (), cell.chunks.open)
         job = SealJob(
-            cell.take_chunk_number(),
+            cell.chunks.take_number(),
             tablet.schema,
             rows.views,
             stores.layers,
@@ -334,7 +333,7 @@ class Staging:
     def handle(self, token: Token, result: Built | Failure | None) -> None:
         """Finish a job: a batch is staged or not, a load is sealed in a tablet or can't be."""
         cell = self._cell
-        del cell.batches[token.number]
+        cell.chunks.end_batch(token.number)
         tablet = cell.tablets[token.tablet]
         tablet.active_count -= 1
         if isinstance(token, SealToken):
@@ -362,7 +361,7 @@ class Staging:
 
     def _add(self, load: Load, token: Token, built: Built) -> None:
         cell = self._cell
-        cell.chunks[token.number] = built.chunk
+        cell.chunks.add(token.number, built.chunk)
         part = token.part if isinstance(token, StageToken) else (DELETIONS, 0, 0, token.number)
         chunk = AttachedChunk(built.info, MAX_TIMESTAMP)
         staged = StagedChunk(token.tablet, part, chunk)

@@ -60,15 +60,15 @@ def foresee(cell: Cell, record: Record) -> None:
     """Note what a record means for the records before it, before anything is replayed. Rows in
     stores that are flushed or dropped later need not be made again."""
     if isinstance(record, StoreFlushed):
-        known = cell.flushed_ahead.get(record.tablet, 0)
-        cell.flushed_ahead[record.tablet] = max(known, record.store)
+        cell.foresee_flush(record.tablet, record.store)
     elif isinstance(record, TabletsDropped):
-        cell.flushed_ahead.update(dict.fromkeys(record.tablets, sys.maxsize))
+        for tablet in record.tablets:
+            cell.foresee_flush(tablet, sys.maxsize)
 
 
 def _tablet(cell: Cell, assignment: TabletAssignment) -> Tablet:
-    number = assignment.tablet
-    made = cell.tablets[number] = Tablet(assignment, cell.flushed_ahead.get(number, 0))
+    made = Tablet(assignment, cell.flushed_ahead.get(assignment.tablet, 0))
+    cell.add(made)
     made.has_been_served = True
     return made
 
@@ -119,7 +119,7 @@ def _rows_taken(cell: Cell, record: RowsTaken) -> None:
 
 
 def _cluster_joined(cell: Cell, record: ClusterJoined) -> None:
-    cell.cluster = record.cluster
+    cell.join(record.cluster)
 
 
 # Stores
@@ -150,7 +150,7 @@ def _chunk_loaded(cell: Cell, record: ChunkLoaded) -> None:
 def _note_chunks(cell: Cell, chunks: Iterable[AttachedChunk]) -> None:
     """Note that the numbers of these chunks are taken."""
     for attached in chunks:
-        cell.next_chunk = max(cell.next_chunk, attached.info.number + 1)
+        cell.chunks.note_number(attached.info.number)
 
 
 def _tablets_dropped(cell: Cell, record: TabletsDropped) -> None:
@@ -162,16 +162,16 @@ def _checkpoint(cell: Cell, record: Checkpoint) -> None:
     checkpoint has the state that replay has reached. A cell with fault points checks that."""
     if cell.cluster == NO_CLUSTER and not cell.tablets:
         _restore(cell, record)
-    cell.checkpoint = record.number
-    cell.next_chunk = record.next_chunk  # work that did not end may have taken some
+    cell.note_checkpoint(record.number)
+    cell.chunks.restore_numbers(record.next_chunk)
     if cell.injects_faults:
         seen = replace(checkpoint_of(cell), outcomes=record.outcomes)
         assert seen == record, "replay came to another state"
 
 
 def _restore(cell: Cell, record: Checkpoint) -> None:
-    cell.cluster = record.cluster
-    cell.dropped_revision = record.dropped_revision
+    cell.join(record.cluster)
+    cell.note_dropped(record.dropped_revision)
     cell.outcomes.raise_watermark(record.watermark)
     for transaction, timestamp in record.outcomes:
         cell.outcomes.put(transaction, timestamp)
@@ -195,7 +195,7 @@ def _undelivered(cell: Cell, record: CommitUndelivered) -> None:
     alive.state = State.COMMITTED
     alive.commit_timestamp = record.timestamp
     alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
-    cell.latest = max(cell.latest, record.timestamp)
+    cell.note_issued(record.timestamp)
 
 
 # Transactions
@@ -204,7 +204,7 @@ def _undelivered(cell: Cell, record: CommitUndelivered) -> None:
 def _committed_here(cell: Cell, record: CommittedHere) -> None:
     for part in record.modifications:
         cell.apply_part(cell.tablets[part.tablet], part, record.timestamp)
-    cell.latest = max(cell.latest, record.timestamp)
+    cell.note_issued(record.timestamp)
     cell.outcomes.put(record.transaction, record.timestamp)
 
 
@@ -213,7 +213,7 @@ def _prepared_here(cell: Cell, record: PreparedHere) -> None:
     take_locks(cell, alive)
     alive.state = State.PREPARED
     alive.prepare_timestamp = record.timestamp
-    cell.latest = max(cell.latest, record.timestamp)
+    cell.note_issued(record.timestamp)
 
 
 def _transaction(
@@ -225,14 +225,14 @@ def _transaction(
     alive = Transaction(
         transaction, Timestamp(transaction), participants, modifications, cell.now.instant_us
     )
-    cell.transactions[transaction] = alive
+    cell.begin(alive)
     return alive
 
 
 def _commit_decided(cell: Cell, record: CommitDecided) -> None:
     alive = cell.transactions[record.transaction]
     cell.apply(alive, record.timestamp)
-    cell.latest = max(cell.latest, record.timestamp)
+    cell.note_issued(record.timestamp)
     if alive.coordinator == cell.id:
         alive.unacknowledged = tuple([it for it in alive.participants if it != cell.id])
     else:

@@ -76,7 +76,7 @@ class Compaction:
         that a tablet with frequent writes does not keep others waiting."""
         if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
             return
-        if self._cell.disk_shortage is not None:
+        if self._cell.room.disk_shortage is not None:
             return  # the free space is for flushes, which make the log shorter
         tablets, queue, now_us = self._cell.tablets, self._queue, self._cell.now.instant_us
         if not queue and now_us >= self._round_at_us:
@@ -147,7 +147,7 @@ class Compaction:
         terms = terms_of(cell, tablet, major)
         attached = tuple([it.attached for it in chosen])
         views = tuple([it.view for it in chosen if it.view is not None])
-        number = cell.take_chunk_number()
+        number = cell.chunks.take_number()
         token = CompactionToken(tablet.assignment.tablet, attached, terms)
         self._under_way = token, number
         self._outbox.send(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
@@ -162,7 +162,7 @@ class Compaction:
         tablet = cell.tablets.get(token.tablet)
         if isinstance(result, Failure):
             self.failed_count += 1
-            cell.last_failure = result.message
+            cell.chunks.note_failure(result.message)
             self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
             return
         if tablet is None or not self._is_still_right(tablet, token):
@@ -171,14 +171,14 @@ class Compaction:
             return
         made: tuple[AttachedChunk, ...] = ()
         if result is not None:
-            cell.chunks[number] = result.chunk
+            cell.chunks.add(number, result.chunk)
             made = (AttachedChunk(result.info),)
             if len(token.chunks) == 1:
                 self._cleaned[number] = None
         record = ChunksCompacted(token.tablet, token.chunks, made, token.terms.retained)
         self._outbox.append(record)
         apply_compaction(cell, record, kept_from=_kept_from(token.terms))
-        cell.may_have_unused_chunks = True
+        cell.chunks.note_released()
         self.compacted_count += 1
 
     def progress(self) -> dict[str, int | str]:

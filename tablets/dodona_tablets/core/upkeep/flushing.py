@@ -104,8 +104,8 @@ class Flushing:
                 tablet.published = [it for it in tablet.published if it.timestamp > needed]
             if self._is_due(tablet):
                 self.rotate(tablet)
-        cell.memory_bytes = sum([it.stores.memory_bytes for it in used])
-        cell.memory_bytes += sum([it.size_bytes for it in self._dying])
+        dying_bytes = sum([it.size_bytes for it in self._dying])
+        cell.room.note_memory(sum([it.stores.memory_bytes for it in used]) + dying_bytes)
         self._relieve(used)
         self._waiting = {
             it.assignment.tablet: None for it in used if it.stores.passive and it.stores.unflushed
@@ -155,7 +155,7 @@ class Flushing:
     @property
     def _is_log_filling(self) -> bool:
         cell = self._cell
-        return cell.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
+        return cell.room.log_fill_ratio > LOG_PRESSURE_RATIO * cell.limits.log_fill_ratio_max
 
     def _relieve(self, used: Sequence[Tablet]) -> None:
         """Rotate stores if memory or the log is short. If memory is short, this rotates the largest
@@ -172,7 +172,7 @@ class Flushing:
             self._log_relieved_at_us = now_us
             for tablet in filled:
                 self.rotate(tablet)
-        elif filled and cell.memory_bytes > PRESSURE_RATIO * cell.limits.memory_bytes_max:
+        elif filled and cell.room.memory_bytes > PRESSURE_RATIO * cell.limits.memory_bytes_max:
             self.rotate(max(filled, key=lambda it: it.active.size_bytes))
 
     def rotate(self, tablet: Tablet) -> None:
@@ -222,7 +222,7 @@ class Flushing:
         if tablet.assignment.settings.merge_rows_on_flush:
             terms = terms_of(cell, tablet, tablet.stores.oldest_besides(store))
         token = FlushToken(tablet.assignment.tablet, store.number, terms)
-        number = self._under_way[token] = cell.take_chunk_number()
+        number = self._under_way[token] = cell.chunks.take_number()
         self._outbox.send(RunJob(token, FlushJob(number, tablet.schema, store, terms)))
 
     def handle(self, token: FlushToken, result: Built | Failure | None) -> Tablet | None:
@@ -236,7 +236,7 @@ class Flushing:
             return None
         if isinstance(result, Failure):
             self.failed_count += 1
-            cell.last_failure = result.message
+            cell.chunks.note_failure(result.message)
             self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
             return None
         if token.terms is not None and not are_still_right(cell, tablet, token.terms):
@@ -247,7 +247,7 @@ class Flushing:
         attached: tuple[AttachedChunk, ...] = ()
         if result is not None:
             assert result.info.number == number
-            cell.chunks[number] = result.chunk
+            cell.chunks.add(number, result.chunk)
             attached = (AttachedChunk(result.info),)
         retained = NULL_TIMESTAMP if token.terms is None else token.terms.retained
         record = StoreFlushed(token.tablet, token.store, attached, retained)

@@ -66,7 +66,7 @@ class Truncation:
         period_us = cell.limits.checkpoint_period_ms * 1000
         if self._made_at_us is None:
             self._made_at_us = cell.now.instant_us
-        is_due = cell.now.instant_us - self._made_at_us >= period_us or bool(cell.orphans)
+        is_due = cell.now.instant_us - self._made_at_us >= period_us or bool(cell.chunks.orphans)
         if (is_due or cell.fault_at(FaultPoint.CHECKPOINT_EARLY)) and self._is_worth_it():
             self._made_at_us = cell.now.instant_us
             self._make()
@@ -79,7 +79,7 @@ class Truncation:
         """Write the last checkpoint of a cell that stops, with the commits that it remembers.
         Nothing before it is needed if chunks have all rows."""
         cell = self._cell
-        cell.checkpoint += 1
+        cell.note_checkpoint(cell.checkpoint + 1)
         commits = [(it, at) for it, at in cell.outcomes.items() if not isinstance(at, Failure)]
         self._outbox.append(replace(checkpoint_of(cell), outcomes=tuple(commits)))
         self._remove_orphans()
@@ -87,12 +87,14 @@ class Truncation:
             self._outbox.send(TruncateLog(cell.checkpoint))
 
     def _is_worth_it(self) -> bool:
-        is_new = self._outbox.appended_count > self._appended_count or bool(self._cell.orphans)
+        is_new = self._outbox.appended_count > self._appended_count or bool(
+            self._cell.chunks.orphans
+        )
         return is_new and len(self._waiting) < WAITING_MAX
 
     def _make(self) -> None:
         cell = self._cell
-        cell.checkpoint += 1
+        cell.note_checkpoint(cell.checkpoint + 1)
         stores = tuple(_in_memory(cell))
         self._waiting.append(_Waiting(cell.checkpoint, stores, cell.outcomes.newest_bound))
         self._outbox.append(checkpoint_of(cell))
@@ -101,10 +103,9 @@ class Truncation:
 
     def _remove_orphans(self) -> None:
         """Remove orphans, after a checkpoint."""
-        cell = self._cell
-        if cell.orphans:
-            self._outbox.send(RemoveChunks(cell.orphans))
-            cell.orphans = ()
+        orphans = self._cell.chunks.take_orphans()
+        if orphans:
+            self._outbox.send(RemoveChunks(orphans))
 
     def _is_ready(self, waiting: _Waiting) -> bool:
         cell = self._cell
@@ -136,7 +137,7 @@ def checkpoint_of(cell: Cell) -> Checkpoint:
         cell.checkpoint,
         cell.cluster,
         cell.outcomes.watermark,
-        cell.next_chunk,
+        cell.chunks.next_number,
         cell.dropped_revision,
         tuple([_state_of(tablet) for tablet in cell.tablets.values()]),
         tuple(
