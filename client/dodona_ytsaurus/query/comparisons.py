@@ -150,14 +150,21 @@ def compare_tuples(
 
 
 def both(operands: Sequence[Expression]) -> Expression:
-    """Build AND. Each operand may rely on what the others prove about nulls."""
+    """Build AND. Operands may rely on what others prove about nulls. Of the operands that prove
+    that a column is not null, the first one must not rely on it: its SQL alone excludes nulls."""
     if len(operands) == 1:
         return operands[0]
     proves = tuple(dict.fromkeys([it for operand in operands for it in operand.proves]))
 
     def make(_: Kind, mode: Mode) -> str:
-        inside = mode.without(proves) if mode.is_condition else mode
-        return _joined(" and ", operands, inside)
+        if not mode.is_condition:
+            return _joined(" and ", operands, [mode] * len(operands))
+        modes, unproven = [], set(proves)
+        for operand in operands:
+            its = unproven.intersection(operand.proves)
+            unproven -= its
+            modes.append(mode.without(it for it in proves if it not in its))
+        return _joined(" and ", operands, modes)
 
     return _logical(operands, make, proves)
 
@@ -168,7 +175,11 @@ def either(operands: Sequence[Expression]) -> Expression:
         return operands[0]
     first, *others = [operand.proves for operand in operands]
     proves = reduce(lambda one, other: tuple([it for it in one if it in other]), others, first)
-    return _logical(operands, lambda _, mode: _joined(" or ", operands, mode), proves)
+
+    def make(_: Kind, mode: Mode) -> str:
+        return _joined(" or ", operands, [mode] * len(operands))
+
+    return _logical(operands, make, proves)
 
 
 def negation(operand: Expression) -> Expression:
@@ -191,5 +202,6 @@ def _logical(operands: Sequence[Expression], make: Make, proves: tuple[str, ...]
     )
 
 
-def _joined(word: str, operands: Sequence[Expression], mode: Mode) -> str:
-    return bounded("(" + word.join([it.make(Kind.BOOLEAN, mode) for it in operands]) + ")")
+def _joined(word: str, operands: Sequence[Expression], modes: Sequence[Mode]) -> str:
+    parts = [it.make(Kind.BOOLEAN, mode) for it, mode in zip(operands, modes, strict=True)]
+    return bounded("(" + word.join(parts) + ")")

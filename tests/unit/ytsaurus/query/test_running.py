@@ -37,6 +37,16 @@ def test_nulls_are_first_and_last(ask: Ask) -> None:
     assert ask("k from [//t] limit 0") == []
 
 
+# ---- conditions
+
+
+@pytest.mark.parametrize("where", ["if(b, b, b) < b and d <= d", "(d, if(b, b, b)) < (d, b)"])
+def test_no_part_of_a_condition_relies_on_what_only_it_proves(ask: Ask, where: str) -> None:
+    """A comparison with `<` proves that the greater side is not null, if its SQL says so."""
+    assert ask("k from [//t] where b = null and d <= d limit 9")
+    assert ask(f"k from [//t] where {where} limit 9") == []
+
+
 # ---- joins
 
 
