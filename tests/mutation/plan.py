@@ -18,6 +18,7 @@ CORES: Final = ("tablets/dodona_tablets/core", "oracle/dodona_oracle/core")
 CLIENT: Final = tuple(
     f"client/dodona/_core/{name}.py"
     for name in (
+        "protocol/attempts",
         "protocol/context",
         "protocol/reserve",
         "protocol/retry",

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from dodona._core.catalog.catalog import CatalogSession
 from dodona._core.catalog.master_transaction import Pings
 from dodona._core.protocol.arguments import Row, check_flag, check_number, repeatable
+from dodona._core.protocol.attempts import with_route
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, Context
 from dodona._core.protocol.limits import SessionLimits
 from dodona._core.protocol.retry import Dice, InstantClock, Rerun
@@ -142,19 +143,18 @@ class RowSession(ReadSession, ChangeSession):
     ) -> Protocol[None]:
         """Put rows into the buffer. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
         given = repeatable(rows)
-        route = self.routing.find(path) or (yield from self._context.route(path))
-        while True:
-            try:
-                return transaction.insert(
-                    path,
-                    route.schema,
-                    given,
-                    is_update=update,
-                    is_aggregate=aggregate,
-                    lock_type=lock_type,
-                )
-            except InvalidRequest as error:
-                route = yield from self._context.other_route(route, error)
+
+        def put(route: TableRoute) -> None:
+            transaction.insert(
+                path,
+                route.schema,
+                given,
+                is_update=update,
+                is_aggregate=aggregate,
+                lock_type=lock_type,
+            )
+
+        return with_route(self._context, path, put)
 
     def delete_rows(
         self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
@@ -162,12 +162,8 @@ class RowSession(ReadSession, ChangeSession):
         """Put deletions into the buffer. Raises SchemaViolation, LimitExceeded,
         TransactionClosed."""
         given = repeatable(keys)
-        route = self.routing.find(path) or (yield from self._context.route(path))
-        while True:
-            try:
-                return transaction.delete(path, route.schema, given)
-            except InvalidRequest as error:
-                route = yield from self._context.other_route(route, error)
+        delete = transaction.delete
+        return with_route(self._context, path, lambda route: delete(path, route.schema, given))
 
     def lock_rows(
         self,
@@ -180,12 +176,11 @@ class RowSession(ReadSession, ChangeSession):
         """Put row locks into the buffer. Raises InvalidRequest, LimitExceeded,
         TransactionClosed."""
         given = repeatable(keys)
-        route = self.routing.find(path) or (yield from self._context.route(path))
-        while True:
-            try:
-                return transaction.lock(path, route.schema, given, locks, lock_type)
-            except InvalidRequest as error:
-                route = yield from self._context.other_route(route, error)
+
+        def put(route: TableRoute) -> None:
+            transaction.lock(path, route.schema, given, locks, lock_type)
+
+        return with_route(self._context, path, put)
 
     @traced_as("commit")
     def commit(
@@ -233,15 +228,14 @@ class RowSession(ReadSession, ChangeSession):
             if done is not None:
                 return done
         given = repeatable(rows)
-        route = self.routing.find(path) or (yield from self._context.route(path))
-        while True:
+
+        def make(route: TableRoute) -> TransactionBuffer:
             made = self._blind(route, durability)
-            try:
-                made.insert(path, route.schema, given, is_update=update, is_aggregate=aggregate)
-            except InvalidRequest as error:
-                route = yield from self._context.other_route(route, error)
-            else:
-                return (yield from self._commit_blind(path, made))
+            made.insert(path, route.schema, given, is_update=update, is_aggregate=aggregate)
+            return made
+
+        made = yield from with_route(self._context, path, make)
+        return (yield from self._commit_blind(path, made))
 
     @traced_as("delete_rows")
     def erase_rows(
@@ -249,15 +243,14 @@ class RowSession(ReadSession, ChangeSession):
     ) -> Protocol[Timestamp | None]:
         """Delete rows in a transaction of their own, which has the table's atomicity."""
         given = repeatable(keys)
-        route = self.routing.find(path) or (yield from self._context.route(path))
-        while True:
+
+        def make(route: TableRoute) -> TransactionBuffer:
             made = self._blind(route, durability)
-            try:
-                made.delete(path, route.schema, given)
-            except InvalidRequest as error:
-                route = yield from self._context.other_route(route, error)
-            else:
-                return (yield from self._commit_blind(path, made))
+            made.delete(path, route.schema, given)
+            return made
+
+        made = yield from with_route(self._context, path, make)
+        return (yield from self._commit_blind(path, made))
 
     def _commit_blind(
         self, path: str, transaction: TransactionBuffer, answered: Answered | None = None

@@ -96,7 +96,7 @@ def test_a_stale_route_does_not_hide_a_newer_route() -> None:
     routing = Routing()
     old = routing.learn(table())
     new = routing.learn(table())
-    old.is_stale = True
+    old.mark_stale()
     assert routing.find(PATH) is new
     routing.forget(PATH)
     assert routing.find(PATH) is None
@@ -106,7 +106,7 @@ def test_a_stale_route_does_not_hide_a_newer_route() -> None:
 def test_an_unchanged_schema_stays_the_same_object_even_if_the_route_was_stale() -> None:
     routing = Routing()
     first = routing.learn(table())
-    first.is_stale = True
+    first.mark_stale()
     second = routing.learn(table())
     assert second.schema is first.schema
     third = routing.learn(table(columns=COLUMNS[:2]))

@@ -12,8 +12,7 @@ from typing import Any, Final
 from dodona._core.catalog.tables import pivots_of
 from dodona._core.catalog.tree import TreeSession
 from dodona._core.protocol.arguments import check_flag, check_number, check_path, check_text
-from dodona._core.protocol.context import has_time
-from dodona._core.protocol.retry import Patience
+from dodona._core.protocol.retry import Patience, has_time
 from dodona._core.protocol.routing import FROZEN, MOUNTED, UNMOUNTED
 from dodona._core.protocol.steps import Protocol
 from dodona_wire.errors import InvalidRequest, Unavailable

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from dodona._core.loads.ticket import LoadTicket
-from dodona._core.protocol.context import Context, error_of, expect, wait_or_raise
-from dodona._core.protocol.retry import Patience
+from dodona._core.protocol.context import Context, error_of, expect
+from dodona._core.protocol.retry import Patience, wait_or_raise
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import LoadEnded, Unavailable

@@ -11,6 +11,7 @@ Invariants:
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from dodona._core.loads.records import (
@@ -22,8 +23,9 @@ from dodona._core.loads.records import (
 from dodona._core.loads.tables import refusal_of, route_of
 from dodona._core.loads.ticket import LoadTable, LoadTicket, Published
 from dodona._core.loads.versions import check_versions, insert_versions, read_versions
-from dodona._core.protocol.context import Context, error_of, expect, wait_or_raise
-from dodona._core.protocol.fan_out import may_read_again
+from dodona._core.protocol.attempts import Again, may_read_again, repeated
+from dodona._core.protocol.context import Context, error_of, expect
+from dodona._core.protocol.retry import Patience
 from dodona._core.protocol.routing import TableRoute, is_soon_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.senders import StagedBatch
@@ -152,19 +154,29 @@ class Publisher:
         )
         if before is None:
             return (yield from self._look_up())
-        patience = self._context.patience()
-        while True:
-            try:
-                return (yield from self._commit(seals))
-            except FINAL:
-                raise
-            except SnapshotTooOld as error:
-                yield from wait_or_raise(patience, error)
-                seals = yield from self._seal_all()
-            except (TransactionAborted, Unavailable) as error:
-                yield from wait_or_raise(patience, error)
+        return (yield from self._commit_patiently(seals))
 
     # The transaction
+
+    def _commit_patiently(self, seals: Seals) -> Protocol[Published]:
+        """Commit as `_commit` does, again while an attempt changes nothing. After SnapshotTooOld,
+        the tablets are sealed again."""
+        valid: Seals | None = seals
+
+        def attempt(_: Patience | None) -> Protocol[Published | Again]:
+            nonlocal valid
+            if valid is None:
+                valid = yield from self._seal_all()
+            try:
+                return (yield from self._commit(valid))
+            except FINAL:
+                raise
+            except (SnapshotTooOld, TransactionAborted, Unavailable) as error:
+                if isinstance(error, SnapshotTooOld):
+                    valid = None
+                return Again(error)
+
+        return repeated(self._context, attempt, self._context.patience())
 
     def _commit(self, seals: Seals) -> Protocol[Published]:
         """Commit the transaction that publishes. After TransactionAborted or an error of its kind,
@@ -257,17 +269,20 @@ class Publisher:
 
     def _seal_all(self) -> Protocol[Seals]:
         """Seal every tablet that has rows of the load, or loses rows by it."""
-        patience = self._context.patience()
+        context, patience = self._context, self._context.patience()
         seals: Seals = {}
         for table in self._ticket.tables:
-            while True:
-                route = yield from route_of(self._context, table)
-                try:
-                    seals[table.path] = yield from self._seal_table(table, route)
-                    break
-                except Unavailable as error:
-                    yield from self._context.recover_route([route], error, patience, is_write=True)
+            seals[table.path] = yield from repeated(context, partial(self._seal, table), patience)
         return seals
+
+    def _seal(
+        self, table: LoadTable, _: Patience | None
+    ) -> Protocol[dict[TabletId, Sealed] | Again]:
+        route = yield from route_of(self._context, table)
+        try:
+            return (yield from self._seal_table(table, route))
+        except Unavailable as error:
+            return Again(error, (route,), is_write=True)
 
     def _seal_table(self, table: LoadTable, route: TableRoute) -> Protocol[dict[TabletId, Sealed]]:
         ticket, chunks = self._ticket, self._chunks.get(table.path, {})

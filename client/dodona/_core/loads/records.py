@@ -15,7 +15,9 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from dodona._core.loads.ticket import Published
-from dodona._core.protocol.context import Context, wait_or_raise
+from dodona._core.protocol.attempts import Again, repeated
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.retry import Patience, wait_or_raise
 from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
 from dodona._core.writing.transaction import TransactionBuffer
@@ -228,12 +230,14 @@ class Records:
         """Change the state of a load if it is one of those allowed. With `recovery`, also write a
         record of the recovery. Return the state before, or None if nothing was changed. Raises
         Unavailable and errors of its kind."""
-        patience = self._context.patience()
-        while True:
+
+        def attempt(_: Patience | None) -> Protocol[LoadPhase | Again | None]:
             try:
                 return (yield from self._try_move(load, allowed, state, recovery, fields))
             except (TransactionAborted, SnapshotTooOld, Unavailable) as error:
-                yield from wait_or_raise(patience, error)
+                return Again(error)
+
+        return (yield from repeated(self._context, attempt, self._context.patience()))
 
     def _try_move(
         self,

@@ -363,7 +363,7 @@ class LoadSession:
         tablets = tuple([tablet.tablet for tablet in known.tablets])
         columns = tuple(known.schema.columns)
         if (tablets, columns, known.atomicity) != (table.tablets, table.columns, ticket.atomicity):
-            known.is_stale = True
+            known.mark_stale()
         return table
 
 

@@ -1,6 +1,6 @@
 """What all client protocols share: routes, a clock, random numbers, limits. Pure.
 
-Owns: how to find a route, refresh it and wait for it, and how a reply becomes a value or an error.
+Owns: how to find a route and wait for it, and how a reply becomes a value or an error.
 The caller passes the clocks and the random numbers.
 If many protocols find a route stale at the same time, one of them asks the master.
 """
@@ -12,20 +12,18 @@ from typing import Final, Literal, TypeVar, get_args
 from dodona._core.protocol.arguments import check_path
 from dodona._core.protocol.limits import SessionLimits
 from dodona._core.protocol.reserve import RESERVE_COUNT, Reserve
-from dodona._core.protocol.retry import Dice, InstantClock, Patience, backoff_ms
+from dodona._core.protocol.retry import Dice, InstantClock, Patience, backoff_ms, wait_or_raise
 from dodona._core.protocol.routing import (
     REFRESH_MS_MAX,
     SETTLED_STATES,
     Routing,
     TableRoute,
-    is_soon_served,
 )
 from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Protocol
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
-    MetadataChanged,
     TableNotMounted,
     Unavailable,
     error_from_wire,
@@ -53,10 +51,8 @@ UNENDING_MS: Final = 1 << 40
 SILENT_KINDS: Final = ("unavailable", "row_blocked")
 NAMING_ATTRIBUTES: Final = ("cell", "cells", "address", "server", "silent_ms")
 """The attributes by which an error names the server that does not answer."""
-STALE_ROUTE_KINDS: Final = ("tablet_moved", "table_not_mounted")
 
 Wanted = TypeVar("Wanted")
-Result = TypeVar("Result")
 
 
 Acknowledgement = Literal["decided", "prepared"]
@@ -226,59 +222,12 @@ class Context:
         self.routing.forget(path)
         return self.route(path, patience)
 
-    def unless_stale(self, path: str, attempt: Callable[[], Protocol[Result]]) -> Protocol[Result]:
-        """Run an attempt that needs the table's schema and has no effect if it is refused. If a
-        cached schema was used, a refusal is not final. Other clients may have altered or replaced
-        the table, and no cell has reported that yet."""
-        known = self.routing.find(path)
-        try:
-            return (yield from attempt())
-        except InvalidRequest as error:
-            if known is None:
-                raise
-            yield from self.other_route(known, error)
-        except MetadataChanged:  # a read has returned nothing yet, so it begins again
-            pass
-        return (yield from attempt())
-
-    def other_route(self, known: TableRoute, error: InvalidRequest) -> Protocol[TableRoute]:
-        """Return the table's route if its schema or atomicity has changed. Raises `error` if
-        neither has changed, or if the master does not answer. `error` is the refusal under the
-        known route."""
-        (reply,) = yield Calls(((MASTER, GetTable(known.path)),))
-        if isinstance(reply, Failure) and reply.kind == Unavailable.kind:
-            raise error
-        fresh = self.routing.learn(expect(reply, Table))
-        if fresh.schema == known.schema and fresh.atomicity == known.atomicity:
-            raise error
-        return fresh
-
     def find_cells(self) -> Protocol[None]:
         """Ask the master once for the addresses of all cells. If it does not answer, change
         nothing."""
         (reply,) = yield Calls(((MASTER, GetCluster()),))
         if type(reply) is Cluster:
             self.routing.learn_cells(reply)
-
-    # ---- after a stale route, or a cell that does not answer
-
-    def recover_route(
-        self, routes: list[TableRoute], error: DodonaError, patience: Patience, *, is_write: bool
-    ) -> Protocol[None]:
-        """Mark the routes as stale and pause. Raises `error` if no retry is left. After the pause,
-        raises TableNotMounted if the catalog does not serve the tablet of `error`, and will not
-        soon."""
-        for route in routes:
-            route.is_stale = True  # a newer route of this table is another object
-        yield from wait_or_raise(patience, error)
-        if not isinstance(error, TableNotMounted):
-            return
-        for route in routes:
-            fresh = yield from self.route(route.path, patience)
-            for tablet in fresh.tablets:
-                is_it = tablet.tablet == error.attributes.get("tablet")
-                if is_it and not is_soon_served(tablet, is_write=is_write):
-                    raise not_mounted(fresh, tablet, is_write=is_write)
 
 
 def expect(reply: Reply, wanted: type[Wanted]) -> Wanted:
@@ -320,21 +269,3 @@ def not_mounted(route: TableRoute, tablet: Tablet, *, is_write: bool) -> TableNo
         return TableNotMounted(text, table=path, tablet=number, state=state)
     text, cell = f"{text}: the master waits for cell {tablet.cell}", int(tablet.cell)
     return TableNotMounted(text, table=path, tablet=number, state=state, cell=cell)
-
-
-def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
-    """Pause before the next attempt. Raises `error` if no attempt is left."""
-    if not (yield from has_time(patience, error)):
-        raise error
-
-
-def has_time(patience: Patience, failed: DodonaError | Failure | None = None) -> Protocol[bool]:
-    """Pause before the next attempt. Return False if none is left: the retries, or the time of the
-    caller's call, have ended. `failed` is None if the caller only waits for a state."""
-    silent_ms = None if failed is None else failed.attributes.get("silent_ms")
-    if type(silent_ms) is int:
-        patience.note_silence(silent_ms)
-    pause = patience.next_pause()
-    if pause is None:
-        return False
-    return not (yield pause)

@@ -7,8 +7,9 @@ number of attempts and a time. Both count from the first failure, so success cos
 from collections.abc import Callable
 from typing import Final
 
-from dodona._core.protocol.steps import Pause
+from dodona._core.protocol.steps import Pause, Protocol
 from dodona_wire.errors import DodonaError, Unavailable
+from dodona_wire.messages.base import Failure
 
 PAUSE_MS_FIRST: Final = 4
 PAUSE_MS_MAX: Final = 500
@@ -85,6 +86,24 @@ class Patience:
             return None
         pause_ms = backoff_ms(self._attempt, self._dice, PAUSE_MS_FIRST, self._pause_ms_max)
         return Pause(min(pause_ms, remaining_ms))
+
+
+def wait_or_raise(patience: Patience, error: DodonaError) -> Protocol[None]:
+    """Pause before the next attempt. Raises `error` if no attempt is left."""
+    if not (yield from has_time(patience, error)):
+        raise error
+
+
+def has_time(patience: Patience, failed: DodonaError | Failure | None = None) -> Protocol[bool]:
+    """Pause before the next attempt. Return False if none is left: the retries, or the time of the
+    caller's call, have ended. `failed` is None if the caller only waits for a state."""
+    silent_ms = None if failed is None else failed.attributes.get("silent_ms")
+    if type(silent_ms) is int:
+        patience.note_silence(silent_ms)
+    pause = patience.next_pause()
+    if pause is None:
+        return False
+    return not (yield pause)
 
 
 RERUN_PAUSE_MS_FIRST: Final = 5

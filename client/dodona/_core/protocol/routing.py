@@ -28,7 +28,7 @@ SETTLED_STATES: Final = frozenset((MOUNTED, FROZEN, UNMOUNTED))
 
 class TableRoute:
     """The schema and tablets of one table at one time. Only `is_stale` ever changes, and only
-    once."""
+    once, by `mark_stale`."""
 
     __slots__ = (
         "atomicity",
@@ -52,6 +52,10 @@ class TableRoute:
         self.is_stale = False
         assert self.pivots, "a table has at least one tablet"
         assert self.pivots[0] == b"", "the first tablet begins below every key"
+
+    def mark_stale(self) -> None:
+        """Let the client ask for the route again. A newer route of this table is another object."""
+        self.is_stale = True
 
     def is_another(self, table: int) -> bool:
         """Return whether the table with the id `table` is another one than this. Unknown ids are
@@ -130,7 +134,7 @@ class Routing:
         below = path.rstrip("/") + "/"
         for known, route in list(self._tables.items()):  # a copy, as above
             if known == path or known.startswith(below):
-                route.is_stale = True
+                route.mark_stale()
 
     # One caller asks the master, the others wait for the answer.
 

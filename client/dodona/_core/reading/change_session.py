@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
@@ -46,4 +47,4 @@ class ChangeSession:
         until = yield from read_until(self._context, since, timestamp)
         at, ends, context = Timestamp(since), (lower, upper), self._context
         count = partial(count_changes, context, path, at, until, ends)
-        return (yield from context.unless_stale(path, count))
+        return (yield from unless_stale(context, path, count))

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from dodona._core.protocol.altered import error_of_change
 from dodona._core.protocol.arguments import check_number
+from dodona._core.protocol.attempts import may_read_again, unless_stale
 from dodona._core.protocol.context import Context, expect
-from dodona._core.protocol.fan_out import Job, fan_out, may_read_again
+from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import Projection, range_of
@@ -96,7 +97,7 @@ class ChangePages:
     def next(self) -> Protocol[Any]:
         """Return the next page, a `pyarrow.Table` which may have no rows. Raises the errors of
         other reads, and SnapshotTooOld if some of the changes may have been removed."""
-        return self._context.unless_stale(self._path, self._next)
+        return unless_stale(self._context, self._path, self._next)
 
     def _next(self) -> Protocol[Any]:
         assert not self.is_over, "a scan that is over has no next page"

@@ -11,13 +11,16 @@ under the rules of `master_transaction`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 from weakref import ref
 
 from dodona._core.protocol.altered import replaced_error
 from dodona._core.protocol.arguments import check_number, check_path
-from dodona._core.protocol.context import Context, error_of, not_mounted, wait_or_raise
+from dodona._core.protocol.attempts import Again, repeated
+from dodona._core.protocol.context import Context, error_of, not_mounted
+from dodona._core.protocol.retry import Patience
 from dodona._core.protocol.routing import TableRoute, is_served, is_soon_served
 from dodona._core.protocol.steps import MASTER, Calls, Post, Protocol
 from dodona_wire.errors import (
@@ -195,7 +198,7 @@ class _Round:
     def _fail(self, route: TableRoute | None, error: DodonaError) -> None:
         """Note an error. The next round looks up the table's route again."""
         if route is not None:
-            route.is_stale = True
+            route.mark_stale()
         if self._error is None or not isinstance(error, Unavailable):
             self._error = error
 
@@ -228,12 +231,8 @@ def begin_hold(
         if timestamp is None:
             raise InvalidRequest("With `reader`, also pass the timestamp of the snapshot.")
         hold = Hold(reader, timestamp, checked, False, lease_ms)
-    patience = context.patience()
     try:
-        while (error := (yield from _register(context, hold))) is not None:
-            if not isinstance(error, Unavailable):
-                raise error
-            yield from wait_or_raise(patience, error)
+        yield from repeated(context, partial(_register, context, hold), context.patience())
     except DodonaError:
         if reader is None:  # other processes may hold it too
             yield from end_hold(hold, context.instant_us())
@@ -260,14 +259,14 @@ def _check_paths(paths: Iterable[str]) -> list[str]:
     return checked
 
 
-def _register(context: Context, hold: Hold) -> Protocol[DodonaError | None]:
-    """Do the first round. Return None if it was complete, or else the error. Raises TableNotFound,
-    TableNotMounted."""
+def _register(context: Context, hold: Hold, _: Patience | None) -> Protocol[Again | None]:
+    """Do the first round. It may be repeated if a cell did not answer or does not serve a tablet.
+    Raises TableNotFound, TableNotMounted, and the refusals of cells."""
     a_round = _Round(hold, context.instant_us())
     for path in hold.routes:
         route = yield from context.route(path)
         if not all(is_served(it, is_write=False) for it in route.tablets):
-            route.is_stale = True
+            route.mark_stale()
             route = yield from context.route(path)
             for tablet in route.tablets:
                 if not is_soon_served(tablet, is_write=False):
@@ -278,8 +277,10 @@ def _register(context: Context, hold: Hold) -> Protocol[DodonaError | None]:
     replies = (yield Calls(tuple(requests))) if requests else []
     error = a_round.judge(replies, context.instant_us())
     if isinstance(error, TableNotMounted):  # it will be mounted: that was checked above
-        return Unavailable(error.message, **error.attributes)
-    return error
+        error = Unavailable(error.message, **error.attributes)
+    if error is not None and not isinstance(error, Unavailable):
+        raise error
+    return None if error is None else Again(error)
 
 
 class Holds:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from dodona._core.protocol.altered import error_of_change
+from dodona._core.protocol.attempts import may_read_again, unless_stale
 from dodona._core.protocol.context import Context, expect
-from dodona._core.protocol.fan_out import fan_out, may_read_again
+from dodona._core.protocol.fan_out import fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.holding import Hold
@@ -60,7 +61,7 @@ class Pages:
     def next(self) -> Protocol[Any]:
         """Return the next page, a `pyarrow.Table` which may have no rows. Raises the errors of
         `read_arrow`, and SnapshotTooOld if the snapshot was not held without a gap."""
-        return self._context.unless_stale(self._path, self._next)
+        return unless_stale(self._context, self._path, self._next)
 
     def _next(self) -> Protocol[Any]:
         assert not self.is_over, "a scan that is over has no next page"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from dodona._core.protocol.arguments import Row, check_flag, repeatable
+from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
@@ -56,7 +57,7 @@ class ReadSession:
             rows = yield from reading.lookup_on_fast_path(context, path, given, at)
         if rows is None:
             lookup = partial(reading.lookup, context, path, given, columns, at)
-            rows = yield from context.unless_stale(path, lookup)
+            rows = yield from unless_stale(context, path, lookup)
         return _found(rows, keep_missing)
 
     @traced_as("lookup_versions")
@@ -77,7 +78,7 @@ class ReadSession:
         at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
         given, context = repeatable(keys), self._context
         lookup = partial(lookup_versions, context, path, given, columns, at, asked)
-        rows = yield from context.unless_stale(path, lookup)
+        rows = yield from unless_stale(context, path, lookup)
         return _found(rows, keep_missing)
 
     @traced_as("select")
@@ -150,7 +151,7 @@ class ReadSession:
     ) -> Protocol[list[tuple[Any, ...]]]:
         """Return the keys that divide a scan into parts. See `splitting`."""
         cut = partial(split, self._context, path, rows_per_part, lower, upper)
-        return self._context.unless_stale(path, cut)
+        return unless_stale(self._context, path, cut)
 
     def check_hold(self, hold: Hold) -> None:
         """Check that the snapshot is held. Raises SnapshotTooOld, InvalidRequest."""
@@ -207,7 +208,7 @@ class ReadSession:
         asked = path, timestamp, retention, transaction
         at = yield from self._scan_at(*asked)
         try:
-            found = yield from self._context.unless_stale(path, partial(read, at))
+            found = yield from unless_stale(self._context, path, partial(read, at))
         except MetadataChanged:
             at = yield from self._scan_at(*asked)
             found = yield from read(at)

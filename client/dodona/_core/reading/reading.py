@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from dodona._core.protocol.altered import altered_error
 from dodona._core.protocol.arguments import check_columns, check_prefix
+from dodona._core.protocol.attempts import may_read_again
 from dodona._core.protocol.context import Context, error_of, expect
-from dodona._core.protocol.fan_out import Job, fan_out, may_read_again
+from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.reading.own_writes import overlay_found, overlay_range

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from dodona._core.catalog.tables import decode_prefix
 from dodona._core.protocol.arguments import check_number
+from dodona._core.protocol.attempts import may_read_again
 from dodona._core.protocol.context import Context, expect
-from dodona._core.protocol.fan_out import fan_out, may_read_again
+from dodona._core.protocol.fan_out import fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import range_of

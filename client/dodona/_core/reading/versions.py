@@ -11,8 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from dodona._core.protocol.arguments import check_number
+from dodona._core.protocol.attempts import may_read_again
 from dodona._core.protocol.context import Context, expect
-from dodona._core.protocol.fan_out import Job, fan_out, may_read_again
+from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import Projection, encode_keys, places_by_tablet

@@ -10,17 +10,18 @@ A timeout is not a refusal. After a timeout, the client asks for the outcome.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from dodona._core.protocol.attempts import Again, mark_stale, repeated
 from dodona._core.protocol.context import (
     NAMING_ATTRIBUTES,
     Context,
-    has_time,
     is_recorded,
     not_mounted,
     was_never_sent,
 )
-from dodona._core.protocol.retry import Patience
+from dodona._core.protocol.retry import Patience, has_time
 from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.buffer import TableBuffer
@@ -84,48 +85,48 @@ def commit_atomic(
     that was already sent.
     Raises the refusals of the cells, TransactionAborted, or CommitOutcomeUnknown.
     """
-    patience: Patience | None = None
-    while True:
-        if answered is None:
-            routes = yield from routes_of(context, transaction, patience)
-        else:
-            routes = [answered.route]
-        try:
-            done = yield from _attempt(context, transaction, routes, answered)
-        except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
-            _forget(routes)  # a tablet is frozen or gone, or its cell has moved
-            raise
-        if not isinstance(done, DodonaError):
-            return done
-        answered = None
-        patience = patience or context.patience()
-        yield from context.recover_route(routes, done, patience, is_write=True)
+    return repeated(context, partial(_attempt, context, transaction, answered))
 
 
 def _attempt(
     context: Context,
     transaction: TransactionBuffer,
-    routes: list[TableRoute],
     answered: Answered | None,
-) -> Protocol[Timestamp | DodonaError]:
-    """Make one attempt. Return an error only if the attempt had no effect and may be repeated."""
-    if answered is not None:
-        transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
-        return (yield from _end(context, transaction, _judge(context, *answered[2:])))
-    try:
-        groups = _group(context, transaction, routes)
-    except TableNotMounted as error:
-        return error
-    transaction.coordinator = next(iter(groups))
-    if transaction.is_blind:
-        yield from _name(context, transaction, cell_count=len(groups))
-    assert transaction.id is not None
-    sending: Protocol[Timestamp | DodonaError]
-    if len(groups) == 1:
-        sending = _commit_one(context, transaction, groups)
+    patience: Patience | None,
+) -> Protocol[Timestamp | Again]:
+    """Make one attempt. It may be repeated if it had no effect and never will."""
+    if patience is not None:
+        answered = None  # that was the first attempt
+    if answered is None:
+        routes = yield from routes_of(context, transaction, patience)
     else:
-        sending = _commit_many(context, transaction.id, groups, routes)
-    return (yield from _end(context, transaction, sending))
+        routes = [answered.route]
+    try:
+        if answered is None:
+            groups = _group(context, transaction, routes)
+            if isinstance(groups, TableNotMounted):
+                return Again(groups, routes, is_write=True)
+            transaction.coordinator = next(iter(groups))
+            if transaction.is_blind:
+                yield from _name(context, transaction, cell_count=len(groups))
+            sending = _sending(context, transaction, groups, routes)
+        else:
+            transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
+            sending = _judge(context, *answered[2:])
+        done = yield from _end(context, transaction, sending)
+    except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
+        mark_stale(routes)  # a tablet is frozen or gone, or its cell has moved
+        raise
+    return Again(done, routes, is_write=True) if isinstance(done, DodonaError) else done
+
+
+def _sending(
+    context: Context, transaction: TransactionBuffer, groups: Groups, routes: list[TableRoute]
+) -> Protocol[Timestamp | DodonaError]:
+    assert transaction.id is not None
+    if len(groups) == 1:
+        return _commit_one(context, transaction, groups)
+    return _commit_many(context, transaction.id, groups, routes)
 
 
 def _end(
@@ -186,9 +187,11 @@ def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
         raise InvalidRequest(text, table=route.path)
 
 
-def _group(context: Context, transaction: TransactionBuffer, routes: list[TableRoute]) -> Groups:
-    """Group rows by tablet, and tablets by cell, with the coordinator first. Raises
-    TableNotMounted."""
+def _group(
+    context: Context, transaction: TransactionBuffer, routes: list[TableRoute]
+) -> Groups | TableNotMounted:
+    """Group rows by tablet, and tablets by cell, with the coordinator first. Return the error if no
+    cell serves a tablet."""
     groups: Groups = {}
     count = len(transaction.tables)
     parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
@@ -196,7 +199,7 @@ def _group(context: Context, transaction: TransactionBuffer, routes: list[TableR
     for route, modified in zip(routes, parts, strict=True):
         for tablet, part in modified:
             if not is_served(tablet, is_write=True):
-                raise not_mounted(route, tablet, is_write=True)
+                return not_mounted(route, tablet, is_write=True)
             assert tablet.cell is not None
             groups.setdefault(tablet.cell, []).append(part)
     if len(groups) == 1:
@@ -258,11 +261,6 @@ def _judge(
         raise
 
 
-def _forget(routes: list[TableRoute]) -> None:
-    for route in routes:
-        route.is_stale = True
-
-
 # ---- several cells
 
 
@@ -286,7 +284,7 @@ def _commit_many(
             return reply.timestamp
     refusal, is_proof = _refusal(context, transaction, replies)
     if refusal is None:
-        _forget(routes)  # a silent cell may have moved
+        mark_stale(routes)  # a silent cell may have moved
         refusal = _silence(context, transaction, replies)
     if not is_proof:
         # A late copy could be prepared until the coordinator says that the transaction is aborted.

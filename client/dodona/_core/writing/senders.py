@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dodona._core.protocol.attempts import may_read_again, may_write_again
 from dodona._core.protocol.context import expect, was_never_sent
-from dodona._core.protocol.fan_out import may_read_again, may_write_again
 from dodona._core.writing.writing import Account
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.messages.base import Failure

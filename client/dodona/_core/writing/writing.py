@@ -8,8 +8,9 @@ It may have been applied, and a later repetition could overwrite a newer write o
 from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 
+from dodona._core.protocol.attempts import may_write_again
 from dodona._core.protocol.context import Context, expect, was_never_sent
-from dodona._core.protocol.fan_out import Job, fan_out, may_write_again
+from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.writing.buffer import Special
