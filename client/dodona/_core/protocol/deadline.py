@@ -76,8 +76,8 @@ class _Deadline:
     def __init__(self, timeout_ms: int, instant_us: InstantClock) -> None:
         self._timeout_ms = timeout_ms
         self._instant_us = instant_us
-        self._end_us = instant_us() + timeout_ms * 1000
         self._began_us = instant_us()
+        self._end_us = self._began_us + timeout_ms * 1000
         self._answered: set[Target] = set()
         """The servers that have answered a request of this call."""
         self._silent: _Silent | None = None
