@@ -1,14 +1,14 @@
 """The blocking client: `connect`, `open`, and the class `Client`.
 
-Owns: the public names and arguments of the blocking API, except the calls for whole tables, which
-are in `dodona.catalog`.
+Owns: the public names and arguments of the blocking API, except two groups. The calls for whole
+tables are in `dodona.catalog`, and reads in `dodona.reads` and `dodona.changes`.
 Each method passes one protocol of the session to its driver, which runs it. Any number of threads
 may use one client. Only one thread at a time may use a transaction.
 """
 
 # Generated from aio.py by python -m twins: change that, and run it.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -17,27 +17,23 @@ from dodona._core.protocol import steps
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
-from dodona._core.reading.rows import Rows
-from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import Driver, Until, within
 from dodona._io.opening import connected, opened
 from dodona._io.pinger import Pinger, close_all
-from dodona._io.running import answer, check_function, finished
+from dodona._io.running import check_function, finished
 from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
 from dodona.catalog import MasterTransaction as MasterTransaction
-from dodona.changes import ChangeReader
 from dodona.changes import Changes as Changes
 from dodona.loads import Loads
+from dodona.reads import Reader
 from dodona.snapshot import Snapshot as Snapshot
 from dodona.transaction import Transaction as Transaction
 from dodona_wire.errors import DodonaError
 from dodona_wire.net.urls import hide_password
 from dodona_wire.types import (
-    NULL_TIMESTAMP,
-    SYNC_LAST_COMMITTED,
     Atomicity,
     CellId,
     Durability,
@@ -95,7 +91,7 @@ def open(
     return opened(Client, path, acknowledgement, call_timeout_ms)
 
 
-class Client(ChangeReader):
+class Client(Reader):
     """A connection to a cluster, or an open embedded database. Create it with `dodona.connect`
     or `dodona.open`.
 
@@ -147,109 +143,7 @@ class Client(ChangeReader):
         had before. Raises Unavailable."""
         return self._run(self._session.generate_timestamp(), timeout_ms)
 
-    # ---- reads
-
-    def lookup_rows(
-        self,
-        path: str,
-        keys: Iterable[Row],
-        columns: Sequence[str] | None = None,
-        keep_missing: bool = False,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        *,
-        timeout_ms: int | None = None,
-    ) -> list[dict[str, Any]]:
-        """Return the rows that have these keys, in the order of the keys.
-
-        - `keys`: dicts with all key columns. None is null. At most 1,000,000 keys.
-        - `columns`: the columns to return. The default is all columns.
-        - `keep_missing`: return None in the place of a missing row. By default, the result leaves
-          it out.
-        - `timestamp`: read the rows as of this timestamp. By default, each row is its newest
-          version. To read several rows from one snapshot, pass a timestamp, or read in a
-          transaction.
-        - `retention_timestamp`: ignore all writes and deletions before this timestamp. Those at
-          this timestamp are visible. The default is 0, which ignores nothing.
-
-        Each row is a dict of column names and values. Raises InvalidRequest, SchemaViolation,
-        LimitExceeded (more than 1,000,000 keys), TableNotFound, TableNotMounted, SnapshotTooOld,
-        RowBlocked, Unavailable. The other reads raise the same errors."""
-        lookup = self._session.lookup_rows
-        read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
-        return self._run(read, timeout_ms)
-
-    def lookup_versions(
-        self,
-        path: str,
-        keys: Iterable[Row],
-        columns: Sequence[str] | None = None,
-        keep_missing: bool = False,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        since: Timestamp = NULL_TIMESTAMP,
-        below: Timestamp | None = None,
-        limit: int | None = None,
-        *,
-        timeout_ms: int | None = None,
-    ) -> list[VersionedRow]:
-        """Return the history of each row: all its writes and deletions, newest first.
-
-        The history ends at `timestamp`. It has the versions that the settings of the table keep.
-
-        - `since`, `below`: return only versions with since < timestamp < below.
-        - `limit`: return at most this many versions of each row. To get the next versions, pass the
-          row's `more_below` as `below`.
-
-        The other arguments and the errors are as in `lookup_rows`."""
-        lookup = self._session.lookup_versions
-        read = lookup(path, keys, columns, keep_missing, timestamp, since, below, limit)
-        return self._run(read, timeout_ms)
-
-    def select(
-        self,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        columns: Sequence[str] | None = None,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        *,
-        timeout_ms: int | None = None,
-    ) -> Rows:
-        """Return the rows with lower ≤ key < upper, in key order.
-
-        - `lower`, `upper`: lists of leading key column values. None means no bound.
-        - `timestamp`: read the snapshot at this timestamp. The default is a fresh snapshot. In a
-          table with atomicity `"none"`, the default reads the newest rows, which are not one
-          snapshot.
-
-        The other arguments and the errors are as in `lookup_rows`."""
-        select = self._session.select
-        return self._run(
-            select(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
-        )
-
-    def read_arrow(
-        self,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        columns: Sequence[str] | None = None,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        *,
-        timeout_ms: int | None = None,
-    ) -> Any:
-        """Return the same rows as `select`, as a `pyarrow.Table`. Columns of type `any` contain
-        MessagePack.
-
-        The arguments and the errors are as in `select`. If a column has integers and nulls, the
-        table's `to_pandas` converts the integers to floats. To keep integers, pass it a
-        `types_mapper`, or use `select(...).to_pandas()`."""
-        read = self._session.read_arrow
-        return self._run(
-            read(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
-        )
+    # ---- snapshots
 
     def hold_snapshot(
         self,
@@ -285,42 +179,6 @@ class Client(ChangeReader):
         hold = run(begin())
         self._holder.watch(hold)
         return Snapshot(run, self._session, hold)
-
-    def query(
-        self,
-        sql: str,
-        timestamp: Timestamp = SYNC_LAST_COMMITTED,
-        retention_timestamp: Timestamp = NULL_TIMESTAMP,
-        *,
-        timeout_ms: int | None = None,
-    ) -> Any:
-        """Run one SELECT in DuckDB's SQL, and return a `pyarrow.Table`. Name a table as `[//path]`.
-
-        - `timestamp`: read all tables at this timestamp. The default is a fresh timestamp. Then
-          tables with atomicity `"none"` are read at their newest rows.
-        - `retention_timestamp`: ignore versions that are older than this timestamp.
-
-        The query reads only the columns that it needs. If it compares leading key columns with
-        constants, it reads only that range of keys. In the SQL, these rules hold:
-
-        - Columns of type `string` are BLOBs. Compare them with `encode('text')`, or with `'text'`
-          if it is ASCII. `decode(column)` returns text.
-        - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
-          for bytes, and `{"$double": "NaN"}` for a number such as NaN.
-        - Names must differ in more than upper and lower case. If two names do not, the second one
-          becomes `name_1`.
-        - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
-          has no effect. `at time zone` converts to another zone.
-
-        To convert the result to a data frame and keep integers beside nulls, pass a `types_mapper`
-        to `to_pandas`.
-
-        A query can't use files, the network, extensions or variables. Raises InvalidRequest with
-        DuckDB's message, or if the sql extra is not installed. Raises TableNotFound, and what
-        `select` raises. Raises LimitExceeded above these limits: 1,048,576 characters of text,
-        10,000,000 rows that it reads or returns, 1,024 MiB of memory."""
-        begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
-        return answer(self._run, self._session, begin, None, self._bound_ms(timeout_ms))
 
     # ---- writes
 

@@ -18,6 +18,7 @@ ORIGINS: Final = {
     "catalog.py": "aio_catalog.py",
     "changes.py": "aio_changes.py",
     "loads.py": "aio_loads.py",
+    "reads.py": "aio_reads.py",
     "snapshot.py": "aio_snapshot.py",
     "transaction.py": "aio_transaction.py",
 }

@@ -1,0 +1,161 @@
+"""Reads of rows in the asyncio API.
+
+Owns: the public names and arguments of these calls, which `AsyncClient` has.
+"""
+
+# `python -m twins` makes reads.py of this module.
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dodona._core.reading.rows import Rows
+from dodona._core.reading.versions import VersionedRow
+from dodona._io.aio_running import async_answer
+from dodona.aio_changes import AsyncChangeReader
+from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
+
+Row = Mapping[str, Any]
+
+
+class AsyncReader(AsyncChangeReader):
+    """The part of a client that reads rows."""
+
+    async def lookup_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the rows that have these keys, in the order of the keys.
+
+        - `keys`: dicts with all key columns. None is null. At most 1,000,000 keys.
+        - `columns`: the columns to return. The default is all columns.
+        - `keep_missing`: return None in the place of a missing row. By default, the result leaves
+          it out.
+        - `timestamp`: read the rows as of this timestamp. By default, each row is its newest
+          version. To read several rows from one snapshot, pass a timestamp, or read in a
+          transaction.
+        - `retention_timestamp`: ignore all writes and deletions before this timestamp. Those at
+          this timestamp are visible. The default is 0, which ignores nothing.
+
+        Each row is a dict of column names and values. Raises InvalidRequest, SchemaViolation,
+        LimitExceeded (more than 1,000,000 keys), TableNotFound, TableNotMounted, SnapshotTooOld,
+        RowBlocked, Unavailable. The other reads raise the same errors."""
+        lookup = self._session.lookup_rows
+        read = lookup(path, keys, columns, keep_missing, timestamp, retention_timestamp)
+        return await self._run(read, timeout_ms)
+
+    async def lookup_versions(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        columns: Sequence[str] | None = None,
+        keep_missing: bool = False,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        since: Timestamp = NULL_TIMESTAMP,
+        below: Timestamp | None = None,
+        limit: int | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[VersionedRow]:
+        """Return the history of each row: all its writes and deletions, newest first.
+
+        The history ends at `timestamp`. It has the versions that the settings of the table keep.
+
+        - `since`, `below`: return only versions with since < timestamp < below.
+        - `limit`: return at most this many versions of each row. To get the next versions, pass the
+          row's `more_below` as `below`.
+
+        The other arguments and the errors are as in `lookup_rows`."""
+        lookup = self._session.lookup_versions
+        read = lookup(path, keys, columns, keep_missing, timestamp, since, below, limit)
+        return await self._run(read, timeout_ms)
+
+    async def select(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Rows:
+        """Return the rows with lower ≤ key < upper, in key order.
+
+        - `lower`, `upper`: lists of leading key column values. None means no bound.
+        - `timestamp`: read the snapshot at this timestamp. The default is a fresh snapshot. In a
+          table with atomicity `"none"`, the default reads the newest rows, which are not one
+          snapshot.
+
+        The other arguments and the errors are as in `lookup_rows`."""
+        select = self._session.select
+        return await self._run(
+            select(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
+        )
+
+    async def read_arrow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Return the same rows as `select`, as a `pyarrow.Table`. Columns of type `any` contain
+        MessagePack.
+
+        The arguments and the errors are as in `select`. If a column has integers and nulls, the
+        table's `to_pandas` converts the integers to floats. To keep integers, pass it a
+        `types_mapper`, or use `select(...).to_pandas()`."""
+        read = self._session.read_arrow
+        return await self._run(
+            read(path, lower, upper, columns, timestamp, retention_timestamp), timeout_ms
+        )
+
+    async def query(
+        self,
+        sql: str,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Run one SELECT in DuckDB's SQL, and return a `pyarrow.Table`. Name a table as `[//path]`.
+
+        - `timestamp`: read all tables at this timestamp. The default is a fresh timestamp. Then
+          tables with atomicity `"none"` are read at their newest rows.
+        - `retention_timestamp`: ignore versions that are older than this timestamp.
+
+        The query reads only the columns that it needs. If it compares leading key columns with
+        constants, it reads only that range of keys. In the SQL, these rules hold:
+
+        - Columns of type `string` are BLOBs. Compare them with `encode('text')`, or with `'text'`
+          if it is ASCII. `decode(column)` returns text.
+        - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
+          for bytes, and `{"$double": "NaN"}` for a number such as NaN.
+        - Names must differ in more than upper and lower case. If two names do not, the second one
+          becomes `name_1`.
+        - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
+          has no effect. `at time zone` converts to another zone.
+
+        To convert the result to a data frame and keep integers beside nulls, pass a `types_mapper`
+        to `to_pandas`.
+
+        A query can't use files, the network, extensions or variables. Raises InvalidRequest with
+        DuckDB's message, or if the sql extra is not installed. Raises TableNotFound, and what
+        `select` raises. Raises LimitExceeded above these limits: 1,048,576 characters of text,
+        10,000,000 rows that it reads or returns, 1,024 MiB of memory.
+
+        With asyncio, DuckDB runs in a thread, and stops if the call is cancelled."""
+        begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
+        return await async_answer(self._run, self._session, begin, None, self._bound_ms(timeout_ms))
