@@ -25,8 +25,9 @@ from dodona._io.aio_writes import TreeWrites, begun_at_calls
 from dodona._io.beginning import Beginning
 from dodona._io.bounds import AsyncDriver as AsyncDriver
 from dodona._io.bounds import async_within
+from dodona._io.callers import warn_about
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages.attribute_names import names_set, warn_about
+from dodona_wire.messages.attribute_names import names_set
 from dodona_wire.messages.catalog import Cluster
 from dodona_wire.messages.tree import LockMode
 from dodona_wire.rows.schema import Column, TableSchema

@@ -19,8 +19,9 @@ from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.writing.transaction import TransactionState
 from dodona._io.bounds import Driver as Driver
 from dodona._io.bounds import within
+from dodona._io.callers import warn_about
 from dodona._io.pinger import Pinger
-from dodona_wire.messages.attribute_names import names_set, warn_about
+from dodona_wire.messages.attribute_names import names_set
 from dodona_wire.messages.catalog import Cluster
 from dodona_wire.messages.tree import LockMode
 from dodona_wire.rows.schema import Column, TableSchema

@@ -11,6 +11,7 @@ Invariant: writes of a transaction take place in the order of their calls.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
@@ -19,6 +20,7 @@ from weakref import WeakSet
 from dodona._core.protocol import steps
 from dodona._core.protocol.steps import Step
 from dodona._io.bounds import AsyncRun
+from dodona._io.callers import placed
 from dodona_wire.errors import Unavailable
 
 Arguments = ParamSpec("Arguments")
@@ -188,7 +190,8 @@ def begun_at_call(
     def call(
         self: Owner, /, *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Coroutine[Any, Any, Result]:
-        return self._writes.begin(method(self, *arguments, **named))
+        with placed(sys._getframe(1)):
+            return self._writes.begin(method(self, *arguments, **named))
 
     return call
 

@@ -6,11 +6,9 @@ that begins with an underscore is always the user's own.
 """
 
 import difflib
-import warnings
 from collections.abc import Iterable
 from typing import Final
 
-from dodona_wire.errors import DodonaWarning
 from dodona_wire.types import TableSettings
 
 SETTINGS: Final = ("atomicity", *TableSettings.__struct_fields__)
@@ -129,9 +127,3 @@ def names_set(path: str, value: object) -> list[str]:
     if name == "":
         return [it for it in value if isinstance(it, str)] if isinstance(value, dict) else []
     return [] if name is None else [name.partition("/")[0]]
-
-
-def warn_about(names: object) -> None:
-    """Warn with Python's own warnings, once for each name at a place in the program."""
-    for text in warnings_about(names):
-        warnings.warn(text, DodonaWarning, stacklevel=3)

@@ -4,13 +4,13 @@ import warnings
 
 import pytest
 
+from dodona._io.callers import warn_about
 from dodona.errors import DodonaWarning
 from dodona_wire.messages.attribute_names import (
     SETTINGS,
     WITHOUT_MEANING,
     meant,
     names_set,
-    warn_about,
     warnings_about,
 )
 

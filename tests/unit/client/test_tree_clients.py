@@ -5,6 +5,7 @@ import gc
 import inspect
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import dodona
 import dodona.aio
 from dodona._io.aio_writes import TreeWrites
 from dodona.errors import (
+    DodonaWarning,
     InvalidRequest,
     InvalidTabletState,
     NodeLocked,
@@ -450,3 +452,38 @@ def test_methods_of_asyncio_s_client_are_coroutine_functions() -> None:
     """So that stand-ins that are made of it can be awaited."""
     for name in ("create_table", "set", "move", "get"):
         assert inspect.iscoroutinefunction(getattr(dodona.aio.AsyncClient, name))
+
+
+@pytest.mark.anyio
+async def test_a_warning_names_the_line_of_the_asyncio_call(tmp_path: Path) -> None:
+    idle = {"account": "x"}
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", DodonaWarning)
+            await db.create_directory("//a", idle)
+            async with db.begin_master() as tx:
+                awaited = tx.create_directory("//b", idle)
+                await awaited
+                _ = tx.create_table(TABLE, SCHEMA, attributes=idle)
+                _ = tx.set("//a/@account", "y")
+                async with tx.begin() as inner:
+                    _ = inner.create_directory("//c", idle)
+    lines = [Path(it.filename).read_text("utf-8").splitlines()[it.lineno - 1] for it in seen]
+    assert [line.split("(")[0].split()[-1] for line in lines] == [
+        "db.create_directory",
+        "tx.create_directory",
+        "tx.create_table",
+        "tx.set",
+        "inner.create_directory",
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_line_in_a_loop_warns_once(tmp_path: Path) -> None:
+    async with await dodona.aio.open(str(tmp_path / "data")) as db:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("default")
+            async with db.begin_master() as tx:
+                for name in "abc":
+                    _ = tx.create_directory(f"//{name}", {"account": "x"})
+    assert len(seen) == 1
