@@ -20,7 +20,6 @@ class Equivalent(NamedTuple):
 
 
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
-LOCK_SET = "tablets/dodona_tablets/core/tablet/lock_set.py"
 PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
 COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
@@ -32,12 +31,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "if newest is None or newest[0] <= start:",
         "if newest is None or newest[0] < start:",
         "only a shortcut: the loop below looks at no version at the start either",
-    ),
-    Equivalent(
-        LOCK_SET,
-        "for mask, kind in zip(self, KINDS, strict=True):",
-        "for mask, kind in zip(self, KINDS, strict=False):",
-        "both have one entry for each kind",
     ),
     Equivalent(
         LOCKS,

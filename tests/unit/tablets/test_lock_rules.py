@@ -282,16 +282,16 @@ def test_every_lock_type_has_a_rule_and_every_conflict_a_count() -> None:
 def test_locks_watch_the_main_lock_and_the_kinds_that_conflict(
     wanted: LockSet, watched: tuple[int, int, int]
 ) -> None:
-    assert wanted.watched(SCHEMA) == watched
+    assert tuple(wanted.watched(SCHEMA)) == watched
 
 
 def test_an_overlap_names_the_first_kind_that_is_in_the_way() -> None:
     held = LockSet(NOTES, COUNTS, MAIN)
     assert held.groups == 7
     assert held.blocking_reads == NOTES | COUNTS
-    assert held.overlap(LockSet(MAIN | COUNTS, NOTES, COUNTS)) is None
-    assert held.overlap(LockSet(0, COUNTS | MAIN, 7)) == (SHARED_WRITE, COUNTS)
-    assert held.overlap(LockSet(7, 7, 7)) == (EXCLUSIVE, NOTES)
+    assert held.overlap((MAIN | COUNTS, NOTES, COUNTS)) is None
+    assert held.overlap((0, COUNTS | MAIN, 7)) == (SHARED_WRITE, COUNTS)
+    assert held.overlap((7, 7, 7)) == (EXCLUSIVE, NOTES)
 
 
 # Acquiring and releasing

@@ -6,7 +6,7 @@ on, and ask it. So a new type of lock is a new line of `TYPES`. A new kind is a 
 `LockSet` and a new line of `KINDS`. Pure: knows neither transactions nor tablets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -79,6 +79,10 @@ TYPES: Final[dict[LockType, Type]] = {
 }
 
 
+Watched = Sequence[int]
+"""For each kind of lock that another transaction has: the lock groups in which it is in the way."""
+
+
 class LockSet(NamedTuple):
     """The locks of one transaction on one row: for each kind, a mask of lock groups."""
 
@@ -96,24 +100,22 @@ class LockSet(NamedTuple):
         """The lock groups that a commit may change, so that reads must wait."""
         return self.exclusive | self.shared_write
 
-    def watched(self, schema: TableSchema) -> "LockSet":
-        """Return what is in the way of these locks: for each kind that another transaction has, the
-        lock groups in which it conflicts."""
+    def watched(self, schema: TableSchema) -> Watched:
+        """Return what is in the way of these locks."""
         masks = [0] * len(KINDS)
-        for mask, kind in zip(self, KINDS, strict=True):
+        for kind, mask in enumerate(self):
             if mask:
                 checked = schema.check_mask(mask)
-                for other in kind.conflicts:
+                for other in KINDS[kind].conflicts:
                     masks[other] |= checked
-        return LockSet(*masks)
+        return masks
 
-    def overlap(self, watched: "LockSet") -> tuple[int, int] | None:
+    def overlap(self, watched: Watched) -> tuple[int, int] | None:
         """Return the first kind of these locks that is in the way of another transaction, and the
         lock groups. Return None if nothing is."""
         for kind, mask in enumerate(self):
-            found = mask & watched[kind]
-            if found:
-                return kind, found
+            if mask and mask & watched[kind]:
+                return kind, mask & watched[kind]
         return None
 
 

@@ -10,12 +10,15 @@ from collections.abc import Iterable
 
 from dodona_tablets.core.rows.version import Version, bits_of
 from dodona_tablets.core.tablet.lock_set import (
+    EXCLUSIVE,
     KINDS,
+    SHARED_WRITE,
     TYPES,
     WRITTEN,
     WRITTEN_SHARED,
     LockSet,
     Meeting,
+    Watched,
     lock_locks,
     shared_groups_of,
     write_locks,
@@ -56,11 +59,11 @@ def check_versions(
     while newest is not None and newest[0] > start:
         groups = schema.lock_mask(newest[1])
         if len(newest) == 6:
-            overlap = newest[5] & watched.shared_write
+            overlap = newest[5] & watched[SHARED_WRITE]
             if overlap:
                 raise _lost(key, schema, overlap, WRITTEN_SHARED, start, winner_timestamp=newest[0])
             groups &= ~newest[5]
-        overlap = groups & watched.exclusive
+        overlap = groups & watched[EXCLUSIVE]
         if overlap:
             raise _lost(key, schema, overlap, WRITTEN, start, winner_timestamp=newest[0])
         newest = newest[3]
@@ -82,7 +85,7 @@ def check_locks(
 
 
 def _check_times(
-    locks: RowLocks, watched: LockSet, key: Key, schema: TableSchema, start: Timestamp
+    locks: RowLocks, watched: Watched, key: Key, schema: TableSchema, start: Timestamp
 ) -> None:
     """Raise Lost if a lock without data that is in the way was committed after `start`."""
     for lock_type, times in (locks.times or {}).items():
@@ -94,7 +97,7 @@ def _check_times(
 
 
 def _check_holders(
-    locks: RowLocks, watched: LockSet, key: Key, schema: TableSchema, start: Timestamp
+    locks: RowLocks, watched: Watched, key: Key, schema: TableSchema, start: Timestamp
 ) -> Transaction | None:
     waits_for: Transaction | None = None
     for holder in locks.holders:
