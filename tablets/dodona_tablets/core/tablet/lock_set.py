@@ -1,9 +1,13 @@
 """Define the row locks that there are, and which of them conflict.
 
-Owns: the types of locks, the kinds that they belong to, and the one table of conflicts between
-kinds. A `LockSet` has the locks of one transaction on one row. All other modules pass a `LockSet`
-on, and ask it. So a new type of lock is a new line of `TYPES`. A new kind is a new field of
-`LockSet` and a new line of `KINDS`. Pure: knows neither transactions nor tablets.
+Owns:
+- the types of locks, and the kinds that they belong to;
+- the one table of conflicts between kinds;
+- `LockSet`, the locks of one transaction on one row.
+
+All other modules pass a `LockSet` on, and ask it. A new type of lock is a new line of `TYPES`. A
+new kind is a new field of `LockSet` and a new line of `KINDS`. Pure: knows neither transactions nor
+tablets.
 """
 
 from collections.abc import Iterator, Sequence
