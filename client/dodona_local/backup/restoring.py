@@ -41,6 +41,7 @@ from dodona_local.backup.versions import (
 )
 from dodona_local.errors import RestoreFailed
 from dodona_local.progress import Progress
+from dodona_oracle.core.paths import check_new_path
 from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DataCorrupted,
@@ -121,9 +122,11 @@ class _Staged(NamedTuple):
 
 
 def _check_places(db: Client, manifest: Manifest) -> None:
-    """Check that no node is at a table's path, and that no table is at a directory's path. The tree
-    refuses names that it does not accept."""
+    """Check that the tree accepts the names, that no node is at a table's path, and that no table
+    is at a directory's path."""
     wanted = [table.path for table in manifest.tables]
+    for path in (*wanted, *[it.path for it in manifest.directories]):
+        check_new_path(path.split("/"), path)
     taken = [path for path in wanted if db.exists(path)]
     above = dict.fromkeys(it for table in manifest.tables for it in parents_of(table.path))
     above |= dict.fromkeys(it.path for it in manifest.directories if it.path != "//")

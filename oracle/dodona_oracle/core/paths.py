@@ -2,10 +2,12 @@
 
 Owns: the rules for paths and names. A path is `/` or `//` (the root), or `//name/name`. Behind it
 can be `/@` (all attributes) or `/@name` (one attribute). No node is called `.` or `..`: web clients
-remove these names from an address, so no gateway could serve the node.
+remove these names from an address, so no gateway could serve the node. A path may have these names,
+and then no node is there.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dodona_wire.errors import InvalidRequest, LimitExceeded
@@ -79,6 +81,17 @@ def check_name(name: str, path: str) -> None:
     _check_length(name, path)
 
 
+def check_new_path(names: Iterable[str], path: str) -> None:
+    """Raise InvalidRequest if no node with these names may be made at the path."""
+    for name in names:
+        if name in _steps_aside:
+            text = (
+                "A node can't be named . or .., since web clients remove these names from an "
+                "address. Choose another name."
+            )
+            raise InvalidRequest(text, path=path, name=name)
+
+
 def _names_of(node_path: str, path: str) -> tuple[str, ...]:
     if node_path in ("/", "//"):
         return ()
@@ -90,12 +103,6 @@ def _names_of(node_path: str, path: str) -> tuple[str, ...]:
         raise InvalidRequest(text, path=path)
     for name in names:
         _check_length(name, path)
-        if name in _steps_aside:
-            text = (
-                "A node can't be named . or .., since web clients remove these names from an "
-                "address. Choose another name."
-            )
-            raise InvalidRequest(text, path=path, name=name)
     if len(names) > DEPTH_MAX:
         text = f"A path has at most {DEPTH_MAX} names."
         raise LimitExceeded(text, path=path, depth=len(names))

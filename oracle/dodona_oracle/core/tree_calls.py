@@ -27,6 +27,7 @@ from dodona_oracle.core.paths import (
     TreePath,
     below,
     check_name,
+    check_new_path,
     parse_node_path,
     path_of,
 )
@@ -80,6 +81,7 @@ class TreeCalls:
         """Make a directory, or this table. Return the table with its ids. Raises NodeExists,
         NodeNotFound, NodeLocked, InvalidRequest, LimitExceeded, TransactionNotFound."""
         site = self.find_site(path, transaction)
+        check_new_path(path.names, path.node_path)
         if len(site.names) > 1 and not is_recursive:
             raise _no_directory(site, path)
         claims = [_on_child(transaction, site)]
@@ -254,6 +256,7 @@ class TreeCalls:
         node = self.find(view, source)
         _check_not_root(node, "moved" if verb == "move" else "copied")
         site = self.find_site(target, request.transaction)
+        check_new_path(target.names, target.node_path)
         if target.names[: len(source.names)] == source.names:
             text = f"Can't {verb} {source.node_path} into itself. Choose another destination."
             raise InvalidRequest(text, path=source.node_path, destination=target.node_path)
