@@ -17,7 +17,7 @@ import msgspec
 from dodona._core.loads.ticket import Published
 from dodona._core.protocol.attempts import Again, repeated
 from dodona._core.protocol.context import Context
-from dodona._core.protocol.retry import Patience, wait_or_raise
+from dodona._core.protocol.retry import Patience
 from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
 from dodona._core.writing.transaction import TransactionBuffer
