@@ -12,6 +12,7 @@ PYTHON ?= $(shell for it in python3.11 python3; do \
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PROJECTS := client/pyproject.toml pyproject.toml loadtest/pyproject.toml
 SOAK_SEEDS := 1000:6000
 # Where nothing keeps compiled code, each process compiles all that it imports: twice the time of a start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -80,15 +81,16 @@ bench-spark: $(INSTALLED) ## measure Spark's way in and out side by side with Pa
 picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium
 	$(BIN)/python -m integration.gateway.picture docs/console.png
 
+# Our own packages are found in the checkout, by [tool.uv.sources]: no index is asked for them.
 COMPILE := UV_NO_CONFIG=1 $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
-  --custom-compile-command 'make lock' --quiet
+  --no-emit-package dodona --no-emit-package dodona-server --custom-compile-command 'make lock' --quiet
 COMPILE_PART := $(COMPILE) --constraint requirements.lock
 
-lock: $(INSTALLED) ## pin what pyproject.toml asks for (ARGS=--upgrade: the newest that fit)
-	$(COMPILE) pyproject.toml --output-file requirements.lock --all-extras $(ARGS)
-	$(COMPILE_PART) pyproject.toml --output-file helm/docker/server.lock --upgrade \
-	  --extra server --extra tracing
-	$(COMPILE_PART) pyproject.toml --output-file helm/docker/sql.lock --upgrade --extra sql
+lock: $(INSTALLED) ## pin what the projects ask for (ARGS=--upgrade: the newest that fit)
+	$(COMPILE) $(PROJECTS) --output-file requirements.lock --all-extras $(ARGS)
+	$(COMPILE_PART) pyproject.toml client/pyproject.toml --output-file helm/docker/server.lock --upgrade \
+	  --extra tracing
+	$(COMPILE_PART) client/pyproject.toml --output-file helm/docker/sql.lock --upgrade --extra sql
 	echo hatchling | $(COMPILE_PART) - --output-file helm/docker/build.lock --upgrade
 
 clean: ## remove the environment and all else that was generated
@@ -97,7 +99,7 @@ clean: ## remove the environment and all else that was generated
 
 # ---- the environment
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock $(PROJECTS)
 	@$(MAKE) --no-print-directory check-python check-java check-venv
 	@echo "Preparing .venv with $$($(PYTHON) --version); the first time takes a minute or two"
 	@$(PYTHON) -m venv .venv
@@ -105,8 +107,13 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(UV) --require-hashes -r requirements.lock || { \
 	  echo "uv could not; pip does it (it may know another index): some minutes"; \
 	  $(PIP) --use-pep517 --require-hashes -r requirements.lock; }
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(EDITABLE) -e ./client
+	@$(EDITABLE) -e . -e ./loadtest
 	@touch $@
+
+# The client comes first: in an environment of an older commit, `dodona` has the command, too, and pip
+# would remove it again after the servers' project has written it.
+EDITABLE := $(PIP) --no-deps --no-build-isolation
 
 # Of the lock file, what says which uv and with which hashes: pip takes twice as long for the rest.
 UV_LINES := sed -n '/^uv==/,/^ *\# via/p' requirements.lock

@@ -13,10 +13,9 @@ RUN python -m venv --without-pip /opt/dodona \
  && pip --python /opt/dodona/bin/python install --no-cache-dir --only-binary :all: --require-hashes -r server.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY client client
-COPY loadtest loadtest
 COPY oracle oracle
 COPY tablets tablets
-RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels ./client . \
  && pip --python /opt/dodona/bin/python install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM ${BASE}

@@ -12,10 +12,11 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TOPS: Final = ("client", "docs", "helm", "loadtest", "tests")
 PAGES: Final = sorted(
     [
         *ROOT.glob("*.md"),
-        *(it for top in ("docs", "helm", "loadtest", "tests") for it in (ROOT / top).rglob("*.md")),
+        *(it for top in TOPS for it in (ROOT / top).rglob("*.md")),
     ]
 )
 

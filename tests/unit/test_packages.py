@@ -1,29 +1,72 @@
-"""All packages of the wheel: typed, known where our code is told from others', public by name."""
+"""All packages of our wheels: typed, known where our code is told from others', public by name. All
+projects: of one version, under one license."""
 
 import ast
 import inspect
-import tomllib
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from dodona._io import tracebacks
 from dodona_local import interrupts, places
+from suite.projects import FOLDERS, ROOT, packages_of, project_of, requirements_of, settings_of
 
-ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = [ROOT / it for it in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
-NAMES = {it.name for it in FOLDERS}
+PACKAGES = [it for name in FOLDERS for it in packages_of(name)]
+NAMES = {it.name for it in PACKAGES}
 CLIENTS_ONLY = {"dodona_gateway", "dodona_loadtest", "dodona_ytsaurus", "pyspark_dodona"}
 """No part of an embedded database."""
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda it: it.name)
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda it: it.name)
 def test_each_package_ships_its_types(folder: Path) -> None:
     assert (folder / "py.typed").exists()
+
+
+def test_each_package_is_in_one_wheel() -> None:
+    """And what is linted as ours is all that we build."""
+    linted = settings_of("dodona-server")["tool"]["importlinter"]["root_packages"]
+    assert sorted(it.name for it in PACKAGES) == sorted(linted)
+
+
+def test_no_project_builds_what_is_outside_of_its_folder() -> None:
+    for name, folder in FOLDERS.items():
+        assert all(it.resolve().is_relative_to(folder) for it in packages_of(name))
+
+
+def test_all_projects_have_one_version_and_require_it_of_each_other() -> None:
+    (version,) = {project_of(name)["version"] for name in FOLDERS}
+    ours = []
+    for name in FOLDERS:
+        extras = project_of(name).get("optional-dependencies", ())
+        wanted = [Requirement(it) for it in requirements_of(name, *extras)]
+        ours += [it for it in wanted if it.name in FOLDERS]
+    assert len(ours) >= len(FOLDERS) - 1
+    assert {str(it.specifier) for it in ours} == {f"=={version}"}
+
+
+def test_no_index_is_asked_for_our_own_packages() -> None:
+    """A package of another project could have the name."""
+    sources = settings_of("dodona-server")["tool"]["uv"]["sources"]
+    required = {name for name in FOLDERS if name != "dodona-loadtest"}
+    assert sources == {name: {"workspace": True} for name in required}
+    for lock in (ROOT / "requirements.lock", *(ROOT / "helm" / "docker").glob("*.lock")):
+        assert not re.search("^dodona", lock.read_text(), re.MULTILINE)
+
+
+def test_all_projects_have_the_same_license_and_describe_themselves_alike() -> None:
+    texts = {(folder / "LICENSE").read_text() for folder in FOLDERS.values()}
+    assert len(texts) == 1
+    for name, folder in FOLDERS.items():
+        project = project_of(name)
+        assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+        assert (folder / project["readme"]).exists()
+        assert "Typing :: Typed" in project["classifiers"]
+        assert project["requires-python"] == project_of("dodona")["requires-python"]
 
 
 def test_our_own_code_is_known() -> None:
@@ -51,7 +94,7 @@ def test_public_modules_have_all_that_they_are_for(name: str) -> None:
     assert {it.__module__ for it in kinds} - {"builtins"} <= {f"dodona.{name}", home}
 
 
-@pytest.mark.parametrize("folder", [it for it in FOLDERS if it.name in ("dodona", "dodona_wire")])
+@pytest.mark.parametrize("folder", [it for it in PACKAGES if it.name in ("dodona", "dodona_wire")])
 def test_a_client_s_log_is_below_one_name(folder: Path) -> None:
     """So that a program may silence it, or hear of it."""
     for path in folder.rglob("*.py"):
@@ -63,7 +106,7 @@ def test_no_modules_import_each_other() -> None:
     before those that import it."""
     sources = {
         _module_of(folder, path): path.read_text("utf-8")
-        for folder in FOLDERS
+        for folder in PACKAGES
         for path in folder.rglob("*.py")
     }
     assert len(sources) > 500

@@ -154,5 +154,5 @@ def _py_spy() -> str:
     beside = Path(sys.executable).parent / "py-spy"
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if found is None:
-        raise ContenderMissing("no py-spy: it comes with the extra `loadtest`")
+        raise ContenderMissing("no py-spy: it comes with dodona-loadtest")
     return found

@@ -2,15 +2,15 @@
 
 import json
 import re
-import tomllib
 from typing import Any
 
 import pytest
 
 from dodona_oracle.shell.settings import MasterSettings
-from helm_chart import CHART, README, ROLES, ROOT, SCHEMA
+from helm_chart import CHART, README, ROLES, SCHEMA
 from helm_chart.settings import KINDS, OF_THE_CHART, with_settings
 from helm_chart.table import BEGIN, END, leaves, values_table, with_table
+from suite.projects import project_of
 
 NEEDED = "Helm comes with the extra `chart`, for Linux on x86-64 only"
 helm = pytest.importorskip("helm_python", reason=NEEDED)
@@ -61,7 +61,7 @@ def names_of(values: dict[str, Any], described: set[str], prefix: str = "") -> l
 
 
 def test_the_chart_has_the_project_s_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = project_of("dodona-server")
     metadata = chart().metadata
     assert metadata["version"] == metadata["appVersion"] == project["version"]
     assert metadata["description"] == project["description"]

@@ -24,7 +24,8 @@ from dodona_local.cli import application
 PAGES: Final = sorted(
     [
         *(ROOT / f"{name}.md" for name in ("README", "ARCHITECTURE", "CONTRIBUTING", "SECURITY")),
-        *(ROOT / name for name in ("STYLE.md", "CHANGELOG.md", "loadtest/README.md")),
+        *(ROOT / name for name in ("STYLE.md", "CHANGELOG.md")),
+        *(ROOT / name / "README.md" for name in ("client", "loadtest")),
         *(ROOT / "helm").rglob("*.md"),
         *DOCS.rglob("*.md"),
     ]

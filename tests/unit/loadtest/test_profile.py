@@ -253,4 +253,4 @@ def test_a_missing_profiler_is_named_in_the_error(
     assert get_executable()  # which starts the client: noted before this test hides it
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert profile.main(["--study", "yson", "--scale", "0.01"]) == 1
-    assert "profile: yson: no py-spy: it comes with the extra `loadtest`" in capsys.readouterr().err
+    assert "profile: yson: no py-spy: it comes with dodona-loadtest" in capsys.readouterr().err
