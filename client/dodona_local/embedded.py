@@ -5,7 +5,8 @@ and without threads: see `embedded_combiner`. A driver that the program can no l
 closed without a wait, in the thread in which Python notices. So only its clients may keep a
 reference to a driver.
 
-`dodona` imports this module by name, because it needs the packages of the server extra.
+The metadata of the distribution names this module, as an entry point. The client looks there,
+because it does not know the servers.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from dodona._core.protocol.steps import ORACLE, Calls, Pause, Post, Protocol, Re
 from dodona._io.drivers import check_loop
 from dodona._io.network import CLOSED
 from dodona._io.sessions import instant_us
-from dodona._io.tracebacks import forget_locals
+from dodona._io.tracebacks import OWN, forget_locals
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_folder import OpenFolder, admit
 from dodona_wire.errors import DodonaError, InvalidRequest
@@ -35,6 +36,7 @@ from dodona_wire.types import Timestamp
 THREADS_MAX: Final = 64
 """The number of protocols of the asyncio driver that run at a time: at most so many share a
 flush."""
+_OWN: Final = (*OWN, "dodona_local.", "dodona_server.")
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":
@@ -111,7 +113,7 @@ class EmbeddedDriver:
             result: Result = stop.value
             return result
         except DodonaError as error:
-            forget_locals(error)
+            forget_locals(error, _OWN)
             raise
         finally:
             protocol.close()

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from dodona._io import tracebacks
-from dodona_local import interrupts, places
+from dodona_local import embedded, interrupts, places
 from suite.projects import FOLDERS, ROOT, packages_of, project_of, requirements_of, settings_of
 
 PACKAGES = [it for name in FOLDERS for it in packages_of(name)]
@@ -72,10 +71,26 @@ def test_all_projects_have_the_same_license_and_describe_themselves_alike() -> N
 def test_our_own_code_is_known() -> None:
     assert interrupts.CORE_PACKAGES >= NAMES - CLIENTS_ONLY
     assert NAMES - {"dodona_loadtest", "dodona_oracle", "dodona_tablets"} <= places._OWN
-    assert {it.rstrip(".") for it in tracebacks._OWN} >= NAMES - CLIENTS_ONLY - {
+    assert {it.rstrip(".") for it in embedded._OWN} >= NAMES - CLIENTS_ONLY - {
         "dodona_oracle",
         "dodona_tablets",
     }
+
+
+@pytest.mark.parametrize("package", ["dodona", "dodona_wire"])
+def test_no_string_of_the_client_names_a_package_above_it(package: str) -> None:
+    """import-linter does not see a module that is loaded by its name. `dodona.spark` loads the
+    connector so, which is in the same wheel."""
+    above = NAMES - {"dodona", "dodona_wire"}
+    naming = re.compile(rf"\b(?:{'|'.join(sorted(above))})\b")
+    found = {
+        (path.relative_to(ROOT / "client").as_posix(), name)
+        for path in (ROOT / "client" / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for name in naming.findall(node.value)
+    }
+    assert found == ({("dodona/spark.py", "pyspark_dodona")} if package == "dodona" else set())
 
 
 @pytest.mark.parametrize("name", ["errors", "keys", "schema", "types", "values"])

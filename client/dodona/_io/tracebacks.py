@@ -1,8 +1,9 @@
 """Free the variables that the traceback of an error keeps.
 
-Owns: `forget_locals`. A traceback has the frames that its error passed through, with their
-variables. If the error is one of these variables, there is a reference cycle. It keeps all of them
-until the garbage collector runs: also the frames of the caller, and the client in them.
+Owns: `forget_locals`, and which modules are the client's own. A traceback has the frames that its
+error passed through, with their variables. If the error is one of these variables, there is a
+reference cycle. It keeps all of them until the garbage collector runs: also the frames of the
+caller, and the client in them.
 """
 
 from contextlib import suppress
@@ -11,12 +12,14 @@ from typing import Final
 
 from dodona_wire.errors import DodonaError
 
-_OWN: Final = ("dodona.", "dodona_local.", "dodona_server.", "dodona_wire.")
+OWN: Final = ("dodona.", "dodona_wire.")
+"""How the names of the client's own modules begin."""
 _MAY_WAIT: Final = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
-def forget_locals(error: DodonaError) -> None:
-    """Clear the variables of Dodona's own frames in the traceback of an error.
+def forget_locals(error: DodonaError, own: tuple[str, ...] = OWN) -> None:
+    """Clear the variables of Dodona's own frames in the traceback of an error. A driver with more
+    modules says how their names begin.
 
     Frames that still run keep their variables. The frames of the caller, and of functions that the
     caller passed, stay as they are. So do coroutines: clearing one that waits for the error would
@@ -24,7 +27,7 @@ def forget_locals(error: DodonaError) -> None:
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        is_own = str(frame.f_globals.get("__name__")).startswith(_OWN)
+        is_own = str(frame.f_globals.get("__name__")).startswith(own)
         if is_own and not frame.f_code.co_flags & _MAY_WAIT:
             with suppress(RuntimeError):  # the frame still runs
                 frame.clear()

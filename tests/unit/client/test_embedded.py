@@ -1,7 +1,7 @@
 """The embedded database: the same API without a server, shared flushes, and recovery in place."""
 
 import asyncio
-import importlib
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -201,13 +201,28 @@ def test_an_embedded_database_refuses_to_run_without_assertions(folder: str) -> 
 def test_open_without_the_server_extra_names_the_extra_to_install(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(name: str) -> Any:
+    def missing(entry: importlib.metadata.EntryPoint) -> Any:
         raise ModuleNotFoundError("No module named 'lmdb'", name="lmdb")
 
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr(importlib.metadata.EntryPoint, "load", missing)
     with pytest.raises(InvalidRequest, match=r"dodona\[server\]") as caught:
         dodona.open(folder)
     assert caught.value.attributes == {"missing": "lmdb"}
+
+
+@pytest.mark.parametrize("has_metadata", [False, True])
+def test_open_without_a_registered_database_names_the_extra_to_install(
+    folder: str, has_metadata: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also if another project's distribution has the name."""
+    if has_metadata:
+        foreign = tmp_path / "dodona_server-1.0.dist-info"
+        foreign.mkdir()
+        (foreign / "METADATA").write_text("Metadata-Version: 2.1\nName: dodona-server\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(InvalidRequest, match=r"dodona\[server\]") as caught:
+        dodona.open(folder)
+    assert caught.value.attributes == {"missing": "dodona-server"}
 
 
 # ---- when something goes wrong
