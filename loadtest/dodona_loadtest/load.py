@@ -20,7 +20,7 @@ from dodona_local.launcher import LocalCluster
 from dodona_wire.errors import DodonaError
 
 Client = Literal["python", "rest"]
-LOCUSTFILES: Final = Path(__file__).parents[1] / "locustfiles"
+LOCUSTFILES: Final = Path(__file__).parent / "locustfiles"
 FAILED: Final = 1
 SHORT: Final = ("smallbank", "ycsb_a")
 SLACK_S_MAX: Final = 300.0

@@ -55,6 +55,7 @@ STUDIES_BY_NAME: Final = {
     for study in (*STUDIES, *SPARK_STUDIES, *GATEWAY_STUDIES, *CODEC_STUDIES, *IDLE_STUDIES)
 }
 FOLDER: Final = Path(__file__).parents[1] / "profiles"
+"""In a checkout: the pages that are kept."""
 WARM_UP_S: Final = 1.0
 FORMS: Final[tuple[Form, Form]] = ("raw", "flamegraph")
 BUSY_SHARE_MIN: Final = 0.03
@@ -252,7 +253,8 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each look; default: 10")
     parser.add_argument("--rate", type=int, default=200, help="looks a second; default: 200")
     parser.add_argument("--native", action="store_true", help="into compiled code as well")
-    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER")
+    into = FOLDER if FOLDER.is_dir() else Path("profiles")
+    parser.add_argument("--into", type=Path, default=into, metavar="FOLDER")
     return parser
 
 

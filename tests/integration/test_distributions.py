@@ -146,3 +146,8 @@ def test_load_tests_are_a_distribution_of_their_own(wheels: Path, tmp_path: Path
     assert loaded.our_packages == names_of(*FOLDERS)
     for module in ("verify", "load", "bench"):
         assert "--help" in loaded.python("-m", f"dodona_loadtest.{module}", "--help")
+    found = loaded.python(
+        "-c", "from dodona_loadtest.load import LOCUSTFILES as it; print(*it.iterdir())"
+    )
+    assert "locustfile_python.py" in found
+    assert "locustfile_rest.py" in found

@@ -1,6 +1,7 @@
 """What both clients need first: a session with the clocks and dice of this process, and the module
 of the embedded database. Must not import: a network library, a server."""
 
+import functools
 import os
 import random
 import time
@@ -17,6 +18,7 @@ from dodona._core.protocol.context import (
 )
 from dodona._core.session import Session
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.net.descriptors import need_descriptors
 from dodona_wire.net.urls import hide_password
 
 FolderPath = str | os.PathLike[str]
@@ -25,7 +27,12 @@ SERVERS: Final = "dodona-server"
 """The distribution that has the embedded database."""
 DATABASES: Final = "dodona.databases"
 """The group of its entry points that has the module."""
-SERVER_EXTRA: Final = "An embedded database needs the server extra: pip install 'dodona[server]'"
+DESCRIPTORS: Final = 3
+"""So many files are open at a time while Python looks for a distribution and imports modules."""
+SERVER_EXTRA: Final = (
+    "An embedded database needs the distribution dodona-server. In a clone of Dodona, run "
+    "`pip install ./client .` there, otherwise `pip install 'dodona[server]'`."
+)
 
 
 def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> Session:
@@ -48,9 +55,12 @@ def _unix_us() -> int:
     return time.time_ns() // 1000
 
 
+@functools.cache
 def load_embedded() -> Any:
     """Return the module behind `open`. The metadata of the servers' distribution names it, because
-    the light client does not know the servers. Raises InvalidRequest without the server extra."""
+    the light client does not know the servers. Raises InvalidRequest without the server extra, and
+    Overloaded."""
+    need_descriptors(DESCRIPTORS)  # without them, Python finds nothing, and remembers that
     from importlib.metadata import distribution  # slow to import, and only `open` needs it
 
     try:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 try:
     import typer
-except ModuleNotFoundError:  # the base install is the light client, which has no commands
+except ModuleNotFoundError:  # the install is incomplete
     sys.exit("the command line needs more packages: pip install 'dodona[server]'")
 
 from dodona_local.cli import (

@@ -167,5 +167,5 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.ipc
     except ImportError as error:
-        raise InvalidRequest("Arrow needs pyarrow: pip install 'dodona[server]'") from error
+        raise InvalidRequest("Arrow needs pyarrow: pip install 'dodona[sql]'") from error
     return pyarrow

@@ -472,5 +472,5 @@ def _numpy() -> Any:
     try:
         import numpy
     except ImportError as error:
-        raise InvalidRequest("bulk writes need numpy: pip install 'dodona[server]'") from error
+        raise InvalidRequest("bulk writes need numpy: pip install 'dodona[sql]'") from error
     return numpy

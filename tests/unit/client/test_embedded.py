@@ -14,6 +14,7 @@ import pytest
 
 import dodona
 import dodona.aio
+from dodona._io.sessions import load_embedded
 from dodona.errors import (
     DataCorrupted,
     FolderInUse,
@@ -198,6 +199,14 @@ def test_an_embedded_database_refuses_to_run_without_assertions(folder: str) -> 
     assert "InvalidRequest: an embedded database does not run under python -O" in run.stderr
 
 
+@pytest.fixture
+def _first_open() -> Iterator[None]:
+    load_embedded.cache_clear()
+    yield
+    load_embedded.cache_clear()
+
+
+@pytest.mark.usefixtures("_first_open")
 def test_open_without_the_server_extra_names_the_extra_to_install(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +219,7 @@ def test_open_without_the_server_extra_names_the_extra_to_install(
     assert caught.value.attributes == {"missing": "lmdb"}
 
 
+@pytest.mark.usefixtures("_first_open")
 @pytest.mark.parametrize("has_metadata", [False, True])
 def test_open_without_a_registered_database_names_the_extra_to_install(
     folder: str, has_metadata: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -123,6 +123,19 @@ def test_a_database_that_cannot_open_for_lack_of_descriptors_names_the_limit(fol
     run(program, folder)
 
 
+def test_a_first_open_without_free_descriptors_is_refused_and_can_be_repeated(folder: Path) -> None:
+    """Python must not remember that it found no distribution with an embedded database."""
+    program = """
+        import dodona.client
+        for left in range(3):
+            limit = leave(left)
+            assert refused(lambda: dodona.open(folder)), left
+            let_go()
+        dodona.open(folder).close()
+    """
+    run(program, folder)
+
+
 def test_an_open_database_continues_without_free_file_descriptors(folder: Path) -> None:
     program = """
         db = dodona.open(folder)

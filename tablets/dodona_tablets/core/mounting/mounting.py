@@ -39,8 +39,8 @@ SLICE_TABLETS: Final = 100
 SLICE_PERIOD_MS: Final = 5
 """The time between two slices. Commits and reads go on there."""
 PROMPT_TABLETS_MAX: Final = 1_000
-"""A cell with more tablets confirms news that changed nothing here only when its period is over,
-because a full heartbeat names every tablet."""
+"""How many tablets a cell may name in a heartbeat period to confirm news that changed nothing here.
+A full heartbeat names every tablet. So cells with few tablets confirm without delay."""
 
 
 class FenceToken(NamedTuple):
@@ -258,9 +258,12 @@ class Mounting:
         self._is_known = not (is_full_news or has_work) and (
             assignment.sequence == self._full_sequence
         )
-        is_few = len(self._cell.tablets) <= PROMPT_TABLETS_MAX
-        if self._is_known or (is_news and not has_work and is_few):
+        if self._is_known:
             self._set_due()  # the master may hold the next heartbeat until it has other news
+        elif is_news and not has_work:
+            wait_us = len(self._cell.tablets) * period_us // PROMPT_TABLETS_MAX
+            self._heartbeat_at_us = min(self._heartbeat_at_us, self._sent_us + wait_us)
+            self.beat()
         self._do_slice()
         self._drop(assignment)
         self._importing.ask()
