@@ -20,8 +20,7 @@ from dodona._core.protocol.context import expect
 from dodona._core.protocol.deadline import bounded
 from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import ORACLE, Calls, Pause, Post, Protocol, Result
-from dodona._io.drivers import check_loop
-from dodona._io.network import CLOSED
+from dodona._io.refusals import CLOSED, check_loop
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import OWN, forget_locals
 from dodona_local.embedded_combiner import Combiner

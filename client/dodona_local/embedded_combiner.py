@@ -27,7 +27,7 @@ from contextlib import suppress
 from typing import Final
 
 from dodona._core.protocol.steps import Target
-from dodona._io.network import CLOSED
+from dodona._io.refusals import CLOSED
 from dodona_local.embedded_cores import Cores
 from dodona_local.embedded_turns import Exchange, Flush, Turn
 from dodona_local.interrupts import is_callers_own

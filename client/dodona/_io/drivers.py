@@ -17,6 +17,7 @@ from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import ORACLE, Calls, Pause, Post, Protocol, Result
 from dodona._io.engine import Engine
 from dodona._io.network import Gathering, Network
+from dodona._io.refusals import check_loop
 from dodona._io.sessions import instant_us
 from dodona._io.tracebacks import forget_locals
 from dodona_wire.errors import DodonaError, InvalidRequest
@@ -92,19 +93,6 @@ class AsyncioDriver:
         gathering = Gathering(self._network, step, wake)
         await done
         return gathering.replies
-
-
-def check_loop(own: asyncio.AbstractEventLoop) -> None:
-    """Check that the caller runs in this event loop, in the process that created it. Raises
-    InvalidRequest."""
-    try:
-        is_own = asyncio.get_running_loop() is own
-    except RuntimeError:
-        is_own = False
-    if not is_own:
-        raise InvalidRequest(
-            "This client belongs to another event loop. Create a client in each event loop."
-        )
 
 
 class BlockingDriver:

@@ -25,7 +25,8 @@ from typing import Any, Final
 from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import Calls, Post
 from dodona._io.loops import new_event_loop
-from dodona._io.network import CLOSED, Gathering, Network
+from dodona._io.network import Gathering, Network
+from dodona._io.refusals import CLOSED
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.exits import at_last

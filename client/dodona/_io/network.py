@@ -18,6 +18,7 @@ import httpx
 from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Post, Target
 from dodona._io.oracle import OracleClient
+from dodona._io.refusals import CLOSED
 from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import CatalogRequest, Cluster, GetCluster
@@ -39,9 +40,6 @@ closing."""
 ORACLE_TIMEOUT_MS: Final = 5_000
 """Protocols try once more for as long. Both together take about ten seconds."""
 
-CLOSED: Final = Failure("invalid_request", "the client is closed")
-"""Not of the kind `unavailable`: nothing was sent, and a retry is useless. It is a reply and not an
-exception, because a commit in progress must end with an outcome, or with an unknown one."""
 _unanswered: Final = Failure("unavailable", "another answer was enough")
 
 

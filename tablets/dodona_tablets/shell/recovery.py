@@ -10,7 +10,7 @@ import gc
 import logging
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dodona_server.disk_space import DiskSpace
 from dodona_server.lifecycle import wait_until
@@ -21,10 +21,12 @@ from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in
 from dodona_tablets.shell.log import CellLog
-from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.types import NO_CLUSTER, CellId, Now
+
+if TYPE_CHECKING:  # an embedded database has no settings, and need not load what reads them
+    from dodona_tablets.shell.settings import NodeSettings
 
 DRAIN_S_MAX: Final = 10.0
 DRAIN_STEP_S: Final = 0.005
@@ -33,7 +35,7 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 def recover(
-    settings: NodeSettings, log: CellLog, files: ChunkFiles, book: RecoveryBook
+    settings: "NodeSettings", log: CellLog, files: ChunkFiles, book: RecoveryBook
 ) -> NodeCore:
     """Return the core as its log and chunks have it. It does not serve yet. Writes the start into
     the book. Raises DataCorrupted, OSError."""

@@ -89,3 +89,17 @@ def test_every_name_of_the_package_is_there_on_first_use() -> None:
     print(json.dumps(sorted(sys.modules)))
     """
     assert top_level(program) & (PAGES | OTHERS | ARROW) == set()
+
+
+def test_an_embedded_database_opens_without_a_network(tmp_path: Path) -> None:
+    """What it does not need would be half of the time of its start."""
+    program = """
+    import json, sys, dodona
+    with dodona.open(sys.argv[1]) as db:
+        db.generate_timestamp()
+        print(json.dumps(sorted(sys.modules)))
+    """
+    found = top_level(program, str(tmp_path / "data"))
+    assert "dodona_local" in found
+    unwanted = PAGES | CALLS | OTHERS | {"picows", "pydantic", "python_socks", "uvicorn", "uvloop"}
+    assert found & unwanted == set()
