@@ -7,6 +7,7 @@ with a planted violation. Imports nothing of Dodona: it reads the sources as tex
 
 import ast
 import functools
+import gc
 import re
 import shutil
 import subprocess
@@ -67,11 +68,22 @@ def module_of(path: str, source: str) -> Module:
 @functools.cache
 def repository_modules() -> tuple[Module, ...]:
     paths = [path for path in repository_files() if path.suffix == ".py"]
-    return tuple(
-        module_of(str(path), (ROOT / path).read_text("utf-8"))
-        for path in paths
-        if path.parts[0] in SOURCE_FOLDERS
-    )
+    gc.disable()  # it would look through millions of nodes again and again, and none is garbage
+    try:
+        return tuple(
+            module_of(str(path), (ROOT / path).read_text("utf-8"))
+            for path in paths
+            if path.parts[0] in SOURCE_FOLDERS
+        )
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_modules() -> Iterator[None]:
+    """Other tests of this process need not carry them."""
+    yield
+    repository_modules.cache_clear()
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from dodona._core.writing.transaction import TransactionBuffer
 from dodona.client import Client
 from dodona.errors import TransactionConflict
 from dodona.types import LockType, Timestamp
+from suite.levels import share
 
 SCHEMA: Final[Schema] = [
     KEY,
@@ -244,7 +245,7 @@ def _disturb(backend: Simulated, dice: Random) -> None:
             db.remount_table("//t")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", share(range(12), one_in=3))
 def test_a_history_matches_a_model_that_runs_committed_transactions_one_by_one(seed: int) -> None:
     backend, dice = Simulated(), Random(seed)
     attributes = {"enable_shared_write_locks": True}
@@ -312,7 +313,7 @@ def _check_conflicts(done: list[Done]) -> None:
                 assert not _exclude(other, it, is_at_once=False)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", share(range(6), one_in=2))
 def test_reads_of_own_writes_equal_the_reads_after_the_commit(seed: int) -> None:
     db, dice = Simulated().db, Random(seed)
     attributes = {"enable_shared_write_locks": True}

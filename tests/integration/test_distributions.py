@@ -140,6 +140,7 @@ def test_the_extra_server_adds_the_embedded_database_and_the_command(
     assert "up " in whole.call("dodona", "--help")
 
 
+@pytest.mark.rest("an install of the servers is in `test`")
 def test_load_tests_are_a_distribution_of_their_own(wheels: Path, tmp_path: Path) -> None:
     loaded = Environment(tmp_path, "dodona-loadtest")
     loaded.install(wheels, "dodona-loadtest")

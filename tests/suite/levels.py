@@ -5,9 +5,10 @@ Owns: the meaning of the markers that decide it, and how many examples a propert
 
 - A test that starts processes, measures, needs all cores, or computes for long (`slow`) is in
   `all`. It is in `test`, too, if it is marked `part`: it shows one part, or one way in.
+- A test that is marked `rest` is in `all` only, even if it, or its module, is marked `part`.
 - All others are in `test`; those of them that lie in `tests/unit` are in `check`.
 
-Both markers give a reason. Without a level, as with a bare `pytest`, everything runs.
+These markers give a reason. Without a level, as with a bare `pytest`, everything runs.
 """
 
 from collections.abc import Iterable
@@ -54,9 +55,8 @@ def examples(count: int) -> int:
 
 
 def share(values: Iterable[Any], *, one_in: int) -> list[Any]:
-    """Of a test's parameters: `test` has one in so many, `all` has all. (Not for one that is marked
-    `part`: that says that all of it is in `test`.)"""
-    why = pytest.mark.slow(f"one in {one_in} shows the kind")
+    """Of a test's parameters: `test` has one in so many, `all` has all."""
+    why = pytest.mark.rest(f"one in {one_in} shows the kind")
     return [
         value if at % one_in == 0 else pytest.param(value, marks=why)
         for at, value in enumerate(values)
@@ -96,6 +96,8 @@ def is_in(item: Marked, level: Level) -> bool:
     """Whether a test is part of this level."""
     if level == "all":
         return True
+    if has(item, ("rest",)):
+        return False
     is_costly = has(item, COSTLY)
     if level == "test":
         return not is_costly or has(item, ("part",))

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 import dodona
+from suite.levels import share
 from unit.client.cluster import SCHEMA, FakeCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("programs under gevent")]
+
+BEFORE = pytest.mark.parametrize("imports", share(["", "import dodona, dodona.aio"], one_in=2))
+"""What a program imports before it changes what threads are."""
 
 PROGRAM = """
     import sys
@@ -88,21 +92,21 @@ def run(program: str, words: str, imports: str, cluster: FakeCluster, folder: Pa
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+@BEFORE
 def test_a_client_refuses_to_open_where_threads_are_greenlets(
     imports: str, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     run(REFUSED, "", imports, cluster, tmp_path / "data")
 
 
-@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+@BEFORE
 def test_where_only_threads_are_real_all_works(
     imports: str, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     run(USED, "thread=False", imports, cluster, tmp_path / "data")
 
 
-@pytest.mark.parametrize("imports", ["", "import dodona, dodona.aio"])
+@BEFORE
 def test_asyncio_s_client_of_a_cluster_needs_no_threads(
     imports: str, cluster: FakeCluster, tmp_path: Path
 ) -> None:

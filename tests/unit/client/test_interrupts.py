@@ -23,7 +23,7 @@ import pytest
 import dodona
 from dodona._io import loops
 from dodona.errors import InvalidRequest
-from suite.levels import sample
+from suite.levels import sample, share
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import FakeCluster
 from unit.client.interrupting import IS_WHOLE, Alarm, in_time, interrupted, points_of
@@ -134,7 +134,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dodona.Client
         yield client
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
+@pytest.fixture(params=share(["uvloop", "asyncio"], one_in=2))
 def light(
     cluster: FakeCluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dodona.Client]:
@@ -146,8 +146,7 @@ def light(
 
 
 @pytest.mark.slow("a call for each place")
-@pytest.mark.part("interrupts of a call")
-@pytest.mark.parametrize("name", EMBEDDED)
+@pytest.mark.parametrize("name", sample(EMBEDDED, one_in=2, why="interrupts of a call"))
 def test_an_embedded_call_may_be_interrupted_anywhere(embedded: dodona.Client, name: str) -> None:
     check(embedded, EMBEDDED[name])
 
@@ -158,6 +157,7 @@ def test_a_light_client_s_call_may_be_interrupted_anywhere(light: dodona.Client,
     check(light, {**WRITES, **READS}[name])
 
 
+@pytest.mark.slow("an open for each place")
 def test_open_and_close_may_be_interrupted_anywhere(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
@@ -210,7 +210,7 @@ def alarms() -> Iterator[Callable[[float], Any]]:
     gc.enable()
 
 
-@pytest.mark.parametrize("kind", [Alarm, TimeoutError, RuntimeError])
+@pytest.mark.parametrize("kind", share([Alarm, TimeoutError, RuntimeError], one_in=3))
 def test_an_exception_of_a_signal_handler_reaches_the_caller(
     embedded: dodona.Client, alarms: Callable[[float], Any], kind: type[Exception]
 ) -> None:
@@ -290,14 +290,10 @@ class Dying:
             self.said.append(error)
 
 
-@pytest.mark.slow("a call for each place")
-@pytest.mark.part("interrupts of a call")
 def test_finalizers_may_use_the_light_client(light: dodona.Client) -> None:
     check_finalizers(light)
 
 
-@pytest.mark.slow("a call for each place")
-@pytest.mark.part("interrupts of a call")
 def test_finalizers_may_use_an_embedded_database(embedded: dodona.Client) -> None:
     check_finalizers(embedded)
 

@@ -29,6 +29,7 @@ from dodona._core.sql.engine import Engine
 from dodona._io.computing import TooLong, _at_work, compute
 from dodona.errors import InvalidRequest
 from dodona.schema import TableSchema
+from suite.levels import share
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import PATH, SCHEMA, FakeCluster
 from unit.client.interrupting import Alarm, interrupted, points_of
@@ -117,7 +118,7 @@ def check_usable(db: Any) -> None:
 @pytest.mark.slow("a query for each place")
 @pytest.mark.part("interrupts of a query")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("timeout_ms", [None, 60_000])
+@pytest.mark.parametrize("timeout_ms", share([None, 60_000], one_in=2))
 def test_the_handlers_own_error_reaches_the_caller(
     kind: type[BaseException], timeout_ms: int | None, db: dodona.Client, computing: threading.Event
 ) -> None:

@@ -6,6 +6,7 @@ Reports of the same kind elsewhere: jnwatson/py-lmdb #359 and #354.
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -35,17 +36,23 @@ def open_count() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A database whose rows are in chunks."""
-    with dodona.open(tmp_path / "data") as db:
+@pytest.fixture(scope="module")
+def full_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database whose rows are in chunks. For tests to copy."""
+    folder = tmp_path_factory.mktemp("full") / "data"
+    with dodona.open(folder) as db:
         for number in range(TABLES):
             path = f"//t{number}"
             db.create_table(path, TABLE, mount=True)
             db.insert_rows(path, [{"id": number, "balance": 1}])
             db.unmount_table(path)
             db.mount_table(path)
-    return tmp_path / "data"
+    return folder
+
+
+@pytest.fixture
+def folder(full_folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(full_folder, tmp_path / "data")
 
 
 def test_chunks_take_no_descriptors(folder: Path, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ REAL = "tests/integration/test_kills.py::test_kills"
         (Item(PROPERTY), "test"),
         (Item(PROPERTY, "slow"), "all"),
         (Item(UNIT, "slow", "part"), "test"),
+        (Item(UNIT, "rest"), "all"),
+        (Item(UNIT, "integration", "part", "rest"), "all"),
         (Item(REAL, "integration"), "all"),
         (Item(REAL, "integration", "alone", "part"), "test"),
         (Item(REAL, "spark"), "all"),

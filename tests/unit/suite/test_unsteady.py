@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from suite.levels import share
 from unit.suite.test_phases import project, run, run_module
 
 __all__ = ["project"]
@@ -67,11 +68,14 @@ def test_a_test_that_only_computes_is_never_run_again(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "start",
-    [
-        "import subprocess; subprocess.run(['true'])",
-        "import os; os.waitpid(os.fork() or os._exit(0), 0)",
-        "import multiprocessing; multiprocessing.get_context('fork').Process(target=id).start()",
-    ],
+    share(
+        [
+            "import subprocess; subprocess.run(['true'])",
+            "import os; os.waitpid(os.fork() or os._exit(0), 0)",
+            "import multiprocessing as it; it.get_context('fork').Process(target=id).start()",
+        ],
+        one_in=3,
+    ),
 )
 def test_a_test_that_starts_a_process_counts_as_real_in_any_folder(
     project: Path, start: str
