@@ -5,6 +5,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,33 @@ import pytest
 import dodona
 import dodona.aio
 from dodona._core.catalog.master_transaction import RowsRefused
+from dodona._core.protocol import deadline
 from dodona._core.protocol.context import error_of
 from dodona._core.protocol.deadline import bounded
 from dodona._core.protocol.steps import MASTER, Calls, Post, Protocol, Target
 from dodona.errors import CommitOutcomeUnknown, InvalidRequest, Unavailable
-from dodona.types import Timestamp, TransactionId
+from dodona.types import CellId, Timestamp, TransactionId
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.catalog import GetTable
-from dodona_wire.messages.data import Committed, Decide, Prepare, Prepared
+from dodona_wire.messages.catalog import Cell, Cluster, GetCluster, GetTable
+from dodona_wire.messages.data import (
+    Committed,
+    Decide,
+    GenerateTimestamps,
+    PeekOutcome,
+    Prepare,
+    Prepared,
+    TimestampRange,
+    Undecided,
+)
+from dodona_wire.messages.families import Reply, Request
 from unit.client.protocols import (
     NEVER_SENT,
     PATH,
     PIVOT,
     Clock,
     Play,
+    begin_master,
+    finish,
     new_session,
     table,
     with_rows,
@@ -165,6 +179,48 @@ def ask(*targets: Target) -> Protocol[None]:
         (reply,) = yield Calls(((target, GetTable(PATH)),))
     assert isinstance(reply, Failure)
     raise error_of(reply)
+
+
+def outcome_of_all(clock: Clock) -> Protocol[Any]:
+    """All cells are asked, of which one is silent."""
+    return new_session(clock).outcome(TransactionId(50), None, False)
+
+
+def master_commit(clock: Clock) -> Protocol[Any]:
+    return begin_master(clock, new_session(clock).catalog).commit()
+
+
+@pytest.mark.parametrize("make", [outcome_of_all, master_commit])
+def test_a_call_whose_time_is_over_asks_nobody_again(
+    make: Callable[[Clock], Protocol[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would ask again and again without a pause, until its attempts are used up."""
+    refused: list[Calls] = []
+    refuse = deadline._Deadline._refuse
+
+    def counted(it: deadline._Deadline, step: Calls) -> Protocol[list[Reply]]:
+        refused.append(step)
+        return refuse(it, step)
+
+    def answer(target: Target, body: Request) -> Reply:
+        clock.now_us += 20_000
+        match body:
+            case GenerateTimestamps():
+                return TimestampRange(Timestamp(1_000), body.count)
+            case GetCluster():
+                cells = [Cell(CellId(at), f"node{at}", True, 1) for at in range(2)]
+                return Cluster((), tuple(cells))
+            case PeekOutcome() if target == 0:
+                return Undecided(body.transaction)
+        return SILENT
+
+    monkeypatch.setattr(deadline._Deadline, "_refuse", counted)
+    clock = Clock()
+    it = Play(clock, bounded(make(clock), TIMEOUT_MS, clock.instant_us))
+    with suppress(Unavailable, CommitOutcomeUnknown):
+        finish(it, answer)
+    assert clock.now_us > TIMEOUT_MS * 1000
+    assert len(refused) <= 1
 
 
 def test_a_commit_that_was_sent_is_unknown_and_one_that_was_not_is_aborted() -> None:

@@ -16,6 +16,7 @@ from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease
 from dodona._core.catalog.tables import TableInfo, describe, pivots_of
 from dodona._core.protocol.arguments import check_flag, check_path, check_text, pack_map, pack_value
 from dodona._core.protocol.context import NAMING_ATTRIBUTES, Context, error_of
+from dodona._core.protocol.retry import has_time
 from dodona._core.protocol.steps import MASTER, Calls, Protocol
 from dodona._core.writing.transaction import TransactionState
 from dodona_wire.errors import (
@@ -301,10 +302,9 @@ class MasterTransactionSession(TreeSession):
             is_in_doubt |= (
                 type(error) is Unavailable and error.attributes.get("is_sent") is not False
             )
-            pause = patience.next_pause() if isinstance(error, Unavailable) else None
-            if pause is None:
+            is_final = not isinstance(error, Unavailable)
+            if is_final or not (yield from has_time(patience, error)):
                 raise self._uncommitted(error, is_in_doubt)
-            yield pause
         self.lease.state = TransactionState.COMMITTED
 
     def _uncommitted(self, error: DodonaError, is_in_doubt: bool) -> DodonaError:

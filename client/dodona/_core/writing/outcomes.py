@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from dodona._core.protocol.context import Context, error_of
+from dodona._core.protocol.retry import has_time
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.writing.committing import ASK_AGAIN_KINDS, ask_until_answered
 from dodona_wire.errors import InvalidRequest, Unavailable
@@ -118,10 +119,10 @@ def _ask_everywhere(context: Context, transaction: TransactionId) -> Protocol[li
             replies = yield Calls(tuple([(cell, PeekOutcome(transaction)) for cell in some]))
             answers.update(zip(some, replies, strict=True))
         left = [cell for cell in left if _is_silent(answers[cell])]
-        pause = patience.next_pause() if left and _judge(answers.values()) is PENDING else None
-        if pause is None:
+        if not left or _judge(answers.values()) is not PENDING:
             break
-        yield pause
+        if not (yield from has_time(patience)):
+            break
         yield from context.find_cells()
     if len(left) == len(cluster.cells):
         raise Unavailable(
