@@ -41,7 +41,12 @@ def test_the_answer_has_no_warning_for_attributes_with_a_meaning(rest: Rest) -> 
 
 def test_yt_saurus_clients_are_warned_in_a_header(rest: Rest) -> None:
     attributes = {"dynamic": True, "schema": SCHEMA, "replication_factor": 3, "team": "x"}
-    parameters = {"type": "table", "path": "//attributes/yt", "attributes": attributes}
+    parameters = {
+        "type": "table",
+        "path": "//attributes/yt",
+        "recursive": True,
+        "attributes": attributes,
+    }
     made = rest.http.post("/api/v4/create", json=parameters)
     assert made.status_code == 200, made.text
     assert "'replication_factor'" in made.headers["X-Dodona-Warnings"]
