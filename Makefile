@@ -1,5 +1,6 @@
 # Dodona's commands. `make demo` and `make test` are all that a new machine needs:
 # both first prepare .venv, from requirements.lock, when it is missing or out of date.
+# Only Spark needs Java: without it the demonstration and the tests leave Spark out, and say so.
 # ARGS adds options to the last program that a command runs: make test ARGS='-k locks'.
 
 SHELL := bash
@@ -9,7 +10,6 @@ SHELL := bash
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for it in python3.11 python3; do \
   $$it -c '$(IS_NEW_ENOUGH)' 2>/dev/null && echo $$it && break; done)
-JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PROJECTS := client/pyproject.toml pyproject.toml loadtest/pyproject.toml
@@ -20,14 +20,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-input --qui
 UV := UV_LINK_MODE=copy $(BIN)/uv pip install --python $(BIN)/python --quiet
 
 .PHONY: help install demo check test test-all steady lint format docs chart soak mutants load bench bench-spark \
-  picture lock clean check-python check-java check-venv
+  picture lock clean check-python check-venv
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
 
 install: $(INSTALLED) ## prepare .venv, which the others do by themselves
 
-demo: $(INSTALLED) ## start a cluster on this machine and show what it can do
+demo: $(INSTALLED) ## show what a cluster on this machine can do (ARGS=--embedded: without servers)
 	@$(BIN)/dodona demo $(ARGS)
 
 SUITE := $(BIN)/python -m suite --beside '$(MAKE) --no-print-directory lint' --level
@@ -100,7 +100,7 @@ clean: ## remove the environment and all else that was generated
 # ---- the environment
 
 $(INSTALLED): requirements.lock $(PROJECTS)
-	@$(MAKE) --no-print-directory check-python check-java check-venv
+	@$(MAKE) --no-print-directory check-python check-venv
 	@echo "Preparing .venv with $$($(PYTHON) --version); the first time takes a minute or two"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --require-hashes -r <($(UV_LINES))
@@ -122,12 +122,6 @@ check-python:
 	@$(or $(PYTHON),false) -c '$(IS_NEW_ENOUGH)' 2>/dev/null || { \
 	  echo "Dodona needs Python 3.11 or newer: install python3.11 and python3.11-venv," \
 	    "or name another with PYTHON=..." >&2; exit 1; }
-
-check-java:
-	@version=$$($(JAVA) -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || true; \
-	(($${version:-0} >= 17)) || { \
-	  echo "Dodona needs Java 17 or newer, for Spark: install openjdk-17-jre-headless," \
-	    "or set JAVA_HOME" >&2; exit 1; }
 
 # Debian and Ubuntu keep the means to make an environment in a package of its own.
 check-venv:

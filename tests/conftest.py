@@ -7,6 +7,7 @@ nothing about time. Which tests run, and when, is said in `suite`.
 import gc
 import signal
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups = {it: group_of(it.nodeid, config.rootpath) for it in items}
         counts = Counter(groups.values())
         items.sort(key=lambda it: place_of(groups[it], counts))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without Java, tests of Spark are skipped. The end of a run says so (see `suite.reports`)."""
+    if levels.has(item, ("spark",)) and (missing := _missing_java()) is not None:
+        pytest.skip(missing)
+
+
+@cache
+def _missing_java() -> str | None:
+    from dodona_local.java import missing_java  # the product is under test: not before it is needed
+
+    return missing_java()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

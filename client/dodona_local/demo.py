@@ -6,7 +6,8 @@ processes meanwhile.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,14 +20,18 @@ from dodona_local.demo_data import (
     BATCH_FLIGHTS_EMBEDDED,
     POSTED_FROM,
     Batch,
-    carrier_names,
     deal_batches,
-    flights_table,
     sum_of,
     totals_by_carrier_day,
 )
 from dodona_local.demo_post import WORKERS, Book, post_by_tasks, post_by_threads
 from dodona_local.demo_screen import Bar, Screen
+from dodona_local.demo_source import (
+    carrier_names,
+    flights_table,
+    note_of_source,
+    title_of_source,
+)
 from dodona_local.demo_tables import CARRIER_DAY, FLIGHTS, TABLES, CarrierCells, create_tables
 from dodona_local.launcher import LocalCluster
 
@@ -47,7 +52,7 @@ class Demo:
     db: dodona.Client
     screen: Screen
     flights: Any
-    """A `pyarrow.Table` of all flights, straight from the CSV: the expected data."""
+    """A `pyarrow.Table` of all flights, straight from the source: the expected data."""
     load: Load
     post: Post
     loader_name: str = "Arrow batches"
@@ -113,8 +118,8 @@ class Demo:
         self._report_posting(bar, reader.snapshots)
 
     def compare(self) -> None:
-        """Run step 5: compare the tables with the CSV."""
-        self.screen.step(5, "The answer, against the CSV")
+        """Run step 5: compare the tables with the source."""
+        self.screen.step(5, "The answer, against the source")
         end = check.take_reading(self.db)
         headings = ("", "carrier", "worst day", "late that day", "flights", "mean delay")
         self.screen.table(headings, check.carrier_rows(end.totals, carrier_names()), texts=3)
@@ -125,7 +130,7 @@ class Demo:
             check.faults_of_markers(end.markers, self.book.acknowledged),
         )
         self._judge(
-            f"{len(expected):,} totals at {end.timestamp} equal the CSV's, "
+            f"{len(expected):,} totals at {end.timestamp} equal the source's, "
             f"to the minute of {minutes:,}",
             check.faults_of_totals(end.totals, expected),
         )
@@ -186,14 +191,26 @@ def _nodes(cells: Sequence[int | None]) -> str:
     return f"node {names[0]}" if len(names) == 1 else f"nodes {' and '.join(names)}"
 
 
-def run_demo(*, is_embedded: bool) -> bool:
-    """Run the whole demonstration in a temporary folder. Return whether all results are right."""
+def run_demo(*, is_embedded: bool, no_spark: str | None = None) -> bool:
+    """Run the whole demonstration in a temporary folder. Return whether all results are right.
+
+    `no_spark` says why Spark's step is left out, if it is: then the client loads the flights.
+    """
     screen = Screen()
-    screen.title("Dodona: a year of flights out of New York, 2013")
+    screen.title(title_of_source())
+    note = note_of_source()
+    if note is not None:
+        screen.line(note)
     with tempfile.TemporaryDirectory(prefix="dodona-demo-") as folder:
-        run = run_embedded if is_embedded else run_with_servers
-        is_right = run(Path(folder), screen)
-    screen.verdict("Everything adds up." if is_right else "It does not add up.", is_right)
+        if is_embedded:
+            is_right = run_embedded(Path(folder), screen)
+        elif no_spark is None:
+            is_right = run_with_spark(Path(folder), screen)
+        else:
+            is_right = run_without_spark(Path(folder), screen, no_spark)
+    left_out = "" if is_embedded or no_spark is None else " Spark's step was left out."
+    text = "Everything adds up." if is_right else "It does not add up."
+    screen.verdict(text + left_out, is_right)
     return is_right
 
 
@@ -208,7 +225,7 @@ def run_embedded(folder: Path, screen: Screen) -> bool:
         return Demo(db, screen, flights, load, post, batch_flights=BATCH_FLIGHTS_EMBEDDED).run()
 
 
-def run_with_servers(folder: Path, screen: Screen) -> bool:
+def run_with_spark(folder: Path, screen: Screen) -> bool:
     """Run the demonstration on a cluster of processes on this machine. Spark loads, asyncio tasks
     post."""
     from dodona_local.demo_spark import SparkLoader
@@ -216,16 +233,36 @@ def run_with_servers(folder: Path, screen: Screen) -> bool:
     screen.step(1, "Start a master, a proxy and two tablet nodes; and Spark beside them")
     with (
         SparkLoader(folder) as spark,
-        LocalCluster(folder / "cluster", warn=screen.line) as cluster,
+        _cluster(folder, screen) as url,
+        dodona.connect(url) as db,
     ):
+        flights = flights_table()
+        load = partial(spark.load, url, flights.num_rows)
+        post = partial(post_by_tasks, url)
+        return Demo(db, screen, flights, load, post, "Spark").run()
+
+
+def run_without_spark(folder: Path, screen: Screen, why: str) -> bool:
+    """Run the demonstration on a cluster of processes on this machine. The client loads."""
+    screen.line(f"Without Spark: {why}")
+    screen.line(
+        "The client loads the flights instead. With --embedded there are no servers, either"
+    )
+    screen.step(1, "Start a master, a proxy and two tablet nodes")
+    with _cluster(folder, screen) as url, dodona.connect(url) as db:
+        flights = flights_table()
+        load = partial(load_by_client, db, flights)
+        post = partial(post_by_tasks, url)
+        return Demo(db, screen, flights, load, post).run()
+
+
+@contextmanager
+def _cluster(folder: Path, screen: Screen) -> Iterator[str]:
+    """Run a cluster in the folder for the length of a `with` block. Yield its master's URL."""
+    with LocalCluster(folder / "cluster", warn=screen.line) as cluster:
         for name, status in cluster.processes.items():
             screen.line(f"{name:7} {status.url}")
-        url = cluster.master_url
-        flights = flights_table()
-        with dodona.connect(url) as db:
-            load = partial(spark.load, url, flights.num_rows)
-            post = partial(post_by_tasks, url)
-            return Demo(db, screen, flights, load, post, "Spark").run()
+        yield cluster.master_url
 
 
 def load_by_client(db: dodona.Client, flights: Any, bar: Bar) -> None:

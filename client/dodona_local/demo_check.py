@@ -1,7 +1,7 @@
 """Check the rules that must hold at every time and at the end of the demonstration.
 
 Owns: the snapshots (one timestamp, two tables, one sum). Owns also the comparison of the end with
-the CSV, and with the book of acknowledged commits. Every check returns its errors in words, and
+the source, and with the book of acknowledged commits. Every check returns its errors in words, and
 none prints.
 """
 
@@ -161,10 +161,10 @@ def faults_of_markers(found: Mapping[int, Marker], book: Mapping[int, Acknowledg
 def faults_of_totals(
     found: Mapping[CarrierDay, Totals], expected: Mapping[CarrierDay, Totals]
 ) -> list[str]:
-    """Return the differences between the database and the CSV."""
+    """Return the differences between the database and the source."""
     return [
         f"{carrier} on {day}: the database has {found.get((carrier, day), Totals())}, "
-        f"the CSV {expected.get((carrier, day), Totals())}"
+        f"the source {expected.get((carrier, day), Totals())}"
         for carrier, day in sorted({*found, *expected})
         if found.get((carrier, day)) != expected.get((carrier, day))
     ]

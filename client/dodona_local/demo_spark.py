@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from dodona_local.demo_data import FLIGHT_COLUMNS, MISSING, extract_csv
+from dodona_local.demo_data import FLIGHT_COLUMNS, MISSING
 from dodona_local.demo_screen import Bar
+from dodona_local.demo_source import write_flights_csv
 from dodona_local.demo_tables import FLIGHTS
 from dodona_local.errors import LaunchFailed
 
@@ -69,7 +70,7 @@ class SparkLoader:
 
     def load(self, url: str, row_count: int, bar: Bar) -> None:
         """Load all flights into `FLIGHTS`, by one Spark job without atomicity."""
-        frame = self._frame(extract_csv(self._folder))
+        frame = self._frame(write_flights_csv(self._folder))
         bar.restart_clock()
         job = self._threads.submit(_save, frame, url)
         while not wait([job], POLL_S).done:
@@ -129,9 +130,7 @@ def start_session(folder: Path) -> "SparkSession":
             return SparkSession.builder.master("local[2]").config(map=options).getOrCreate()
     except PySparkException as error:
         said = log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:].strip() or error
-        raise LaunchFailed(
-            f"Spark did not start. It needs Java 17 or newer. Its error: {said}"
-        ) from error
+        raise LaunchFailed(f"Spark did not start. Its error: {said}") from error
 
 
 @contextmanager

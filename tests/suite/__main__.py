@@ -44,9 +44,8 @@ def main(words: Sequence[str]) -> int:
     reports.write_report(REPORT, cases)
     if not is_beside_right:
         print(f"FAILED {chosen.beside}")
-    print(
-        f"{len(cases)} tests in {shown_s(time.monotonic() - began)}; report: {REPORT}", flush=True
-    )
+    elapsed = shown_s(time.monotonic() - began)
+    print(f"{reports.shown_count(cases)} in {elapsed}; report: {REPORT}", flush=True)
     are_unsteady = any(it.is_unsteady for it in cases)
     status = verdict([phase.status for phase in phases])
     if status == OK and (not is_beside_right or (chosen.level == "all" and are_unsteady)):
@@ -64,7 +63,8 @@ def ended(command: str, beside: Running) -> bool:
 def summary(phases: Sequence[Phase], cases: Sequence[Case]) -> list[str]:
     """Lines for the end of a long output."""
     lines = [*reports.minutes_by_kind(cases), *reports.slowest(cases), ""]
-    return [*lines, *(phase.line for phase in phases), *reports.failures(cases)]
+    outcome = [*reports.skips(cases), *reports.failures(cases)]
+    return [*lines, *(phase.line for phase in phases), *outcome]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ file of a whole run. A test that failed once and passed by itself has a `flakyFa
 is what Maven's reports call it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,14 @@ class Case:
     @property
     def has_passed(self) -> bool:
         return self.error is None and self.element.find("skipped") is None
+
+    @property
+    def skip_reason(self) -> str | None:
+        """Why it was skipped, if it was."""
+        skipped = self.element.find("skipped")
+        if skipped is None or skipped.get("type") == "pytest.xfail":
+            return None
+        return (skipped.get("message") or "no reason")[:ERROR_CHARACTERS_MAX]
 
     @property
     def kind(self) -> str:
@@ -117,6 +125,18 @@ def minutes_by_kind(cases: Iterable[Case]) -> list[str]:
     kinds = sorted(seconds, key=lambda it: -seconds[it])
     lines = [f"  {seconds[it] / 60:6.1f} min  {counts[it]:6} tests  {it}" for it in kinds]
     return ["", "time of the tests of each kind:", *lines]
+
+
+def skips(cases: Iterable[Case]) -> list[str]:
+    """Lines about what was left out, and why."""
+    counts = Counter(it.skip_reason for it in cases if it.skip_reason is not None)
+    return [f"SKIPPED {count} tests: {reason}" for reason, count in counts.most_common()]
+
+
+def shown_count(cases: Sequence[Case]) -> str:
+    """How many tests there were, and how many of them did not run."""
+    skipped_count = sum(it.skip_reason is not None for it in cases)
+    return f"{len(cases)} tests" + (f", {skipped_count} of them SKIPPED," if skipped_count else "")
 
 
 def failures(cases: Sequence[Case]) -> list[str]:

@@ -14,6 +14,7 @@ except ModuleNotFoundError:  # the install is incomplete
 
 from dodona_local.cli import (
     cluster,
+    doctor,
     histories,
     loads,
     rows,
@@ -94,7 +95,7 @@ def options(
     bound_calls(timeout_ms)
 
 
-for topic in (servers, tables, tree, rows, histories, saving):
+for topic in (servers, doctor, tables, tree, rows, histories, saving):
     application.add_typer(topic.commands)
 for name, commands in {
     "timestamp": timestamps.commands,

