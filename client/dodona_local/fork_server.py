@@ -143,11 +143,15 @@ class ForkServer:
 
     async def close(self) -> None:
         """End the fork server. Call this when all forks have ended."""
-        self._let_go()
         process, self._process = self._process, None
-        if process is not None and process.returncode is None:
+        is_running = process is not None and process.returncode is None
+        if process is not None and is_running:
+            # Before the link closes: without it the fork server ends. `kill` would take the exit
+            # status of an ended process, and the loop would complain that the process is unknown.
             with suppress(ProcessLookupError):
                 process.kill()
+        self._let_go()
+        if process is not None and is_running:
             # Otherwise the loop may close before it learns of the end.
             await uncancelled(_wait_for(process))
 
