@@ -10,6 +10,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "helm" / "dodona"
 DOCKER: Final = ROOT / "helm" / "docker"
+COMPOSE: Final = DOCKER / "compose.yaml"
 SCHEMA: Final = CHART / "values.schema.json"
 README: Final = CHART / "README.md"
 ROLES: Final = ("master", "proxy", "node", "gateway")
