@@ -150,8 +150,6 @@ def test_an_extra_is_added_to_an_install_without_an_index_that_has_dodona(
     light.install(wheels, "dodona")
     light.install(tmp_path, "dodona[sql]")
     assert light.python("-c", "import dodona, duckdb; print('both')") == "both\n"
-    with pytest.raises(AssertionError, match="No matching distribution found for dodona-server"):
-        light.install(tmp_path, "dodona[server]")
 
 
 @pytest.mark.rest("an install of the servers is in `test`")

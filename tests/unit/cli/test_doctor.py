@@ -57,8 +57,13 @@ def test_the_demonstration_leaves_out_spark_only_if_it_would_use_it(
     embedded: bool, dodona: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
+
+    def run_demo(**given: Any) -> bool:
+        asked.update(given)
+        return True
+
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    monkeypatch.setattr(demo, "run_demo", lambda **given: asked.update(given) or True)
+    monkeypatch.setattr(demo, "run_demo", run_demo)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert dodona.elsewhere("demo", *(["--embedded"] if embedded else [])) == ""
     assert asked["is_embedded"] is embedded
