@@ -116,7 +116,9 @@ class SnapshotReader:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(SNAPSHOT_PAUSE_S):
+            is_last = False
+            while not is_last:  # the last one, after all writes: so a quick run has one, too
+                is_last = self._stop.wait(SNAPSHOT_PAUSE_S)
                 snapshot = take_reading(self._db).snapshot()
                 self.snapshots.append(snapshot)
                 self._show(snapshot)
