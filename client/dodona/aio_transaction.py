@@ -156,11 +156,17 @@ class AsyncTransaction(ProcessBound):
             read(path, lower, upper, columns, at, transaction=self._buffer), timeout_ms
         )
 
-    async def query(self, sql: str, *, timeout_ms: int | None = None) -> Any:
+    async def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Any:
         """Run one SELECT in DuckDB's SQL, as of the start of the transaction. Otherwise as
         `AsyncClient.query`."""
         await self._writes.settle(timeout_ms)  # asyncio only
-        begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
+        begin = self._session.prepare_query(sql, parameters, self._buffer.read_timestamp())
         limit_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
         return await async_answer(self._run, self._session, begin, self._buffer, limit_ms)
 

@@ -125,6 +125,7 @@ class Reader(ChangeReader):
     def query(
         self,
         sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         *,
@@ -132,6 +133,8 @@ class Reader(ChangeReader):
     ) -> Any:
         """Run one SELECT in DuckDB's SQL, and return a `pyarrow.Table`. Name a table as `[//path]`.
 
+        - `parameters`: the values that stand for `$name` in the SQL, as a mapping, or for `?` and
+          `$1`, as a sequence. See below.
         - `timestamp`: read all tables at this timestamp. The default is a fresh timestamp. Then
           tables with atomicity `"none"` are read at their newest rows.
         - `retention_timestamp`: ignore versions that are older than this timestamp.
@@ -148,12 +151,27 @@ class Reader(ChangeReader):
         - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
           has no effect. `at time zone` converts to another zone.
 
+        Always pass values as `parameters`, and never write them into the SQL yourself. Then no
+        value can change what the query does, and none needs quotes. A condition on a parameter
+        bounds the range of keys as a constant does. These values are possible:
+
+        - None, bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, UUID, and
+          scalars of numpy. For `column in $list`, pass a list of one of these types.
+        - An int is from -2^63 to 2^64 - 1, and a Decimal has 38 digits at most.
+        - A datetime with a time zone is a moment, in UTC. A datetime without one is a TIMESTAMP,
+          which DuckDB compares with moments as if it were in UTC.
+        - Compare columns of type `string` with bytes. A str works as a literal does: it must be
+          ASCII, and `\\xFF` in it is one byte. Lists for such columns must contain bytes.
+        - Case does not count in names. All parameters have names, or none of them.
+
         To convert the result to a data frame and keep integers beside nulls, pass a `types_mapper`
         to `to_pandas`.
 
         A query can't use files, the network, extensions or variables. Raises InvalidRequest with
-        DuckDB's message, or if the sql extra is not installed. Raises TableNotFound, and what
+        DuckDB's message, for parameters that are not those of the query, or if the sql extra is not
+        installed. Raises TableNotFound, and what
         `select` raises. Raises LimitExceeded above these limits: 1,048,576 characters of text,
-        10,000,000 rows that it reads or returns, 1,024 MiB of memory."""
-        begin = self._session.prepare_query(sql, timestamp, retention_timestamp)
+        10,000,000 rows that it reads or returns, 1,024 MiB of memory, 1,000 parameters, 1 MiB of
+        their values."""
+        begin = self._session.prepare_query(sql, parameters, timestamp, retention_timestamp)
         return answer(self._run, self._session, begin, None, self._bound_ms(timeout_ms))

@@ -150,10 +150,16 @@ class Transaction(ProcessBound):
             read(path, lower, upper, columns, at, transaction=self._buffer), timeout_ms
         )
 
-    def query(self, sql: str, *, timeout_ms: int | None = None) -> Any:
+    def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Any:
         """Run one SELECT in DuckDB's SQL, as of the start of the transaction. Otherwise as
         `Client.query`."""
-        begin = self._session.prepare_query(sql, self._buffer.read_timestamp())
+        begin = self._session.prepare_query(sql, parameters, self._buffer.read_timestamp())
         limit_ms = self._call_timeout_ms if timeout_ms is None else timeout_ms
         return answer(self._run, self._session, begin, self._buffer, limit_ms)
 

@@ -1,12 +1,14 @@
 """SQL over random tables: pushing conditions down changes no result, and the results are right.
 
 Each example is run with its conditions pushed down and with whole tables read, and a condition on
-one table also by plain Python, with SQL's three truth values.
+one table also by plain Python, with SQL's three truth values. The same holds if parameters stand
+for its constants, by name or in order.
 """
 
 import math
 import operator
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +20,7 @@ from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading import query as query_module
 from dodona._core.reading.query import Query, Source
+from dodona._core.sql.parameters import Parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
@@ -26,6 +29,8 @@ from suite.levels import examples
 
 Row = tuple[Any, ...]
 Condition = tuple[Any, ...]
+Write = Callable[[Any, str], str]
+"""Writes a value of a type of column into SQL."""
 
 VALUES: dict[str, list[Any]] = {
     "int64": [-(2**63), -1, 0, 1, 2, 3, 2**63 - 1],
@@ -55,6 +60,32 @@ def literal(value: Any, column_type: str) -> str:
         case "utf8":
             return "'" + str(value).replace("'", "''") + "'"
     return str(value)
+
+
+class Named:
+    """Writes values as `$name`, and keeps them. As in a list of literals, a value of `string` that
+    is ASCII may be text. `is_ordered` writes `?` instead."""
+
+    def __init__(self, *, is_ordered: bool) -> None:
+        self.values: dict[str, Any] = {}
+        self._is_ordered = is_ordered
+
+    def __call__(self, value: Any, column_type: str) -> str:
+        number = len(self.values)
+        is_text = column_type == "string" and value.isascii() and b"\\" not in value
+        self.values[f"p{number}"] = value.decode() if is_text and number % 2 else value
+        if column_type == "double" and value == int_of(value) and number % 2:
+            self.values[f"p{number}"] = int_of(value)
+        return "?" if self._is_ordered else f"$p{number}"
+
+    @property
+    def parameters(self) -> Parameters:
+        return list(self.values.values()) if self._is_ordered else self.values
+
+
+def int_of(value: float) -> int | None:
+    """The whole number that a small double is."""
+    return int(value) if math.isfinite(value) and abs(value) < 2**53 else None
 
 
 @st.composite
@@ -98,22 +129,22 @@ def conditions_of(schema: TableSchema) -> st.SearchStrategy[Condition]:
     )
 
 
-def sql_of(condition: Condition, schema: TableSchema, alias: str) -> str:
+def sql_of(condition: Condition, schema: TableSchema, alias: str, write: Write = literal) -> str:
     kind = condition[0]
     if kind in ("and", "or"):
-        return f" {kind} ".join(f"({sql_of(it, schema, alias)})" for it in condition[1:])
+        return f" {kind} ".join(f"({sql_of(it, schema, alias, write)})" for it in condition[1:])
     if kind == "not":
-        return f"not ({sql_of(condition[1], schema, alias)})"
+        return f"not ({sql_of(condition[1], schema, alias, write)})"
     column = schema.columns[condition[1]]
     name = f"{alias}.{column.name}"
     if kind == "is null":
         return f"{name} is null"
     if kind == "in":
-        return f"{name} in ({', '.join(literal(it, column.type) for it in condition[2])})"
+        return f"{name} in ({', '.join(write(it, column.type) for it in condition[2])})"
     if kind == "between":
-        low, high = [literal(it, column.type) for it in condition[2:]]
+        low, high = [write(it, column.type) for it in condition[2:]]
         return f"{name} between {low} and {high}"
-    value = literal(condition[2], column.type)
+    value = write(condition[2], column.type)
     if condition[3]:
         mirrored = str(kind).translate(str.maketrans("<>", "><"))
         return f"{value} {mirrored} {name}"
@@ -149,6 +180,8 @@ class Tables:
 
     def __init__(self, tables: dict[str, tuple[TableSchema, list[Row]]]) -> None:
         self._tables = tables
+        self.wanted: list[ScanRange | None] = []
+        """What the last query read."""
 
     def read(
         self,
@@ -168,16 +201,21 @@ class Tables:
         return arrow_of_tuples(schema.columns, inside).select(list(columns))
         yield
 
-    def ask(self, text: str, *, is_pushed: bool) -> list[dict[str, Any]]:
+    def ask(
+        self, text: str, *, is_pushed: bool, parameters: Parameters | None = None
+    ) -> list[dict[str, Any]]:
+        limits = QueryLimits(threads_max=1)
         sources = [
             Source(path, schema, MAX_TIMESTAMP) for path, (schema, _) in self._tables.items()
         ]
-        query = Query(text, sources, QueryLimits(threads_max=1))
+        given = checked_parameters(parameters, limits)
+        query = Query(text, sources, limits, parameters=given)
         if is_pushed:
             query.plan()
         else:
             with patch.object(query_module, "scan_ranges", whole):
                 query.plan()
+        self.wanted = [it.wanted for it in sources]
         try:
             next(query.fetch(self.read))
         except StopIteration:
@@ -212,14 +250,14 @@ SHAPES = (
     'select a.k0, b.v as w from "//a" a full join "//b" b on a.k0 = b.k0 and {b} where {a}',
     'select a.k0, b.k0 as k from "//a" a right join "//a" b on a.v = b.v where {a} or b.v is null',
     'select count(*) as n, max(a.v) as v from "//a" a where {a} group by a.k0',
-    'with a as (select * from "//a" a where {a}) select k0 from a union all select v from a',
+    'with a as (select * from "//a" a where {a}) select k0 from a union all select k0 from a',
     'select * from "//a" a where {a} and exists (from "//b" b where {b} and b.k0 = a.k0)',
     'select * from "//a" a where {a} and a.k0 not in (select k0 from "//b" b where {b})',
     'select k0, row_number() over (order by k0) as n from "//a" a where {a} qualify n < 5',
     'select * from (select * from "//a" order by all limit 5) a where {a}',
     'select a.k0, (select count(*) from "//b" b where {b} and b.k0 = a.k0) as n from "//a" a',
     'select k0 from "//a" a where {a} except select k0 from "//b" b where {b}',
-    'select a.k0, b.v as w from "//a" a anti join "//b" b on a.k0 = b.k0 and {b} where {a}',
+    'select a.k0, a.v from "//a" a anti join "//b" b on a.k0 = b.k0 and {b} where {a}',
 )
 
 
@@ -231,11 +269,68 @@ def test_pushdown_changes_no_result_for_any_shape_of_query(data: st.DataObject) 
     conditions = {
         alias: f"({sql_of(data.draw(conditions_of(schema)), schema, alias)})" for alias in "ab"
     }
-    shape = data.draw(st.sampled_from(SHAPES))
-    if "anti" in shape:
-        shape = shape.replace("a.k0, b.v as w", "a.k0, a.v")
-    if "union" in shape:
-        shape = shape.replace("select v from", "select k0 from")
-    text = shape.format(**conditions)
+    text = data.draw(st.sampled_from(SHAPES)).format(**conditions)
     pushed, plain = [tables.ask(text, is_pushed=it) for it in (True, False)]
     assert sorted(map(repr, pushed)) == sorted(map(repr, plain))
+
+
+@given(st.data())
+@settings(max_examples=examples(30), deadline=None)
+def test_a_parameter_finds_and_reads_what_a_literal_does(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    tables = Tables({"//t": (schema, data.draw(rows_of(schema)))})
+    condition = data.draw(conditions_of(schema))
+    write = Named(is_ordered=data.draw(st.booleans()))
+    text = 'select * from "//t" t where '
+    found = tables.ask(
+        text + sql_of(condition, schema, "t", write), is_pushed=True, parameters=write.parameters
+    )
+    wanted = tables.wanted
+    assert found == tables.ask(text + sql_of(condition, schema, "t"), is_pushed=True)
+    assert wanted == tables.wanted
+
+
+@given(st.data())
+@settings(max_examples=examples(30), deadline=None)
+def test_a_list_as_a_parameter_finds_and_reads_what_a_list_of_literals_does(
+    data: st.DataObject,
+) -> None:
+    schema = data.draw(schemas())
+    rows = data.draw(rows_of(schema))
+    tables = Tables({"//t": (schema, rows)})
+    column = schema.columns[0]
+    values = data.draw(st.lists(st.sampled_from(VALUES[column.type]), min_size=1, max_size=8))
+    text = f'select * from "//t" t where {column.name} in '
+    found = tables.ask(f"{text}$list", is_pushed=True, parameters={"list": values})
+    wanted = tables.wanted
+    listed = ", ".join(literal(it, column.type) for it in values)
+    assert found == tables.ask(f"{text}({listed})", is_pushed=True)
+    assert wanted == tables.wanted
+    assert len(found) == sum(row[0] in values for row in rows)
+    for other in (f"{text[:-3]} = any($list)", f"{text}(select unnest($list))"):
+        again = tables.ask(other, is_pushed=True, parameters={"list": values})
+        assert sorted(map(repr, again)) == sorted(map(repr, found))
+
+
+@given(st.data())
+@settings(max_examples=examples(30), deadline=None)
+def test_parameters_change_no_result_for_any_shape_of_query(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    tables = Tables({path: (schema, data.draw(rows_of(schema))) for path in ("//a", "//b")})
+    drawn = {alias: data.draw(conditions_of(schema)) for alias in "ab"}
+    shape = data.draw(
+        st.sampled_from([it for it in SHAPES if not {"anti", "union"} & {*it.split()}])
+    )
+    write = Named(is_ordered=False)
+    named, plain = [
+        shape.format(
+            **{alias: f"({sql_of(it, schema, alias, how)})" for alias, it in drawn.items()}
+        )
+        for how in (write, literal)
+    ]
+    used = {name: write.values[name] for name in re.findall(r"\$(p\d+)", named)}
+    found = tables.ask(named, is_pushed=True, parameters=used)
+    wanted = tables.wanted
+    expected = tables.ask(plain, is_pushed=True)
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert wanted == tables.wanted

@@ -114,7 +114,10 @@ EXAMPLES: Final[dict[str, Example]] = {
         },
     ),
     "query_rows": Example(
-        {"sql": "select max(balance) as most from [//bank/accounts]"},
+        {
+            "sql": "select max(balance) as most from [//bank/accounts] where id < $end",
+            "parameters": {"end": 2},
+        },
         {"columns": ["most"], "types": ["int64"], "rows": [[100]]},
     ),
     "begin_transaction": Example(

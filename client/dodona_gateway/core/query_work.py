@@ -49,6 +49,9 @@ class Plan(msgspec.Struct, frozen=True, tag="plan"):
     cpu_seconds_max: int
     rows_max: int | None = None
     """The number of result rows that are enough; None if all are needed."""
+    parameters: dict[str, Any] = {}
+    """The checked values of the query's parameters, by name. MessagePack has their types, because
+    they came in JSON or in MessagePack."""
 
 
 class Encoded(msgspec.Struct, frozen=True, tag="encoded"):

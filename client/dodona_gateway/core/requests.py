@@ -215,11 +215,13 @@ class SelectRows(Timed, frozen=True):
 
 
 class Query(Timed, frozen=True):
-    """Run DuckDB's SQL over tables named as `[//path]`, all at one timestamp."""
+    """Run DuckDB's SQL over tables named as `[//path]`, all at one timestamp. `parameters` has the
+    values for `$name` in an object, or for `?` in a list."""
 
     sql: str
     timestamp: Timestamp = SYNC_LAST_COMMITTED
     retention_timestamp: Timestamp = NULL_TIMESTAMP
+    parameters: Row | Values | None = None
 
 
 # Transactions
@@ -296,6 +298,7 @@ class QueryInTransaction(Timed, frozen=True):
     """Run a query as `Query` does, at the transaction's start timestamp."""
 
     sql: str
+    parameters: Row | Values | None = None
 
 
 class CommitTransaction(Timed, frozen=True):

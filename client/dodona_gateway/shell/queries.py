@@ -111,7 +111,8 @@ class QueryProcess:
         )
         tables = [QueryTable(it.path, it.schema.columns) for it in query.sources]
         cpu_seconds_max = self._bounds.cpu_seconds_max
-        said = await self._ask(Plan(query.text, tables, limits, cpu_seconds_max, rows_max))
+        plan = Plan(query.text, tables, limits, cpu_seconds_max, rows_max, dict(query.parameters))
+        said = await self._ask(plan)
         if not isinstance(said, Planned) or len(said.wanted) != len(query.sources):
             raise await self._ended()
         for source, wanted in zip(query.sources, said.wanted, strict=True):

@@ -175,7 +175,7 @@ class _Work:
 
 def _plan(asked: Plan, text: str) -> Query:
     sources = [Source(it.path, TableSchema(it.columns), NULL_TIMESTAMP) for it in asked.tables]
-    query = Query(text, sources, asked.limits)
+    query = Query(text, sources, asked.limits, parameters=asked.parameters)
     query.plan()
     return query
 

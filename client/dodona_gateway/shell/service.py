@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
+from dodona._core.sql.parameters import Parameters
 from dodona._core.sql.references import find_tables
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import INTERRUPT_SECONDS
@@ -122,20 +123,22 @@ class Service:
         shape: Shape,
         transaction: AsyncTransaction | None = None,
         *,
+        parameters: Parameters | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         rows_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> bytes:
         """Return a query's result in that shape. The principal must have `read` on all tables of
-        the query. Another process computes the query. `rows_max` is the number of rows that are
+        the query. Another process computes the query. `parameters` have values of JSON or of
+        MessagePack. `rows_max` is the number of rows that are
         enough, None for all."""
         paths, _ = find_tables(sql)
         for path in paths:
             principal.check("read", path)
         buffer = None if transaction is None else buffer_of(transaction)
         at = timestamp if buffer is None else buffer.read_timestamp()
-        begin = self.session.prepare_query(sql, at, retention_timestamp)
+        begin = self.session.prepare_query(sql, parameters, at, retention_timestamp)
         async with self._within(timeout_ms, too_long) as ask, self.queries.take():
             query = await ask(begin)
             run = self.query_processes.run

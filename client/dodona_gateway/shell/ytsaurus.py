@@ -6,7 +6,7 @@ and all that its commands know of the gateway.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from fastapi import Request
 
@@ -55,9 +55,12 @@ def headers_of(error: DodonaError) -> Mapping[str, str]:
     return error_headers(yt_error(error))
 
 
-async def sql_of(service: Service, principal: Principal, text: str) -> str:
-    """Translate a query in YTsaurus's language. The principal must have `read` on its tables."""
-    query = await asyncio.to_thread(parse, text, {})
+async def sql_of(
+    service: Service, principal: Principal, text: str, placeholders: Mapping[str, Any]
+) -> str:
+    """Translate a query in YTsaurus's language, in which `{name}` stands for the value of a
+    placeholder. The principal must have `read` on its tables."""
+    query = await asyncio.to_thread(parse, text, placeholders)
     schemas = {}
     for path in query.paths:
         principal.check("read", path)

@@ -226,6 +226,17 @@ def _selection(
 @commands.command(rich_help_panel=PANEL)
 def query(
     sql: Annotated[str, typer.Argument(help=f"One SELECT, with tables as [//path]. {FILE_HELP}")],
+    param: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="The text for $NAME in the SQL. May be repeated."),
+    ] = None,
+    param_json: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=JSON",
+            help="Another value for $NAME: a number, null, a list. May be repeated.",
+        ),
+    ] = None,
     timestamp: ReadTimestamp = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
@@ -234,14 +245,15 @@ def query(
     """Run a query in DuckDB's SQL, over tables at one timestamp."""
     require_extras("server", "sql")
     from dodona_local.cli.printing import print_rows
-    from dodona_local.cli.words import timestamp_of
+    from dodona_local.cli.words import parameters_of, timestamp_of
     from dodona_local.files.formatting import Shape
     from dodona_wire.types import SYNC_LAST_COMMITTED
 
     at = SYNC_LAST_COMMITTED if timestamp is None else timestamp_of(timestamp)
+    parameters = parameters_of(param or (), param_json or ())
     text = input_text() if sql == "-" else sql
     with client_of(url, data_dir) as db:
-        found = db.query(text, at)
+        found = db.query(text, parameters, at)
     print_rows(form, Shape(found.schema), found.to_batches())
 
 

@@ -9,6 +9,7 @@ Owns: the short forms. JSON always works too. Values have the same text form as 
 - A key, or an end of a range, is `name=value,name=value`. Values with a comma, and null, need JSON:
   an object, or a list of values in the order of the key columns.
 - An attribute is `name=value`. The value is JSON, or one word, which is text.
+- A parameter of a query is `name=value`. The option says whether the value is text or JSON.
 """
 
 import re
@@ -23,7 +24,8 @@ from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.json_text import decode_json
 from dodona_wire.rows.schema import AGGREGATE_TYPES, Column, TableSchema
-from dodona_wire.rows.text_format import read_value, value_of_text
+from dodona_wire.rows.text_format import read_value, unmarked, value_of_text
+from dodona_wire.shown import shown
 from dodona_wire.types import Timestamp
 
 DIGITS: Final = re.compile("[0-9]{1,20}")
@@ -57,6 +59,28 @@ def attributes_of(words: Iterable[str]) -> dict[str, Any]:
             raise InvalidRequest(f"the attribute {name} is given twice")
         found[name] = value_word(value)
     return found
+
+
+def parameters_of(texts: Iterable[str], json_words: Iterable[str]) -> dict[str, Any]:
+    """Return the parameters of a query, from words of the form name=text and name=JSON. Raises
+    InvalidRequest, SchemaViolation."""
+    found: dict[str, Any] = {}
+    for option, words in (("--param", texts), ("--param-json", json_words)):
+        for word in words:
+            name, separator, value = word.partition("=")
+            name = name.removeprefix("$")  # as in the SQL
+            if not (name and separator):
+                raise InvalidRequest(f"write {option} name=value, not {shown(word)}")
+            if name in found:
+                raise InvalidRequest(f"the parameter {name} is given twice")
+            is_json = option == "--param-json"
+            found[name] = _unmarked_word(name, value) if is_json else value
+    return found
+
+
+def _unmarked_word(name: str, text: str) -> Any:
+    place = f"the parameter {name}"
+    return unmarked(json_word(text, place), place)
 
 
 # ---- schemas

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,11 @@ class Asker:
         self.db = db
         self.queries = queries
 
-    async def __call__(self, sql: str, shape: Shape, rows_max: int | None = None) -> bytes:
+    async def __call__(
+        self, sql: str, shape: Shape, rows_max: int | None = None, parameters: Any = None
+    ) -> bytes:
         run, session = self.db._run, self.db._session
-        query = await run(session.prepare_query(sql))
+        query = await run(session.prepare_query(sql, parameters))
         return await self.queries.run(run, session, query, shape, rows_max=rows_max)
 
 
@@ -115,6 +118,28 @@ async def test_a_query_has_the_same_result_in_every_format(ask: Asker) -> None:
     shown = msgspec.msgpack.decode(await ask(sql, FirstRows(1, 1), 2), type=Shown)
     assert (shown.rows, shown.row_count, shown.column_count) == ([[3]], 2, 2)
     assert len(ask.queries.pids) == 1, "one process after the other had the same queries"
+
+
+@pytest.mark.part("parameters pass into the process of a query")
+async def test_a_query_process_gets_the_parameters(ask: Asker) -> None:
+    given = {"keys": [3, 4], "text": "3' or true", "raw": b"\xff", "null": None, "high": 2**64 - 1}
+    moment = datetime(2013, 1, 2, tzinfo=UTC)
+    names = ", ".join(f"${name} as {name}_" for name in [*given, "moment"])
+    sql = f"select k, {names} from [//t] where k in $keys and v != $text order by k"
+    content = await ask(sql, Encoded("arrow"), parameters={**given, "moment": moment})
+    rows = pyarrow.ipc.open_stream(content).read_all().to_pylist()
+    expected = {f"{name}_": value for name, value in given.items()}
+    assert rows == [{"k": k, **expected, "moment_": moment} for k in (3, 4)]
+    shown = await ask("select k from [//t] where k > ?;", FirstRows(9, 9), 2, parameters=[5])
+    assert msgspec.msgpack.decode(shown, type=Shown).rows == [[6], [7]]
+    for rows_max in (None, 3):
+        with pytest.raises(InvalidRequest, match="Did you mean 'key'") as caught:
+            await ask("select $key", Encoded("json"), rows_max, parameters={"kye": 1})
+        assert caught.value.attributes == {"missing": ["key"], "unknown": ["kye"]}
+    with pytest.raises(InvalidRequest, match="The parameter key is the str 'x'") as caught:
+        await ask("select k from [//t] where k = $key", Encoded("json"), 3, parameters={"key": "x"})
+    assert caught.value.attributes == {"parameter": "key"}
+    assert len(ask.queries.pids) == 1, "a mistake is no reason to begin anew"
 
 
 @pytest.mark.parametrize("sql", TOO_MUCH)

@@ -318,6 +318,47 @@ def test_a_column_that_would_hide_another_is_refused(full: Commands) -> None:
     assert "two columns have the same name" in full.refused("query", sql, "--format", "json")
 
 
+def test_a_query_takes_text_and_json_as_parameters(full: Commands) -> None:
+    sql = f"select id from [{TABLE}] where name = $name or id in $ids order by id"
+    given = ["--param", "name=n1", "--param-json", "ids=[3, null]"]
+    assert full.said("query", sql, *given, "--format", "csv") == '"id"\n1\n3\n'
+    sql = "select $a as a, $b as b, $c as c, $d as d, $e as e"
+    given = ["--param", "a=1=' or", "--param", "$b=", "--param-json", 'c={"$base64": "/w=="}']
+    given += ["--param-json", "d=null", "--param-json", 'e={"$double": "Infinity"}']
+    found = full.value("query", sql, *given)
+    assert found == {
+        "a": "1=' or",
+        "b": "",
+        "c": {"$base64": "/w=="},
+        "d": None,
+        "e": {"$double": "Infinity"},
+    }
+    in_order = ("--param", "1=2", "--param-json", "2=3")
+    found = full.value("query", f"select id from [{TABLE}] where id = ? limit ?", *in_order)
+    assert found == {"id": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "No value was given for the parameter $id"),
+        (("--param", "ids=1"), "Did you mean 'id' instead of 'ids'"),
+        (("--param", "id"), "write --param name=value, not 'id'"),
+        (("--param-json", "=1"), "write --param-json name=value, not '=1'"),
+        (("--param", "id=1", "--param-json", "id=1"), "the parameter id is given twice"),
+        (("--param-json", "id=one"), "the parameter id is not JSON"),
+        (("--param-json", 'id={"a": 1}'), "Parameter id is None, a bool"),
+        (("--param-json", 'id={"$base64": "?"}'), "is not base64"),
+        (("--param", "id=one"), "The parameter id is the str 'one'"),
+    ],
+)
+def test_a_bad_parameter_is_refused_with_its_name(
+    full: Commands, words: tuple[str, ...], message: str
+) -> None:
+    sql = f"select id from [{TABLE}] where id = $id"
+    assert message in full.run("query", sql, *words, code=1).stderr
+
+
 def test_an_invalid_query_is_refused_with_the_reason(full: Commands) -> None:
     assert "SELECT" in full.refused("query", "drop table x")
     assert "There is no table //none" in full.refused("query", "select * from [//none]")

@@ -2,7 +2,7 @@
 
 import asyncio
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ def test_a_query_reads_the_snapshot_of_its_timestamp(
     text = f"select count(*) as n from [{FLIGHTS}]"
     assert db.query(text).to_pydict() == {"n": [4]}
     assert db.query(text, timestamp=before).to_pydict() == {"n": [3]}
-    assert db.query(text, before).to_pydict() == {"n": [3]}
+    assert db.query(text, None, before).to_pydict() == {"n": [3]}
 
 
 def test_all_tables_are_read_at_one_timestamp_while_writers_go_on(db: dodona.Client) -> None:
@@ -405,7 +405,7 @@ async def test_the_twin_for_asyncio(tmp_path: Path) -> None:
             await db.insert_rows("//t", [{"k": 2, "v": 3}])
             assert (await tx.query("select sum(v)::int as v from [//t]")).to_pydict() == {"v": [2]}
         assert (await db.query("select sum(v)::int as v from [//t]")).to_pydict() == {"v": [5]}
-        assert (await db.query("from [//t]", before)).to_pydict() == {"k": [1], "v": [2]}
+        assert (await db.query("from [//t]", None, before)).to_pydict() == {"k": [1], "v": [2]}
         with pytest.raises(InvalidRequest, match="nothing"):
             await db.query("select nothing from [//t]")
 
@@ -418,10 +418,10 @@ async def test_the_loop_goes_on_while_duckdb_computes_and_a_cancelled_query_stop
     loop = asyncio.get_running_loop()
     run = Engine.run
 
-    def watched(engine: Engine, text: str) -> Any:
+    def watched(engine: Engine, text: str, values: Mapping[str, Any]) -> Any:
         loop.call_soon_threadsafe(started.set)
         try:
-            return run(engine, text)
+            return run(engine, text, values)
         finally:
             loop.call_soon_threadsafe(ended.set)
 

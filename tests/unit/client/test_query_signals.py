@@ -14,7 +14,7 @@ import textwrap
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,10 @@ def computing(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     began = threading.Event()
     run = Engine.run
 
-    def watched(engine: Engine, text: str) -> Any:
+    def watched(engine: Engine, text: str, values: Mapping[str, Any]) -> Any:
         if text.startswith("select count"):
             began.set()
-        return run(engine, text)
+        return run(engine, text, values)
 
     monkeypatch.setattr(Engine, "run", watched)
     return began
@@ -145,10 +145,10 @@ def test_an_error_of_a_signal_handler_ends_the_planning_of_a_query(
     planning = threading.Event()
     check = Engine.check
 
-    def slowly(engine: Engine, text: str) -> None:
+    def slowly(engine: Engine, text: str) -> list[str]:
         planning.set()
         time.sleep(0.5)
-        check(engine, text)
+        return check(engine, text)
 
     monkeypatch.setattr(Engine, "check", slowly)
     with signalled(KeyboardInterrupt, planning), pytest.raises(KeyboardInterrupt):

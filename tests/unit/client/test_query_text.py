@@ -104,7 +104,7 @@ def test_a_table_that_is_not_there(db: dodona.Client) -> None:
         ("select v::bigint from [//a/t]", "Could not convert string 'one'"),
         ("select * from [//a/t] where", "syntax error"),
         ("select k, count(*) from [//a/t]", "GROUP BY"),
-        ("select ?", "parameters"),
+        ("select ?", "No value was given for the parameter $1"),
         ("select * from a", "a does not exist"),
         ("select 'unended", "unterminated"),
     ],

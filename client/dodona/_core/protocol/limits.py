@@ -36,6 +36,10 @@ class QueryLimits(msgspec.Struct, frozen=True):
     """The most bytes of the result, if that is less than the limits above allow, or None."""
     rows_per_batch: int = 100_000
     """How many rows of the result are made before its size is measured again."""
+    parameters_max: int = 1_000
+    parameter_bytes_max: int = 1 << 20
+    """The most bytes of the values of all parameters together. A text counts as UTF-8, and a value
+    of any other type but bytes as 8 bytes."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True):

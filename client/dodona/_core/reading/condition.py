@@ -34,7 +34,8 @@ def plan(schema: TableSchema, condition: str, limits: QueryLimits | None = None)
     shown = list(zip(ids, [it.name for it in schema.columns], strict=True))
     engine.define("scan0", _VIEW, stream(shown_schema(ids, schema.columns), []), shown)
     text = f"select 1 from {_VIEW} where ({condition}\n)"
-    engine.check(text)
+    if engine.check(text):
+        raise InvalidRequest("A filter has no parameters. Write the values in it as literals.")
     engine.check(_question(condition))  # unbalanced brackets could end this clause
     _check(engine, condition)
     (wanted,) = scan_ranges(engine.explain(text), [schema], engine.parse)

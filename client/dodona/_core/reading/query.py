@@ -7,7 +7,7 @@ for as long as DuckDB takes, in a thread that the caller chooses. All tables are
 timestamp.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dodona._core.protocol.arguments import check_text
@@ -18,6 +18,7 @@ from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import check_retention, check_timestamp
 from dodona._core.sql.engine import Engine, check_size, load_duckdb
+from dodona._core.sql.parameters import Parameters, bound_parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona_wire.errors import LimitExceeded, MetadataChanged
@@ -58,10 +59,14 @@ class Source:
 
 
 def prepare(
-    context: Context, text: str, timestamp: Timestamp, retention_timestamp: Timestamp
+    context: Context,
+    text: str,
+    parameters: Parameters | None,
+    timestamp: Timestamp,
+    retention_timestamp: Timestamp,
 ) -> Protocol["Query"]:
-    """Find the tables and the timestamp of a query. Raises InvalidRequest, LimitExceeded,
-    TableNotFound, Unavailable."""
+    """Find the tables and the timestamp of a query, and check the values of its parameters. Raises
+    InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
     limits = context.limits.query
     at = check_timestamp(timestamp)
     retention = check_retention(retention_timestamp, at)
@@ -69,6 +74,7 @@ def prepare(
     check_text(text, "a query")
     if len(text) > limits.text_length_max:
         raise LimitExceeded(f"a query has at most {limits.text_length_max} characters")
+    given = checked_parameters(parameters, limits)
     paths, text = find_tables(text)
     routes: dict[str, TableRoute] = {}
     for path in paths:
@@ -83,7 +89,7 @@ def prepare(
         Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
         for it in routes.values()
     ]
-    return Query(text, sources, limits, retention)
+    return Query(text, sources, limits, retention, given)
 
 
 class Query:
@@ -95,19 +101,23 @@ class Query:
         sources: list[Source],
         limits: QueryLimits,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        parameters: Mapping[str, Any] | None = None,
     ) -> None:
+        self.parameters: Mapping[str, Any] = parameters or {}
+        """The checked values of parameters, by name."""
         self.retention_timestamp = retention_timestamp
         """If it is not null, versions older than this are not read."""
         self.text = text
         """The text, with a name that DuckDB knows instead of each `[//path]`."""
         self.sources = sources
         self.limits = limits
+        self._values: Mapping[str, Any] = {}
         self._engine: Engine | None = None
 
     def plan(self) -> None:
         """Find out what the query needs from each table. Raises InvalidRequest."""
         engine = self._engine = Engine(self.limits)
-        engine.check(self.text)
+        self._values = bound_parameters(engine.check(self.text), self.parameters)
         for number, source in enumerate(self.sources):
             columns = source.schema.columns
             ids = [column_id(number, place) for place in range(len(columns))]
@@ -115,7 +125,7 @@ class Query:
             nothing = stream(shown_schema(ids, columns), [])
             engine.define(f"scan{number}", source.path, nothing, shown)
         schemas = [it.schema for it in self.sources]
-        wanted = scan_ranges(engine.explain(self.text), schemas, engine.parse)
+        wanted = scan_ranges(engine.explain(self.text, self._values), schemas, engine.parse)
         for source, its in zip(self.sources, wanted, strict=True):
             source.wanted = its
 
@@ -147,7 +157,7 @@ class Query:
                 columns, data = _shown(number, source)
                 engine.define(f"scan{number}", source.path, data, columns)
                 source.data = None
-            return engine.run(self.text)
+            return engine.run(self.text, self._values)
         finally:
             self._engine = None
 

@@ -20,6 +20,7 @@ from dodona._core.reading.reading import ReadAt
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.splitting import split
 from dodona._core.reading.versions import VersionedRow, lookup_versions, version_range
+from dodona._core.sql.parameters import Parameters
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import MetadataChanged
@@ -180,11 +181,12 @@ class ReadSession:
     def prepare_query(
         self,
         sql: str,
+        parameters: Parameters | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
     ) -> Protocol[query.Query]:
         """Run the first phase of a query: see `query.Query`."""
-        return query.prepare(self._context, sql, timestamp, retention_timestamp)
+        return query.prepare(self._context, sql, parameters, timestamp, retention_timestamp)
 
     def fetch_query(
         self, prepared: query.Query, transaction: TransactionBuffer | None

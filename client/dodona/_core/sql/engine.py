@@ -8,20 +8,25 @@ duckdb is imported on first use. A call takes as long as DuckDB takes, so an eve
 thread.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 
 from dodona._core.protocol.limits import QueryLimits
+from dodona._core.sql.messages import moved_up, parameter_at
 from dodona._core.sql.pushdown import Expression
 from dodona_wire.errors import InvalidRequest, LimitExceeded
+from dodona_wire.shown import shown
 
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
 _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
+_MIXED: Final = "Mixing named and positional parameters"
+_PARAMETER: Final = "VALUE_PARAMETER"
+_EXPLAIN: Final = "explain (format json)"
 _ONLY_SELECT: Final = "a query is one SELECT statement"
 # These two would hide a condition from the plan, or treat a table that is not read yet as empty.
 _OPTIMIZERS_OFF: Final = "in_clause,statistics_propagation"
@@ -37,6 +42,7 @@ class Engine:
     def __init__(self, limits: QueryLimits) -> None:
         self._duckdb = load_duckdb()
         self._limits = limits
+        self._parameters_by_place: dict[int, str] = {}
         self._connection = self._duckdb.connect(
             ":memory:",
             config={
@@ -53,13 +59,18 @@ class Engine:
         )
         self._connection.execute(_SAME_EVERYWHERE)
 
-    def check(self, text: str) -> None:
-        """Check that the text is one SELECT that uses nothing outside. Raises InvalidRequest."""
+    def check(self, text: str) -> list[str]:
+        """Check that the text is one SELECT that uses nothing outside. Return the names of its
+        parameters, each once; the name of a parameter by place is a number. Raises
+        InvalidRequest."""
         with self._refusals():
             self._connection.extract_statements(text)  # its error shows the place
             tree = self._serialize(text)
         if tree["error"] or len(tree["statements"]) != 1:
             raise InvalidRequest(_ONLY_SELECT)
+        names = [it["key"] for it in tree["statements"][0]["named_param_map"]]
+        self._parameters_by_place.clear()
+        raw = text.encode()
         waiting: list[Any] = tree["statements"]
         while waiting:
             node = waiting.pop()
@@ -67,7 +78,11 @@ class Engine:
                 waiting += node
             elif isinstance(node, dict):
                 _check_node(node)
+                if node.get("type") == _PARAMETER:
+                    _check_parameter(node, raw)
+                    self._parameters_by_place[node["query_location"]] = node["identifier"].lower()
                 waiting += node.values()
+        return sorted(names, key=lambda it: (len(it) if it.isdecimal() else 0, it))
 
     def parse(self, condition: str) -> Expression | None:
         """Return the syntax tree of a condition, or None if DuckDB can't parse it."""
@@ -93,26 +108,27 @@ class Engine:
                 f"create or replace view {_quoted(view)} as select {listed} from {name}"
             )
 
-    def explain(self, text: str) -> list[dict[str, Any]]:
-        """Return the plan of a checked query, over views without rows. Raises InvalidRequest."""
-        with self._refusals():
-            self._connection.execute(f"prepare query as {text}")  # its errors show the right place
-            self._connection.execute(f"set disabled_optimizers = '{_OPTIMIZERS_OFF}'")
-            explained = self._connection.execute(f"explain (format json) {text}").fetchall()
-            self._connection.execute("reset disabled_optimizers")
-            plan: list[dict[str, Any]] = msgspec.json.decode(explained[0][1])
+    def explain(self, text: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the plan of a checked query, over views without rows. `values` are those of its
+        parameters, by name. In the plan they are constants. Raises InvalidRequest."""
+        self._connection.execute(f"set disabled_optimizers = '{_OPTIMIZERS_OFF}'")
+        with self._refusals(text, values, line_count=1):
+            explained = self._connection.execute(f"{_EXPLAIN}\n{text}", values or None).fetchall()
+        self._connection.execute("reset disabled_optimizers")
+        plan: list[dict[str, Any]] = msgspec.json.decode(explained[0][1])
         return plan
 
-    def run(self, text: str) -> Any:
-        """Return the result of a checked query as a `pyarrow.Table`. This is the last call of the
-        engine. Raises InvalidRequest, LimitExceeded."""
+    def run(self, text: str, values: Mapping[str, Any] | None = None) -> Any:
+        """Return the result of a checked query as a `pyarrow.Table`. `values` are those of its
+        parameters, by name. This is the last call of the engine. Raises InvalidRequest,
+        LimitExceeded."""
         import pyarrow
 
         row_count = size_bytes = 0
         batches = []
-        with self._refusals():
+        with self._refusals(text, values):
             self._connection.execute("set lock_configuration = true")
-            relation = _with_offsets(self._connection.sql(text))
+            relation = _with_offsets(self._connection.sql(text, params=values or None))
             reader = relation.to_arrow_reader(self._limits.rows_per_batch)
             for batch in reader:
                 row_count += batch.num_rows
@@ -133,8 +149,11 @@ class Engine:
         self._connection.interrupt()
 
     @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """Translate DuckDB's errors. Arrow raises some of them while a result is read."""
+    def _refusals(
+        self, text: str = "", values: Mapping[str, Any] | None = None, line_count: int = 0
+    ) -> Iterator[None]:
+        """Translate DuckDB's errors. Arrow raises some of them while a result is read. DuckDB got
+        `line_count` lines before the text."""
         import pyarrow
 
         try:
@@ -144,9 +163,20 @@ class Engine:
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
             if _OUT_OF_MEMORY in str(error):  # Arrow raises it as another type
                 raise self._out_of_memory(error) from error
-            raise InvalidRequest(_with_hint(str(error).strip())) from error
+            message = moved_up(str(error).strip(), line_count)
+            raise self._refusal(message, text, values or {}) from error
         except RecursionError as error:
             raise InvalidRequest("The query is nested too deeply. Simplify the query.") from error
+
+    def _refusal(self, message: str, text: str, values: Mapping[str, Any]) -> InvalidRequest:
+        """Return the error for a message of DuckDB. It names the parameter that the message points
+        at, since the text of the query does not show the value."""
+        pointed = parameter_at(message, text, self._parameters_by_place)
+        name = next((it for it in values if it.lower() == pointed), None)
+        if name is None:
+            return InvalidRequest(_with_hint(message))
+        hint = f"The parameter {name} is the {type(values[name]).__name__} {shown(values[name])}."
+        return InvalidRequest(f"{message}\n\n{hint}", parameter=name)
 
     def _out_of_memory(self, error: BaseException) -> LimitExceeded:
         mib = self._limits.memory_mib_max
@@ -172,7 +202,9 @@ def _with_offsets(relation: Any) -> Any:
 
 
 def _with_hint(message: str) -> str:
-    """Add how to name a table, since DuckDB does not know this syntax."""
+    """Add how to name a table, since DuckDB does not know this syntax, or parameters."""
+    if _MIXED in message:
+        return f"{message}\n\nName all parameters as $name, or none of them."
     is_name_likely = "Table with name" in message or 'near "//"' in message or 'near "["' in message
     return f"{message}\n\nA table is named as [//path]." if is_name_likely else message
 
@@ -215,6 +247,16 @@ def _check_node(node: dict[str, Any]) -> None:
                 f"A query can't call the table function {name}. Use tables of Dodona and "
                 f"{', '.join(sorted(TABLE_FUNCTIONS))} only."
             )
+
+
+def _check_parameter(node: dict[str, Any], text: bytes) -> None:
+    """Check that the name of a parameter has no quotes, which DuckDB's Python client does not
+    read. Raises InvalidRequest."""
+    if text.startswith(b'$"', node["query_location"]):
+        raise InvalidRequest(
+            f"The parameter {shown(node['identifier'])} has quotes. Write a name of letters, "
+            "digits and underscores, without quotes."
+        )
 
 
 def _quoted(name: str) -> str:

@@ -173,10 +173,10 @@ def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -
             return intersection(*parts)
         hull = reduce(_hull, parts) if parts else _EVERYTHING
         return hull if len(others) == len(children) else (None, hull[1])  # null is the first key
-    if kind == "COMPARE_IN" and _is_column(children[0], column):
+    if kind == "COMPARE_IN" and _is_values(children[0], column, column_type):
         values = [_constant(child, column_type) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))
-    if kind == "COMPARE_BETWEEN" and _is_column(tree["input"], column):
+    if kind == "COMPARE_BETWEEN" and _is_values(tree["input"], column, column_type):
         return _constant(tree["lower"], column_type), _constant(tree["upper"], column_type)
     if kind in _MIRRORED:
         return _compared(kind, tree["left"], tree["right"], column, column_type)
@@ -186,9 +186,9 @@ def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -
 def _compared(
     kind: str, left: Expression, right: Expression, column: str, column_type: str
 ) -> Interval:
-    if _is_column(right, column):
+    if _is_values(right, column, column_type):
         kind, left, right = _MIRRORED[kind], right, left
-    if not _is_column(left, column):
+    if not _is_values(left, column, column_type):
         return _EVERYTHING
     value = _constant(right, column_type)
     if kind == "COMPARE_EQUAL":
@@ -216,6 +216,14 @@ def _hull(one: Interval, other: Interval) -> Interval:
 
 def _is_null(tree: Expression, column: str) -> bool:
     return tree.get("type") == "OPERATOR_IS_NULL" and _is_column(tree["children"][0], column)
+
+
+def _is_values(tree: Expression, column: str, column_type: str) -> bool:
+    """Return whether this has the values of the column. DuckDB compares integers as HUGEINT if
+    no smaller type holds all values of both sides."""
+    if column_type in ("int64", "uint64") and tree.get("type") == "OPERATOR_CAST":
+        tree = tree["child"] if tree["type_expr"]["type_name"] == "HUGEINT" else tree
+    return _is_column(tree, column)
 
 
 def _is_column(tree: Expression, column: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from fastapi import Response
 
+from dodona._core.sql.parameters import Parameters
 from dodona_gateway.core.query_work import FirstRows, Shown
 from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page
@@ -21,6 +22,8 @@ from dodona_gateway.shell.console.visits import Visit, read_form
 from dodona_gateway.shell.ytsaurus import sql_of
 from dodona_server.process import read_clock
 from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.rows.json_text import decode_json
+from dodona_wire.rows.text_format import unmarked
 from dodona_wire.types import Timestamp
 
 LANGUAGES: Final = {"sql": "SQL", "yt": "YTsaurus’s query language"}
@@ -79,8 +82,9 @@ async def _result(visit: Visit, fields: Mapping[str, str]) -> Result:
         raise InvalidRequest("The query is empty. Write a query, such as: select 1 as one")
     began_s = perf_counter()
     at = await _at(visit, as_of)
-    sql = await _sql(visit, fields.get("language", "sql"), text)
-    found = await unless_gone(visit.request, _first_rows(visit, sql, at))
+    given = parameters_of(fields.get("parameters", ""))
+    sql, parameters = await _sql(visit, fields.get("language", "sql"), text, given)
+    found = await unless_gone(visit.request, _first_rows(visit, sql, parameters, at))
     took_ms = round((perf_counter() - began_s) * 1000)
     return Result(
         found.columns,
@@ -100,25 +104,50 @@ async def _at(visit: Visit, as_of: AsOf) -> int:
     return await in_time(visit.service.client.generate_timestamp())
 
 
-async def _first_rows(visit: Visit, sql: str, at: int) -> Shown:
+async def _first_rows(visit: Visit, sql: str, parameters: Parameters | None, at: int) -> Shown:
     """Read one row more than the page shows, to know whether there are more rows."""
     shape = FirstRows(ROWS_MAX, COLUMNS_MAX)
     query = visit.service.query
     content = await query(
-        visit.principal, sql, shape, timestamp=Timestamp(at), rows_max=ROWS_MAX + 1
+        visit.principal,
+        sql,
+        shape,
+        parameters=parameters,
+        timestamp=Timestamp(at),
+        rows_max=ROWS_MAX + 1,
     )
     return msgspec.msgpack.decode(content, type=Shown)
 
 
-async def _sql(visit: Visit, language: str, text: str) -> str:
-    """Return the query in SQL, which is the language that runs."""
+def parameters_of(text: str) -> Parameters | None:
+    """Return the parameters that a person wrote as JSON, None for an empty field. Raises
+    InvalidRequest."""
+    if not text.strip():
+        return None
+    try:
+        found = unmarked(decode_json(text), "parameters")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, DodonaError) as error:
+        raise InvalidRequest(f"The parameters are not JSON: {error}") from error
+    if isinstance(found, dict | list):
+        return found
+    raise InvalidRequest('The parameters must be an object or a list in JSON, such as {"day": 1}.')
+
+
+async def _sql(
+    visit: Visit, language: str, text: str, given: Parameters | None
+) -> tuple[str, Parameters | None]:
+    """Return the query in SQL, which is the language that runs, and its parameters. Placeholders of
+    YTsaurus's language are replaced by then."""
     if language == "sql":
-        return text
+        return text, given
     if language != "yt":
         raise InvalidRequest(
             f"The language must be {' or '.join(LANGUAGES)}, not {language[:40]!r}."
         )
-    return await sql_of(visit.service, visit.principal, text)
+    if isinstance(given, list):
+        raise InvalidRequest('The values of {name} must be an object in JSON, such as {"day": 1}.')
+    placeholders = given if isinstance(given, dict) else {}
+    return await sql_of(visit.service, visit.principal, text, placeholders), None
 
 
 def _page(
@@ -135,6 +164,7 @@ def _page(
         languages=LANGUAGES,
         language=fields.get("language", "sql"),
         query=fields.get("query", ""),
+        parameters=fields.get("parameters", ""),
         as_of=_chosen(fields),
         result=result,
         timeout_ms=(visit.service.settings.request_seconds_max + LATE_SECONDS) * 1000,

@@ -94,6 +94,7 @@ async def query_rows(call: Call, asked: requests.Query) -> Response:
         call.principal,
         asked.sql,
         Encoded(call.form),
+        parameters=asked.parameters,
         timestamp=asked.timestamp,
         retention_timestamp=asked.retention_timestamp,
         timeout_ms=asked.timeout_ms,

@@ -126,7 +126,12 @@ async def query_rows_in_transaction(call: Call, asked: requests.QueryInTransacti
     service = call.service
     async with service.transactions.use(call.transaction, call.owner) as tx:
         content = await service.query(
-            call.principal, asked.sql, Encoded(call.form), tx, timeout_ms=asked.timeout_ms
+            call.principal,
+            asked.sql,
+            Encoded(call.form),
+            tx,
+            parameters=asked.parameters,
+            timeout_ms=asked.timeout_ms,
         )
     return Response(content, media_type=TYPES[call.form])
 
