@@ -7,14 +7,19 @@ may be any text. After FROM and JOIN a path needs no brackets, although YTsaurus
 Invariant: the last token is END, so that a parser which looks one token ahead never runs out.
 """
 
+import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from dodona_ytsaurus.query.source import Source
 
 TOKENS_MAX: Final = 100_000
+NEAR_COUNT_MAX: Final = 1_000
+NEAR_LENGTH_MAX: Final = 100
+"""Among how many names, of at most how many characters, an error looks for a similar one."""
 INT64_END: Final = 1 << 63
 UINT64_END: Final = 1 << 64
 END: Final = "the end of the query"
@@ -188,7 +193,10 @@ def _stand_in(
     source: Source, name: str, placeholders: Mapping[str, Any], at: int
 ) -> Iterator[Token]:
     if name not in placeholders:
-        message = f"The placeholder {{{name}}} has no value. Pass one for it."
+        given = [it for it in islice(placeholders, NEAR_COUNT_MAX) if len(it) <= NEAR_LENGTH_MAX]
+        near = difflib.get_close_matches(name[:NEAR_LENGTH_MAX], given, 1)
+        hint = f"Did you mean {{{near[0]}}}?" if near else "Pass one for it."
+        message = f"The placeholder {{{name}}} has no value. {hint}"
         raise source.error(at, message, placeholder=name)
     return _tokens_of(source, name, placeholders[name], at, 0)
 

@@ -142,6 +142,13 @@ def test_a_placeholder_has_a_value_that_literals_have(value: object) -> None:
         words("a = {it}", it=value)
 
 
+def test_a_placeholder_without_a_value_is_refused_with_a_name_that_is_near() -> None:
+    with pytest.raises(InvalidRequest, match=r"\{day\} has no value\. Did you mean \{dya\}\?"):
+        words("{day}", dya=1, other=2)
+    with pytest.raises(InvalidRequest, match=r"\{day\} has no value\. Pass one for it"):
+        words("{day}", other=2)
+
+
 def test_a_query_is_a_text_of_bounded_length() -> None:
     with pytest.raises(LimitExceeded, match="characters"):
         Source("a" * (TEXT_LENGTH_MAX + 1))
