@@ -209,6 +209,21 @@ def test_a_text_meets_a_string_column_as_a_literal_does_and_bytes_as_they_are(
     assert days(db, "name in ($a, $b)", {"a": "ann", "b": b"\xff\x00"}) == [1, 2]
 
 
+def test_a_list_of_ints_meets_numbers_of_any_type(tmp_path: Path) -> None:
+    with dodona.open(str(tmp_path / "data")) as db:
+        for kind, values in (("double", [4.6, 5.4, 5.0]), ("uint64", [5, 6, 2**64 - 1])):
+            schema = [dodona.Column("k", kind, "ascending"), dodona.Column("v", "int64")]
+            db.create_table(f"//{kind}", schema, mount=True)
+            db.insert_rows(f"//{kind}", [{"k": it, "v": 1} for it in values])
+        found = db.query("select k from [//double] where k in $keys", {"keys": [5, 7]})
+        assert found["k"].to_pylist() == [5.0]
+        rounded = db.query("select k from [//double] where k::hugeint = $key", {"key": 5})
+        assert rounded["k"].to_pylist() == [4.6, 5.0, 5.4], "a cast rounds a double"
+        for keys in ([-1, 2**64 - 1], [-1, 5, 2**64 - 1]):
+            found = db.query("select k from [//uint64] where k in $keys", {"keys": keys})
+            assert found["k"].to_pylist() == [it for it in keys if it >= 0]
+
+
 # ---- refusals
 
 
@@ -266,7 +281,8 @@ def test_a_value_that_has_no_type_of_duckdb_is_refused(value: Any, message: str)
         ("text", "a mapping of names to values, or a sequence of values, not str"),
         (b"text", "not bytes"),
         ({1, 2}, "not set"),
-        ({1: 2}, "The name of a parameter is a str, not 1"),
+        ({1: 2}, "the name of a parameter is a str, not int"),
+        ({"\ud800": 2}, "the name of a parameter is not Unicode text"),
         ({"Day": 1, "day": 2}, "SQL ignores case, so the parameters 'Day' and 'day' are the same"),
     ],
 )

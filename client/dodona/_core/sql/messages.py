@@ -13,10 +13,13 @@ _NAMED: Final = re.compile(r"\$(\w+)")
 
 
 def moved_up(message: str, line_count: int) -> str:
-    """Return the message with a place that is so many lines further up."""
+    """Return the message with a place that is so many lines further up, or without a place that
+    would be above the text."""
     found = _PLACE.search(message)
     if found is None or not line_count:
         return message
+    if int(found[1]) <= line_count:
+        return message[: found.start()].rstrip()
     number = str(int(found[1]) - line_count)
     blanks = found[3][len(found[1]) - len(number) :]
     return f"{message[: found.start()]}\nLINE {number}: {found[2]}\n{blanks}{found[4]}"

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID  # noqa: TID251 -- the type of a value: no id is made here
 
-from dodona._core.protocol.arguments import INTEGER_MAX, INTEGER_MIN
+from dodona._core.protocol.arguments import INTEGER_MAX, INTEGER_MIN, check_text
 from dodona._core.protocol.limits import QueryLimits
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
@@ -80,8 +80,7 @@ def _named(given: object) -> dict[str, Any]:
 def _check_names(named: Mapping[Any, Any]) -> None:
     spellings: dict[str, str] = {}
     for name in named:
-        if not isinstance(name, str):
-            raise InvalidRequest(f"The name of a parameter is a str, not {shown(name)}.")
+        check_text(name, "the name of a parameter")
         if len(name) > NAME_LENGTH_MAX:
             text = (
                 f"The name of a parameter has at most {NAME_LENGTH_MAX} characters: {shown(name)}"
