@@ -8,9 +8,11 @@ import pytest
 
 import dodona
 from dodona._core.protocol import steps
+from dodona._core.protocol.limits import QueryLimits
 from dodona._core.reading import query as query_module
-from dodona._core.sql.pushdown import ScanRange
-from dodona.schema import TableSchema
+from dodona._core.sql.engine import Engine
+from dodona._core.sql.pushdown import ScanRange, scan_ranges
+from dodona.schema import ColumnType, TableSchema
 from dodona_wire.messages.data import ScanArrow
 
 KEY = [
@@ -213,3 +215,23 @@ def test_a_key_range_covers_every_use_of_its_table_in_a_query(
     db.query(text)
     found = {path: (it.lower, it.upper) for path, it in ranges.items()}
     assert found == {"//f": f} | ({"//g": g} if g else {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "lower", "upper"),
+    [("int64", (5,), (6,)), ("uint64", (5,), (6,)), ("double", *ALL), ("utf8", *ALL)],
+)
+def test_only_integers_are_the_same_numbers_as_hugeint(
+    kind: ColumnType, lower: tuple[Any, ...] | None, upper: tuple[Any, ...] | None
+) -> None:
+    schema = TableSchema.parse(
+        [
+            dodona.Column("k", kind, "ascending"),
+            dodona.Column("v", "int64"),
+        ]
+    )
+    scan = {"name": "ARROW_SCAN", "extra_info": {"Projections": "c0_0"}, "children": []}
+    condition = {"Expression": "(CAST(c0_0 AS HUGEINT) = 5)"}
+    plan = [{"name": "FILTER", "extra_info": condition, "children": [scan]}]
+    (found,) = scan_ranges(plan, [schema], Engine(QueryLimits()).parse)
+    assert found == ScanRange(("k",), lower, upper)
