@@ -20,7 +20,7 @@ from dodona._core.protocol.limits import QueryLimits
 from dodona._core.reading import condition
 from dodona._core.sql.parameters import checked_parameters
 from dodona.errors import InvalidRequest, LimitExceeded
-from dodona.schema import TableSchema
+from dodona.schema import ColumnType, TableSchema
 
 LIMITS = QueryLimits()
 SCHEMA = TableSchema.parse(
@@ -211,7 +211,11 @@ def test_a_text_meets_a_string_column_as_a_literal_does_and_bytes_as_they_are(
 
 def test_a_list_of_ints_meets_numbers_of_any_type(tmp_path: Path) -> None:
     with dodona.open(str(tmp_path / "data")) as db:
-        for kind, values in (("double", [4.6, 5.4, 5.0]), ("uint64", [5, 6, 2**64 - 1])):
+        numbers: dict[ColumnType, list[Any]] = {
+            "double": [4.6, 5.4, 5.0],
+            "uint64": [5, 6, 2**64 - 1],
+        }
+        for kind, values in numbers.items():
             schema = [dodona.Column("k", kind, "ascending"), dodona.Column("v", "int64")]
             db.create_table(f"//{kind}", schema, mount=True)
             db.insert_rows(f"//{kind}", [{"k": it, "v": 1} for it in values])
