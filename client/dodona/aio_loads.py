@@ -204,8 +204,8 @@ class AsyncLoad(ProcessBound):
     ) -> list[StagedBatch]:
         """Send rows to the load. They stay invisible until the load is published.
 
-        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. A load must not have a
-          key twice. This call or `publish` raises the error.
+        - `data`: as in `AsyncClient.write`. A load must not have a key twice. This call or
+          `publish` raises the error.
         - `partition`, `attempt`: numbers that tell writers apart. Give each process its own.
         - `durability`: `"async"` is for atomicity `"none"` only.
 

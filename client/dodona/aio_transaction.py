@@ -14,6 +14,7 @@ from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
 from dodona._core.writing.transaction import TransactionBuffer, TransactionState
+from dodona._core.writing.whole import ShortMode
 from dodona._io.aio_running import async_answer
 from dodona._io.aio_writes import Writes
 from dodona._io.bounds import AsyncRun
@@ -199,6 +200,23 @@ class AsyncTransaction(ProcessBound):
         insert = self._session.insert_rows
         return self._writes.begin(
             insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms
+        )
+
+    def write(
+        self, path: str, data: Any, mode: ShortMode = "upsert", *, timeout_ms: int | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Buffer all rows of a data frame, or of other data, for the commit.
+
+        - `data`: as in `AsyncClient.write`, but no stream.
+        - `mode`: `"upsert"` writes whole rows. `"delete"` takes the key columns only.
+
+        The call buffers all rows or none. Raises SchemaViolation, DuplicateKey, LimitExceeded
+        (100,000 rows, 32 MiB), InvalidRequest, TableNotFound, TransactionClosed.
+
+        With asyncio, the write begins at the call, so the commit includes it even if it is not
+        awaited. Do not change the data before the commit."""
+        return self._writes.begin(
+            self._session.write_data(self._buffer, path, data, mode), timeout_ms
         )
 
     def delete_rows(

@@ -58,13 +58,16 @@ class Tree(ProcessBound):
     def create_table(
         self,
         path: str,
-        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        schema: Iterable[Column | Mapping[str, Any]] | TableSchema | None = None,
         atomicity: Atomicity = "full",
         pivot_keys: Sequence[Sequence[Any]] | None = None,
         tablet_count: int | None = None,
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
         *,
+        like: Any = None,
+        keys: Sequence[str] | None = None,
+        if_not_exists: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
         """Create a sorted table, and the directories above it.
@@ -78,14 +81,18 @@ class Tree(ProcessBound):
           the table still exists.
         - `attributes`: settings (see `TableSettings`), and attributes of your own. A misspelled
           setting is an error. A YTsaurus setting that has no effect here causes a `DodonaWarning`.
+        - `like`: in place of `schema`, data as in `Client.write`, or a `pyarrow.Schema`. The
+          table gets a column of the fitting type for each column. No rows are written.
+        - `keys`: with `like`, the names of the key columns, which come first, in this order.
+        - `if_not_exists`: a table at the path is no error if it has this schema and this atomicity.
+          Otherwise TableExists lists the `differences`. Other arguments are not compared.
 
         Raises NodeExists, SchemaViolation, InvalidRequest, LimitExceeded, NodeLocked,
         Unavailable."""
         warn_about(attributes or ())
         create = self._catalog.create_table
-        self._run(
-            create(path, schema, atomicity, pivot_keys, tablet_count, mount, attributes), timeout_ms
-        )
+        settings = (atomicity, pivot_keys, tablet_count, mount, attributes)
+        self._run(create(path, schema, *settings, like, keys, if_not_exists), timeout_ms)
 
     def remove_table(self, path: str, *, timeout_ms: int | None = None) -> None:
         """Remove a table and all its rows. The table may be mounted. Raises TableNotFound,

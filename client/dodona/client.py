@@ -13,6 +13,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dodona._core.loads.one_call import OWNER, WriteMode
+from dodona._core.loads.ticket import Published
 from dodona._core.protocol import steps
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
@@ -217,6 +219,52 @@ class Client(Reader):
         without keys. Otherwise as `insert_rows`."""
         return self._run(self._session.erase_rows(path, keys, durability), timeout_ms)
 
+    def write(
+        self,
+        path: str,
+        data: Any,
+        mode: WriteMode = "upsert",
+        *,
+        timeout_ms: int | None = None,
+    ) -> Published:
+        """Write all rows of a data frame, or of other data, at one commit timestamp, or none.
+
+        - `data`: a data frame of pandas or polars, a `pyarrow.Table`, a record batch, or an
+          iterable of these. Also a list of dicts, a dict of columns, and any object with
+          `__arrow_c_stream__`. A named index of pandas is a column.
+        - `mode`: `"upsert"` writes whole rows: absent columns become null. `"insert"` does the
+          same, but a key that exists is an error. `"update"` sets the given columns of rows that
+          must exist. `"delete"` takes the key columns only. `"replace"` does what `"upsert"` does,
+          and removes all other rows of the table.
+        - `timeout_ms`: limits the whole call.
+
+        Rows of up to 10,000 and 8 MiB are one transaction. More rows, and the other modes, are one
+        bulk load. The write reads nothing, so changes by others are no conflict: the write comes
+        after them.
+
+        All rows are checked before the first request. No key may come twice. The attributes of the
+        error name `column` and `row_index`, which counts from 0. A `pyarrow.RecordBatchReader`, an
+        iterator, and a stream of another library may be longer than memory: they are checked as
+        they are sent.
+
+        A table with atomicity `"none"` takes the modes `"upsert"` and `"delete"`. Its rows become
+        visible as they arrive. The attributes of an error say how much was written, as in
+        `write_arrow`.
+
+        Returns the commit timestamp and the number of rows. Raises SchemaViolation, DuplicateKey,
+        RowNotFound, InvalidRequest, TableNotFound, TableNotMounted, LimitExceeded, Overloaded,
+        Unavailable. Raises CommitOutcomeUnknown, which names the transaction, or the load."""
+        limit_ms = self._bound_ms(timeout_ms)
+        run = self._run if limit_ms is None else Until(self._run, limit_ms)
+        done = run(self._session.write(path, data, mode))
+        if isinstance(done, Published):
+            return done
+        loads = Loads(run, self._session, self._keeper)
+        load = loads.begin([path], mode=done.mode, overwrites=True, erased=done.erased, owner=OWNER)
+        with load:
+            load.write(path, done.data)
+            return load.publish()
+
     def write_arrow(
         self,
         path: str,
@@ -229,15 +277,15 @@ class Client(Reader):
         """Write Arrow data to a table with atomicity `"none"`. Returns the number of rows in the
         data.
 
-        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. If several rows have
-          one key, the last one wins. Missing columns become null.
+        - `data`: as in `write`. If several rows have one key, the last one wins. Missing columns
+          become null.
         - `durability`: `"async"` returns before the rows are on disk.
         - `stamp`: the timestamp of the rows. The default is the clock of this client.
 
-        Raises InvalidRequest, SchemaViolation (with the `row_index` of a bad key), TableNotMounted,
-        Overloaded, Unavailable. The attributes of the error say how much was written. The first
-        `row_count` rows are written. For the part after them, `applied`, `not_applied` and
-        `unknown` list the tablets."""
+        Raises InvalidRequest, SchemaViolation (with the `row_index` of a bad value),
+        TableNotMounted, Overloaded, Unavailable. The attributes of the error say how much was
+        written. The first `row_count` rows are written. For the part after them, `applied`,
+        `not_applied` and `unknown` list the tablets."""
         return self._run(self._session.write_arrow(path, data, durability, stamp), timeout_ms)
 
     # ---- transactions

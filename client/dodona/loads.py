@@ -199,8 +199,8 @@ class Load(ProcessBound):
     ) -> list[StagedBatch]:
         """Send rows to the load. They stay invisible until the load is published.
 
-        - `data`: a `pyarrow.Table`, a record batch, or an iterable of these. A load must not have a
-          key twice. This call or `publish` raises the error.
+        - `data`: as in `Client.write`. A load must not have a key twice. This call or
+          `publish` raises the error.
         - `partition`, `attempt`: numbers that tell writers apart. Give each process its own.
         - `durability`: `"async"` is for atomicity `"none"` only.
 

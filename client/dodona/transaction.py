@@ -14,6 +14,7 @@ from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
 from dodona._core.writing.transaction import TransactionBuffer, TransactionState
+from dodona._core.writing.whole import ShortMode
 from dodona._io.bounds import Run
 from dodona._io.running import answer
 from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
@@ -187,6 +188,18 @@ class Transaction(ProcessBound):
         MiB), InvalidRequest, TableNotFound, TransactionClosed."""
         insert = self._session.insert_rows
         return self._run(insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms)
+
+    def write(
+        self, path: str, data: Any, mode: ShortMode = "upsert", *, timeout_ms: int | None = None
+    ) -> None:
+        """Buffer all rows of a data frame, or of other data, for the commit.
+
+        - `data`: as in `Client.write`, but no stream.
+        - `mode`: `"upsert"` writes whole rows. `"delete"` takes the key columns only.
+
+        The call buffers all rows or none. Raises SchemaViolation, DuplicateKey, LimitExceeded
+        (100,000 rows, 32 MiB), InvalidRequest, TableNotFound, TransactionClosed."""
+        return self._run(self._session.write_data(self._buffer, path, data, mode), timeout_ms)
 
     def delete_rows(self, path: str, keys: Iterable[Row], *, timeout_ms: int | None = None) -> None:
         """Buffer deletions of rows by key for the commit. A deletion takes the main lock. A key

@@ -28,6 +28,13 @@ from dodona._core.writing.committing import Answered, commit_atomic
 from dodona._core.writing.fast_path import write_on_fast_path
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.writing.transaction import TransactionBuffer, check_modes
+from dodona._core.writing.whole import (
+    ShortMode,
+    check_at_once,
+    check_short,
+    check_short_write,
+    writes_of,
+)
 from dodona._core.writing.writing import commit_non_atomic
 from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import (
@@ -40,11 +47,13 @@ from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     Atomicity,
+    BatchKind,
     CellId,
     Durability,
     LockType,
     Timestamp,
     TransactionId,
+    Write,
 )
 
 CELL_MAX: Final = (1 << 31) - 1
@@ -165,6 +174,27 @@ class RowSession(ReadSession, ChangeSession):
         delete = transaction.delete
         return with_route(self._context, path, lambda route: delete(path, route.schema, given))
 
+    def write_data(
+        self, transaction: TransactionBuffer, path: str, data: Any, mode: ShortMode = "upsert"
+    ) -> Protocol[None]:
+        """Put all rows of data into the buffer, which are whole rows, or keys to delete. Raises
+        SchemaViolation, DuplicateKey, LimitExceeded, InvalidRequest, TransactionClosed."""
+        check_short_write(data, mode)
+        kind: BatchKind = "delete" if mode == "delete" else "write"
+        limits = self.limits.transaction
+
+        def put(route: TableRoute) -> None:
+            transaction.check_active("modify rows in")
+            try:
+                checked = check_at_once(route.schema, data, kind)
+            except DodonaError as error:
+                error.attributes.setdefault("table", path)
+                raise
+            check_short(checked, path, limits)
+            transaction.put(path, route.schema, writes_of(route.schema, checked, kind))
+
+        return with_route(self._context, path, put)
+
     def lock_rows(
         self,
         transaction: TransactionBuffer,
@@ -251,6 +281,15 @@ class RowSession(ReadSession, ChangeSession):
 
         made = yield from with_route(self._context, path, make)
         return (yield from self._commit_blind(path, made))
+
+    def write_made(self, route: TableRoute, writes: list[Write]) -> Protocol[Timestamp]:
+        """Commit writes, which were made for the schema of the route, in a transaction of their
+        own. Raises LimitExceeded before the first request."""
+        made = self._blind(route, "sync")
+        made.put(route.path, route.schema, writes)
+        timestamp = yield from self._commit_blind(route.path, made)
+        assert timestamp is not None, "there are writes"
+        return timestamp
 
     def _commit_blind(
         self, path: str, transaction: TransactionBuffer, answered: Answered | None = None

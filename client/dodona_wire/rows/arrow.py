@@ -5,7 +5,7 @@ value columns, in schema order. `any` travels as MessagePack in a binary column.
 on first use: the light client works without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -125,9 +125,12 @@ def check_lengths(column: Column, array: Any) -> None:
         return
     import pyarrow.compute
 
-    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array)).as_py()
+    lengths = pyarrow.compute.binary_length(array)
+    longest = pyarrow.compute.max(lengths).as_py()
     if longest is not None and longest > VALUE_BYTES_MAX:
-        raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column.name)
+        row = pyarrow.compute.greater(lengths, VALUE_BYTES_MAX).index(True).as_py()
+        text = f"value is longer than {VALUE_BYTES_MAX} bytes"
+        raise SchemaViolation(text, column=column.name, row_index=row)
 
 
 def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
@@ -140,9 +143,15 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
     if table.schema.names != expected.names or table.schema.types != expected.types:
         raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
     keys = encode_keys(schema, table).to_pylist()
-    values = [_unpacked(column, table.column(column.name)) for column in schema.value_columns]
-    mask = schema.full_mask
-    return [(key, mask, row) for key, row in zip(keys, zip(*values, strict=True), strict=True)]
+    mask, rows = schema.full_mask, value_rows(schema, table)
+    return [(key, mask, row) for key, row in zip(keys, rows, strict=True)]
+
+
+def value_rows(schema: TableSchema, data: Any) -> Iterator[tuple[Any, ...]]:
+    """Return the values of each row of a table or a record batch with all columns of the schema, as
+    they are stored. Raises SchemaViolation."""
+    values = [_unpacked(column, data.column(column.name)) for column in schema.value_columns]
+    return zip(*values, strict=True)
 
 
 def _unpacked(column: Column, data: Any) -> list[Any]:

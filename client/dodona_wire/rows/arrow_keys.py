@@ -323,6 +323,22 @@ def in_order(keys: Any) -> tuple[Any, Any]:
     return order.filter(is_last), keys.filter(is_last)
 
 
+def first_repeated(keys: Any) -> tuple[int, int] | None:
+    """Return the first row whose key an earlier row has, behind the row before it with that key.
+    None if no key comes twice."""
+    import pyarrow.compute
+
+    order = order_of(keys)
+    keys = _take(keys, order)
+    rows = order.to_numpy()
+    is_same = pyarrow.compute.equal(keys.slice(0, max(len(keys) - 1, 0)), keys.slice(1))
+    places = is_same.to_numpy(zero_copy_only=False).nonzero()[0]
+    if not places.size:
+        return None
+    place = places[rows[places + 1].argmin()]
+    return int(rows[place]), int(rows[place + 1])
+
+
 def last_of_each(keys: Any) -> Any:
     """Return as a mask which keys are the last of their equals. The keys are in order."""
     import pyarrow

@@ -139,7 +139,7 @@ def test_data_that_does_not_fit_is_refused(data: Any, said: str) -> None:
     assert caught.value.attributes["table"] == PATH
 
 
-@pytest.mark.parametrize("data", [5, "text", b"bytes", {"id": [1]}, [5], None])
+@pytest.mark.parametrize("data", [5, "text", b"bytes", {1}, [5], None])
 def test_a_bulk_write_refuses_data_that_is_not_arrow(data: Any) -> None:
     with pytest.raises(InvalidRequest, match="rows in bulk are"):
         write(data)

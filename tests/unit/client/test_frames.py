@@ -94,5 +94,5 @@ def test_without_pandas_the_error_names_the_package_to_install(
         return real(name, *args, **others)
 
     monkeypatch.setattr(builtins, "__import__", without_pandas)
-    with pytest.raises(InvalidRequest, match="pip install pandas"):
+    with pytest.raises(InvalidRequest, match=r"pip install 'dodona\[pandas\]'"):
         frame_of("int64", [1])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from dodona._core.catalog.like import Columns
 from dodona._core.catalog.tables import pivots_of
 from dodona._core.catalog.tree import TreeSession
 from dodona._core.protocol.arguments import check_flag, check_number, check_path, check_text
@@ -49,19 +50,22 @@ class CatalogSession(TreeSession):
     def create_table(
         self,
         path: str,
-        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        schema: Columns | None = None,
         atomicity: Atomicity = "full",
         pivot_keys: Sequence[Sequence[Any]] | None = None,
         tablet_count: int | None = None,
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        like: Any = None,
+        keys: Sequence[str] | None = None,
+        if_not_exists: bool = False,
     ) -> Protocol[None]:
         """Create a table as `TreeSession.create_table` does. With `mount`, mount it as
         `mount_table` does."""
         check_flag(mount, "mount")
-        yield from super().create_table(
-            path, schema, atomicity, pivot_keys, tablet_count, False, attributes
-        )
+        create = super().create_table
+        settings = (atomicity, pivot_keys, tablet_count, False, attributes)
+        yield from create(path, schema, *settings, like, keys, if_not_exists)
         if mount:
             yield from self.mount_table(path)
 

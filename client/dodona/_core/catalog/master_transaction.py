@@ -160,6 +160,10 @@ class RowsRefused:
         """Refuse to lock rows. Raises InvalidRequest."""
         _refuse_rows()
 
+    def write(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse to write data. Raises InvalidRequest."""
+        _refuse_rows()
+
     def write_arrow(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse to write Arrow data. Raises InvalidRequest."""
         _refuse_rows()

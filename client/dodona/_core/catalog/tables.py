@@ -3,6 +3,7 @@
 Owns: the translation between the terms of users and of the catalog: key values and encoded keys.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import msgspec
 
 from dodona._core.protocol.arguments import check_prefix
 from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.html_tables import html_table
 from dodona_wire.messages.catalog import Table, Tablet
 from dodona_wire.rows.keys import decode_key, encode_key
 from dodona_wire.rows.schema import Column, TableSchema
@@ -17,6 +19,7 @@ from dodona_wire.shown import shown
 from dodona_wire.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
 
 TABLETS_MAX: Final = 10_000
+COLUMNS_SHOWN_MAX: Final = 20
 
 
 class TabletInfo(msgspec.Struct, frozen=True):
@@ -45,6 +48,40 @@ class TableInfo(msgspec.Struct, frozen=True):
     def is_mounted(self) -> bool:
         """Whether all tablets accept reads and writes."""
         return all(tablet.state == "mounted" for tablet in self.tablets)
+
+    def __repr__(self) -> str:
+        columns = [column_words(it) for it in self.schema.columns[:COLUMNS_SHOWN_MAX]]
+        more = len(self.schema.columns) - len(columns)
+        if more > 0:
+            columns.append(f"and {more:,} more columns")
+        settings = [] if self.settings == TableSettings() else [repr(self.settings)]
+        return f"<TableInfo {self.path}: {', '.join([*columns, *self._states(), *settings])}>"
+
+    def _states(self) -> list[str]:
+        """Return what there is to say of the table besides its columns."""
+        counts = Counter(tablet.state for tablet in self.tablets)
+        states = [f"{count:,} {state}" for state, count in counts.items()]
+        return [f"atomicity {self.atomicity}", f"tablets: {', '.join(states)}"]
+
+    def _repr_html_(self) -> str:
+        names = ["name", "type", "sort_order", "required", "lock", "aggregate"]
+        rows = [[getattr(it, name) for name in names] for it in self.schema.columns]
+        notes = [self.path, *self._states()]
+        return html_table(names, rows, notes, what="column", is_plain=True)
+
+
+def column_words(column: Column) -> str:
+    """Return what a schema says of a column, in the short form of the command line."""
+    words: list[str] = [column.name, column.type]
+    if column.sort_order is not None:
+        words.append("key")
+    if column.required:
+        words.append("required")
+    if column.aggregate is not None:
+        words.append(column.aggregate)
+    if column.lock is not None:
+        words.append(f"lock={column.lock}")
+    return ":".join(words)
 
 
 def describe(table: Table) -> TableInfo:

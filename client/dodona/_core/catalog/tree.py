@@ -7,11 +7,12 @@ If the master does not answer, the client repeats two kinds of calls: those that
 those whose repeat changes no more.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
+from dodona._core.catalog.like import Columns, check_same, schema_for
 from dodona._core.catalog.master_transaction import TIMEOUT_MS, Lease
 from dodona._core.catalog.tables import TableInfo, describe, pivots_of
 from dodona._core.protocol.arguments import check_flag, check_path, check_text, pack_map, pack_value
@@ -23,6 +24,7 @@ from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
+    TableExists,
     TransactionNotFound,
     Unavailable,
 )
@@ -49,7 +51,6 @@ from dodona_wire.messages.tree import (
     SetNode,
     TreeTransaction,
 )
-from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import NO_TREE_TRANSACTION, Atomicity, TreeTransactionId
 
@@ -73,27 +74,38 @@ class TreeSession:
     def create_table(
         self,
         path: str,
-        schema: Iterable[Column | Mapping[str, Any]] | TableSchema,
+        schema: Columns | None = None,
         atomicity: Atomicity = "full",
         pivot_keys: Sequence[Sequence[Any]] | None = None,
         tablet_count: int | None = None,
         mount: bool = False,
         attributes: Mapping[str, Any] | None = None,
+        like: Any = None,
+        keys: Sequence[str] | None = None,
+        if_not_exists: bool = False,
     ) -> Protocol[None]:
         """Create a table, which is not mounted. Raises SchemaViolation, InvalidRequest, and
-        NodeExists if the path is in use."""
+        NodeExists if the path is in use. With `if_not_exists`, raises TableExists only if the table
+        that is there differs."""
         check_path(path)
+        check_flag(if_not_exists, "if_not_exists")
         if mount:
             raise InvalidRequest(
                 "A master transaction can't mount tables. Mount the table after the commit."
             )
-        parsed = TableSchema.parse(schema)
+        parsed = schema_for(schema, like, keys)
         if atomicity not in ("full", "none"):
             raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
         pivots = pivots_of(parsed, pivot_keys, tablet_count)
         packed = pack_map(attributes, "attributes")
         request = CreateTable(path, parsed.columns, atomicity, pivots, packed, self._id())
-        table = yield from self._ask(request, Table)
+        try:
+            table = yield from self._ask(request, Table)
+        except TableExists:
+            if not if_not_exists:
+                raise
+            table = yield from self._get(path)
+            check_same(describe(table), parsed, atomicity)
         if self._lease is None:
             self._context.routing.forget(path)
             self._context.routing.learn(table)

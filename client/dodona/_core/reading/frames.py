@@ -1,12 +1,14 @@
-"""Make a pandas frame of rows, with a fixed dtype for each column type.
+"""Make a frame of pandas or polars of rows, with a fixed dtype for each column type.
 
-Owns: the dtype of each column type. Only the schema decides, never the values. By itself, pandas
-guesses a dtype from the values, and makes integers beside a null into floats. pandas is imported on
-first use.
+Owns: the dtypes of each column type. Only the schema decides, never the values. By itself, pandas
+guesses a dtype from the values, and makes integers beside a null into floats. pandas and polars are
+imported on first use.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.schema import Column
@@ -21,6 +23,18 @@ _NUMBERS: Final = {
 nulls."""
 _OTHERS: Final = {"string": "object", "utf8": "string", "any": "object"}
 """The dtype of the series for each other column type, which takes the values as they are."""
+
+_POLARS: Final = {
+    "int64": "Int64",
+    "uint64": "UInt64",
+    "double": "Float64",
+    "boolean": "Boolean",
+    "string": "Binary",
+    "utf8": "String",
+    "any": "Binary",
+}
+"""The dtype of polars of each column type. Values of type any are MessagePack there, as in
+Arrow."""
 
 
 def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
@@ -43,9 +57,38 @@ def _series(pandas: Any, column: Column, values: Sequence[Any]) -> Any:
     return pandas.Series(getattr(pandas.arrays, array)(plain, is_null))
 
 
+def polars_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
+    """Return a `polars.DataFrame` of rows with the values of these columns. Raises InvalidRequest
+    if polars is not installed."""
+    polars = _polars()
+    values = list(zip(*rows, strict=True)) or [() for _ in columns]
+    return polars.DataFrame(
+        [
+            polars.Series(it.name, _for_polars(it, its), getattr(polars, _POLARS[it.type]))
+            for it, its in zip(columns, values, strict=True)
+        ]
+    )
+
+
+def _for_polars(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    if column.type != "any":
+        return values
+    return [None if it is None else msgspec.msgpack.encode(it) for it in values]
+
+
 def _pandas() -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise InvalidRequest("a frame needs pandas: pip install pandas") from error
+        text = "a frame of pandas needs pandas: pip install 'dodona[pandas]'"
+        raise InvalidRequest(text) from error
     return pandas
+
+
+def _polars() -> Any:
+    try:
+        import polars
+    except ImportError as error:
+        text = "a frame of polars needs polars: pip install 'dodona[polars]'"
+        raise InvalidRequest(text) from error
+    return polars

@@ -1,7 +1,7 @@
 """The rows that a read returned: a sequence of dicts, with methods that return tables.
 
-Owns: the form of the result. Rows are kept as tuples, and become dicts on access. Arrow and pandas
-are imported on first use.
+Owns: the form of the result. Rows are kept as tuples, and become dicts on access. Arrow, pandas
+and polars are imported on first use.
 Invariant: the caller owns what an access returns. The tuples here may contain the stored values of
 type any. A change by the caller must not show in another access. So each access copies such values.
 """
@@ -9,7 +9,8 @@ type any. A change by the caller must not show in another access. So each access
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, overload
 
-from dodona._core.reading.frames import frame_of_tuples
+from dodona._core.reading.frames import frame_of_tuples, polars_of_tuples
+from dodona_wire.html_tables import html_table
 from dodona_wire.rows.arrow import arrow_of_tuples
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.values import own_copies
@@ -76,6 +77,16 @@ class Rows(Sequence[Row]):
         are `object`. So integers beside nulls stay integers. A null is `pandas.NA`, and None in
         columns of `object`. NaN stays NaN. Raises InvalidRequest without pandas."""
         return frame_of_tuples(self._columns, self.tuples())
+
+    def to_polars(self) -> Any:
+        """Return a `polars.DataFrame`. The schema decides the dtypes, not the values. int64 is
+        `Int64`, uint64 `UInt64`, double `Float64`, boolean `Boolean`, utf8 `String`, string
+        `Binary`. any is `Binary`, which contains MessagePack. A null is null, and NaN stays NaN.
+        Raises InvalidRequest without polars."""
+        return polars_of_tuples(self._columns, self._tuples)
+
+    def _repr_html_(self) -> str:
+        return html_table(self._names, self._tuples)
 
     def __repr__(self) -> str:
         shown = self._tuples[:ROWS_SHOWN_MAX]

@@ -7,10 +7,12 @@ reach a caller.
 pyarrow and numpy are imported on first use: the light client works without them.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from dodona._core.writing.column_types import advice_for
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import json_of, reader_of
@@ -32,17 +34,55 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
         array, extension = _plain(array)
         if not _may_cast(column.type, array.type, extension):
             raise _refusal(column, wanted, given)
+        return _at_row(array, lambda part: _cast(column, wanted, part, extension))
+    except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
+        raise _refusal(column, wanted, given) from error
+
+
+def _cast(column: Column, wanted: Any, array: Any, extension: str) -> Any:
+    import pyarrow
+
+    try:
         if extension == _JSON and column.type == "any":
             return pyarrow.array(_packed(column, array), wanted)
         if column.type == "double" and pyarrow.types.is_integer(array.type):
             return _doubles(column, wanted, array)
         return array.cast(wanted, safe=True)
-    except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
-        raise _refusal(column, wanted, given) from error
+    except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError):
+        raise
     except (pyarrow.ArrowException, OverflowError) as error:
         raise SchemaViolation(
             f"a value does not fit in {column.type}: {error}", column=column.name
         ) from error
+
+
+def _at_row(array: Any, cast: Callable[[Any], Any]) -> Any:
+    """Return the cast array. A refusal gets the row of the first value that is refused. It is found
+    by casting halves, since the errors of Arrow do not name it."""
+    try:
+        return cast(array)
+    except SchemaViolation:
+        start, end = 0, len(array)
+        while end - start > 1:
+            middle = (start + end) // 2
+            if _is_refused(array.slice(start, middle - start), cast):
+                end = middle
+            else:
+                start = middle
+        try:
+            cast(array.slice(start, 1))
+        except SchemaViolation as error:
+            error.attributes["row_index"] = start
+            raise
+        raise  # all of it is too long for one array
+
+
+def _is_refused(part: Any, cast: Callable[[Any], Any]) -> bool:
+    try:
+        cast(part)
+    except SchemaViolation:
+        return True
+    return False
 
 
 def _doubles(column: Column, wanted: Any, integers: Any) -> Any:
@@ -59,10 +99,10 @@ def _doubles(column: Column, wanted: Any, integers: Any) -> Any:
 
 
 def _refusal(column: Column, wanted: Any, given: Any) -> SchemaViolation:
-    return SchemaViolation(
-        f"column {column.name!r} is {column.type} and takes Arrow's {wanted}, not {given}",
-        column=column.name,
-    )
+    text = f"column {column.name!r} is {column.type} and takes Arrow's {wanted}, not {given}"
+    if advice := advice_for(given):
+        text = f"{text}. {advice}"
+    return SchemaViolation(text, column=column.name)
 
 
 def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:

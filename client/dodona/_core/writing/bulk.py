@@ -11,6 +11,7 @@ A load has no key twice. A part that has one twice is refused here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, ClassVar, Final
 
@@ -23,6 +24,7 @@ from dodona._core.protocol.steps import Protocol
 from dodona._core.writing.arrow_casting import cast_column
 from dodona._core.writing.committing import check_mode
 from dodona._core.writing.senders import Sender, StagedBatch, Stager, Writer
+from dodona._core.writing.tabular import batches_of, converted
 from dodona._core.writing.writing import NO_TABLET
 from dodona_wire.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.messages.base import Failure
@@ -77,8 +79,7 @@ def write_arrow(
     load: LoadId = NO_LOAD,
     kind: BatchKind = "write",
 ) -> Protocol[int]:
-    """Write a `pyarrow.Table`, a record batch, or an iterable of these. Return how many rows it
-    had.
+    """Write data of any kind in `tabular`. Return how many rows it had.
     Absent columns become null. `stamp` is the timestamp of the rows, by default from the client's
     clock. Raises SchemaViolation before any row of the part concerned is sent. The attributes of an
     error say how many rows from the first one on were written (`row_count`). For the part after
@@ -136,13 +137,14 @@ def send_parts(
     row of each key is taken."""
     route = yield from context.route(path)
     arrow_schema(route.schema)  # if pyarrow is missing, says what to install
-    pace = _Pace(part_bytes_max)
+    pace = Pace(part_bytes_max)
     row_count = 0
     try:
-        batches = _batches(data)
+        route, data = yield from _converted(context, route, data, kind)
+        batches = batches_of(data)
         first = list(islice(batches, 1))
         route = yield from _suited(context, route, atomicity, first, kind)
-        for part in _parts(route.schema, chain(first, batches), pace, kind):
+        for part in parts_of(route.schema, chain(first, batches), pace, kind):
             began_us = context.instant_us()
             batch, keys = _in_order(route.schema, part, row_count, is_exact=is_exact)
             job = _BatchJob(batch, keys, sender())
@@ -153,6 +155,19 @@ def send_parts(
         error.attributes.update(table=path, row_count=row_count)
         raise
     return row_count
+
+
+def _converted(
+    context: Context, route: TableRoute, data: Any, kind: BatchKind
+) -> Protocol[tuple[TableRoute, Any]]:
+    """Return Python values and frames as Arrow data, by the table's schema, and the route. Another
+    client may have altered the table, so a refusal is tried again with a fresh route."""
+    is_update = kind == "update"
+    try:
+        return route, converted(route.schema, data, is_update=is_update)
+    except InvalidRequest:
+        route = yield from context.fresh_route(route.path)
+        return route, converted(route.schema, data, is_update=is_update)
 
 
 def _suited(
@@ -178,7 +193,7 @@ def _send_part(context: Context, route: TableRoute, job: "_BatchJob") -> Protoco
         raise
 
 
-class _Pace:
+class Pace:
     """How many bytes make a part: few at first, then as many as take about `PART_MS`. So it adapts
     to the speed of the link and of the cells."""
 
@@ -196,15 +211,21 @@ class _Pace:
 # ---- from the user's data to batches that fit the table
 
 
-def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKind) -> Iterator[Any]:
-    """Join small batches and divide large ones. Yield record batches that fit the table."""
+def parts_of(
+    schema: TableSchema, data: Iterable[Any], pace: Pace, kind: BatchKind
+) -> Iterator[Any]:
+    """Join small batches and divide large ones. Yield record batches that fit the table. An error
+    names the row in the whole data."""
     gathered: list[Any] = []
     size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
+    passed = 0
     for batch in data:
         if not batch.num_rows:
             fit(schema, batch, kind)  # it has no rows, but it has columns
         while batch.num_rows:
-            head = _head(schema, batch, size_bytes, row_count, kind)
+            with counted_from(passed):
+                head = _head(schema, batch, size_bytes, row_count, kind)
+            passed += head.num_rows
             gathered.append(head)
             batch = batch.slice(head.num_rows)
             size_bytes -= head.nbytes
@@ -246,15 +267,23 @@ def _in_order(schema: TableSchema, part: Any, first_row: int, *, is_exact: bool)
     """Return the part in key order, with the last row of each key, and these keys. A part that is
     already in order is not copied. Raises SchemaViolation with the place of the row in the whole
     data, DuplicateKey."""
-    try:
+    with counted_from(first_row):
         given = encode_keys(schema, part)
-    except SchemaViolation as error:
-        error.attributes["row_index"] += first_row
-        raise
     rows, keys = in_order(given)
     if is_exact and len(keys) < len(given):
         raise _repeated(schema, given)
     return part if rows is None else part.take(rows), keys
+
+
+@contextmanager
+def counted_from(first_row: int) -> Iterator[None]:
+    """Let errors name a row by its place in the whole data. `first_row` is the first of a part."""
+    try:
+        yield
+    except DodonaError as error:
+        if isinstance(index := error.attributes.get("row_index"), int):
+            error.attributes["row_index"] = index + first_row
+        raise
 
 
 def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
@@ -264,41 +293,6 @@ def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
     is_repeated = pyarrow.compute.greater(counted.field("counts"), 1)
     key = schema.named_key(Key(counted.field("values").filter(is_repeated)[0].as_py()))
     return DuplicateKey(f"the key {key} is written twice by one load", key=key)
-
-
-def _batches(data: Any) -> Iterator[Any]:
-    """Yield record batches as they come."""
-    import pyarrow
-
-    if isinstance(data, pyarrow.RecordBatch):
-        yield data
-    elif isinstance(data, pyarrow.Table):
-        yield from data.to_batches() or [_empty(data.schema)]
-    elif isinstance(data, pyarrow.RecordBatchReader):
-        yield _empty(data.schema)  # it may have no batch, but it has columns
-        yield from data
-    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
-        for batch in data:
-            if not isinstance(batch, pyarrow.Table | pyarrow.RecordBatch):
-                raise _not_arrow(batch)
-            yield from _batches(batch)
-    else:
-        raise _not_arrow(data)
-
-
-def _empty(schema: Any) -> Any:
-    import pyarrow
-
-    return pyarrow.RecordBatch.from_arrays(
-        [pyarrow.nulls(0, it) for it in schema.types], schema=schema
-    )
-
-
-def _not_arrow(data: Any) -> InvalidRequest:
-    return InvalidRequest(
-        "rows in bulk are a pyarrow.Table, a RecordBatch or an iterable of these, "
-        f"not {type(data).__name__}"
-    )
 
 
 def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
@@ -349,7 +343,8 @@ def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> A
     if not array.type.equals(wanted):
         array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
     if column.required and column.sort_order is None and array.null_count:
-        raise SchemaViolation("required column is null", column=name)
+        row = array.is_null().index(True).as_py()
+        raise SchemaViolation("required column is null", column=name, row_index=row)
     check_lengths(column, array)
     return array
 

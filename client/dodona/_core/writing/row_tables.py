@@ -26,7 +26,7 @@ def table_of_rows(
     columns = [it for it in schema.columns if it.name in names]
     if is_update:
         _check_alike(rows, len(columns), first_row)
-    values = [_checked(column, rows, first_row) for column in columns]
+    values = [checked_values(it, [row.get(it.name) for row in rows], first_row) for it in columns]
     return table_of_columns(columns, values)
 
 
@@ -56,9 +56,10 @@ def _check_alike(rows: Sequence[Mapping[str, Any]], count: int, first_row: int) 
             raise SchemaViolation(text, row_index=first_row + place)
 
 
-def _checked(column: Column, rows: Sequence[Mapping[str, Any]], first_row: int) -> list[Any]:
+def checked_values(column: Column, values: list[Any], first_row: int = 0) -> list[Any]:
+    """Return the values of a column as they are stored, in the same list. Raises
+    SchemaViolation."""
     name, check = column.name, CHECKS[column.type]
-    values = [row.get(name) for row in rows]
     place = 0
     try:
         for place, value in enumerate(values):

@@ -144,7 +144,7 @@ class TransactionBuffer:
 
     def read_timestamp(self) -> Timestamp:
         """Return the timestamp of reads in this transaction. Raises TransactionClosed."""
-        self._check_active("read in")
+        self.check_active("read in")
         return SYNC_LAST_COMMITTED if self.start_timestamp is None else self.start_timestamp
 
     def own_writes(self, path: str) -> TableBuffer | None:
@@ -170,7 +170,7 @@ class TransactionBuffer:
     ) -> None:
         """Buffer all of the rows, or none. Raises SchemaViolation, LimitExceeded,
         InvalidRequest."""
-        self._check_active("modify rows in")
+        self.check_active("modify rows in")
         if type(is_update) is not bool:
             check_flag(is_update, "update")
         if type(is_aggregate) is not bool:
@@ -192,7 +192,7 @@ class TransactionBuffer:
 
     def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
         """Buffer all of the deletions, or none. Raises SchemaViolation, LimitExceeded."""
-        self._check_active("modify rows in")
+        self.check_active("modify rows in")
         writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
         self.put(path, schema, writes)
 
@@ -205,7 +205,7 @@ class TransactionBuffer:
         lock_type: LockType,
     ) -> None:
         """Buffer all of the row locks, or none. Raises InvalidRequest, LimitExceeded."""
-        self._check_active("lock rows in")
+        self.check_active("lock rows in")
         self._check_lock_type(lock_type, ROW_LOCK_TYPES, "row lock")
         lock_mask = schema.lock_mask_of(locks)
         encoded = self._keys_of(path, schema, keys)
@@ -297,7 +297,7 @@ class TransactionBuffer:
     def start_commit(self, instant_us: int) -> None:
         """Begin the commit: the transaction takes no more rows. Raises TransactionClosed,
         SnapshotTooOld."""
-        self._check_active("commit")
+        self.check_active("commit")
         age_ms = (instant_us - self._begun_us) // 1000
         if age_ms > self._limits.life_ms_max and self.start_timestamp is not None:
             self.abort()
@@ -334,11 +334,12 @@ class TransactionBuffer:
         commit."""
         if self.state is TransactionState.ABORTED:
             return
-        self._check_active("abort")
+        self.check_active("abort")
         self.state = TransactionState.ABORTED
         self.tables = {}
 
-    def _check_active(self, action: str) -> None:
+    def check_active(self, action: str) -> None:
+        """Raise TransactionClosed, which names the refused action, unless rows may be buffered."""
         if self.state is TransactionState.ACTIVE:
             return
         name = "the transaction" if self.id is None else f"transaction {self.id}"

@@ -1,0 +1,159 @@
+"""Frames and series of pandas, as Arrow data. Pure.
+
+Owns: what an index is, and which values of pandas are nulls.
+
+- A named index is a column, as after `reset_index`. An index without a name is left out.
+- `None`, `NaN`, `NA` and `NaT` are nulls. In the dtype `Float64`, NaN is a number.
+- Floats become whole numbers if the column of the table has these, because pandas makes floats of
+  integers beside a null. Each float must be a whole number that it stands for exactly.
+- Values of the dtype `object` are Python's: they are checked as in a single row.
+
+pandas is never imported: a frame brings it. pyarrow and numpy are imported on first use.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dodona._core.writing.row_tables import checked_values
+from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.arrow import array_of
+from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.shown import shown
+
+EXACT_MAX: Final = 1 << 53
+"""Up to this number, a double is no rounded integer."""
+_WHOLE_NUMBERS: Final = ("int64", "uint64")
+
+
+def is_pandas_frame(data: Any) -> bool:
+    """Return whether the data is a `pandas.DataFrame`, also of a subclass."""
+    return _is_of_pandas(data, "DataFrame")
+
+
+def is_pandas_series(data: Any) -> bool:
+    """Return whether the data is a `pandas.Series` or a `pandas.Index`, also of a subclass."""
+    return _is_of_pandas(data, "Series") or _is_of_pandas(data, "Index")
+
+
+def _is_of_pandas(data: Any, name: str) -> bool:
+    return any(
+        it.__name__ == name and it.__module__.partition(".")[0] == "pandas"
+        for it in type(data).__mro__
+    )
+
+
+def table_of_pandas(schema: TableSchema, frame: Any) -> Any:
+    """Return the frame as a `pyarrow.Table` of columns for the table. Raises SchemaViolation."""
+    known = {column.name: column for column in schema.columns}
+    series_by_name = dict(_named_series_of(frame))
+    strangers = [name for name in series_by_name if name not in known]
+    if strangers:
+        raise SchemaViolation(
+            f"no such column{_about_index(frame, strangers)}", columns=strangers, known=[*known]
+        )
+    pyarrow = _pyarrow()
+    arrays = {name: array_of_series(known[name], it) for name, it in series_by_name.items()}
+    return pyarrow.table(arrays) if arrays else pyarrow.table({})
+
+
+def _about_index(frame: Any, strangers: list[str]) -> str:
+    if set(strangers).isdisjoint(frame.index.names):
+        return ""
+    return ": the index has a name, so it is a column. Leave it out with reset_index(drop=True)"
+
+
+def fields_of_pandas(frame: Any) -> list[tuple[str, Any]]:
+    """Return the name of each column with its Arrow type, or with its Python values. Raises
+    SchemaViolation."""
+    return [(name, type_or_values_of_series(it)) for name, it in _named_series_of(frame)]
+
+
+def type_or_values_of_series(series: Any) -> Any:
+    """Return the Arrow type of a series, or the values if they are Python's."""
+    if series.dtype == object:
+        return _python_values(series)
+    return _array_by_itself(str(series.name), series[:0]).type
+
+
+def _named_series_of(frame: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the named levels of the index, then the columns. Raises SchemaViolation."""
+    names = [it for it in frame.index.names if it is not None] + [*frame.columns]
+    for name in names:
+        if not isinstance(name, str):
+            text = f"names of columns are text, and this frame has {shown(name)}: rename it"
+            raise SchemaViolation(text, columns=[shown(it) for it in names[:20]])
+    if len(set(names)) != len(names):
+        raise SchemaViolation(
+            "two columns, or a column and the index, have the same name", columns=names
+        )
+    for level, name in enumerate(frame.index.names):
+        if name is not None:
+            yield name, frame.index.get_level_values(level).to_series()
+    for place, name in enumerate(frame.columns):
+        yield name, frame.iloc[:, place]
+
+
+def array_of_series(column: Column, series: Any) -> Any:
+    """Return a series as an Arrow array, which may have another type than the column. Raises
+    SchemaViolation."""
+    if series.dtype == object:
+        return array_of(column, checked_values(column, _python_values(series)))
+    array = _array_by_itself(column.name, series)
+    if column.type in _WHOLE_NUMBERS and _pyarrow().types.is_floating(array.type):
+        return _whole_numbers(column, array)
+    return array
+
+
+def _python_values(series: Any) -> list[Any]:
+    return [
+        None if is_null else value
+        for value, is_null in zip(series.to_list(), series.isna().to_list(), strict=True)
+    ]
+
+
+def _array_by_itself(name: str, series: Any) -> Any:
+    pyarrow = _pyarrow()
+    try:
+        return pyarrow.Array.from_pandas(series)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        text = f"column {name!r} has the dtype {series.dtype}, which can't be read as Arrow data"
+        raise SchemaViolation(f"{text}: {error}", column=name) from error
+
+
+def _whole_numbers(column: Column, floats: Any) -> Any:
+    """Return floats as whole numbers. Nulls stay. Raises SchemaViolation for the first float that
+    is not whole, may have been rounded, or does not fit."""
+    import numpy
+
+    pyarrow = _pyarrow()
+    if isinstance(floats, pyarrow.ChunkedArray):
+        floats = floats.combine_chunks()
+    is_null = floats.is_null().to_numpy(zero_copy_only=False)
+    values = floats.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+    values = numpy.where(is_null, 0.0, values)
+    least = 0 if column.type == "uint64" else -EXACT_MAX
+    is_good = (values >= least) & (values <= EXACT_MAX) & (values == numpy.floor(values))
+    if not is_good.all():
+        row = int(is_good.argmin())
+        raise _not_whole(column, float(values[row]), row)
+    dtype = numpy.dtype(column.type)
+    return pyarrow.array(values.astype(dtype), mask=is_null)
+
+
+def _not_whole(column: Column, value: float, row: int) -> SchemaViolation:
+    reason = "is no whole number"
+    if value == value and abs(value) > EXACT_MAX:
+        reason = "may have been rounded: give the column the dtype Int64 or UInt64 from the start"
+    elif value < 0 and column.type == "uint64":
+        reason = "is below 0"
+    text = f"column {column.name!r} is {column.type}, and the float {value!r} {reason}"
+    return SchemaViolation(text, column=column.name, value=shown(value), row_index=row)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        text = "frames of pandas need pyarrow: pip install 'dodona[pandas]'"
+        raise InvalidRequest(text) from error
+    return pyarrow
