@@ -64,14 +64,28 @@ def insert(
     ] = False,
     atomic: Atomic = False,
     batch_rows: BatchRows = None,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create",
+            help="Create the table with the columns of the file: Parquet or Arrow. Needs --keys. A "
+            "table that exists must have these columns.",
+        ),
+    ] = False,
+    keys: Annotated[
+        str | None,
+        typer.Option(help="Names of the key columns for --create, with commas between them."),
+    ] = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
     """Write the rows of a file: all or none, except with --batch-rows."""
+    if create != (keys is not None):
+        raise typer.BadParameter("give --create and --keys together, or neither")
     how = _how(atomic, batch_rows)
     kind: BatchKind = "update" if update else "write"
     bringing = _bringing(path, file, input_format, kind, how, batch_rows)
-    written = _bring(bringing, url, data_dir)
+    written = _bring(bringing, url, data_dir, keys)
     _tell("updated in" if update else "inserted into", path, written)
 
 
@@ -133,11 +147,20 @@ def _bringing(
     return Bringing(path, file, format_of(file, given, "--input-format"), kind, how, rows)
 
 
-def _bring(bringing: "Bringing", url: str, data_dir: Path | None) -> "Written":
+def _bring(
+    bringing: "Bringing", url: str, data_dir: Path | None, keys: str | None = None
+) -> "Written":
+    from dodona_local.cli.words import names_of
+    from dodona_local.files.reading import schema_of_file
     from dodona_local.inserting import bring
     from dodona_local.progress_screen import Screen
 
-    with client_of(url, data_dir) as db, Screen() as screen:
+    like = None if keys is None else schema_of_file(bringing.file, bringing.form)
+    with client_of(url, data_dir, is_made=keys is not None) as db, Screen() as screen:
+        if like is not None:
+            db.create_table(
+                bringing.path, like=like, keys=names_of(keys), mount=True, if_not_exists=True
+            )
         return bring(db, bringing, screen)
 
 

@@ -36,6 +36,13 @@ def open_parquet(stream: io.BufferedReader, want: Want) -> tuple[Iterator[BatchP
 
 def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
     """Return the parts. This call and the parts raise InvalidRequest, SchemaViolation."""
+    schema, batches = _opened(stream)
+    want.check_names(schema.names)
+    return _parts(batches, want, "Arrow's IPC format")
+
+
+def _opened(stream: io.BufferedReader) -> tuple[Any, Iterator[Any]]:
+    """Return the schema and the batches of Arrow's IPC, a file or a stream."""
     try:
         if stream.peek(len(FILE_MAGIC)).startswith(FILE_MAGIC):
             if not stream.seekable():
@@ -47,11 +54,20 @@ def open_arrow(stream: io.BufferedReader, want: Want) -> Iterator[BatchPart]:
         else:
             reader = pyarrow.ipc.open_stream(stream)
             schema, batches = reader.schema, iter(reader)
-        names = schema.names
+        _ = schema.names  # names that are no text raise ValueError
     except BROKEN as error:
         raise InvalidRequest(f"not Arrow's IPC format: {error}") from error
-    want.check_names(names)
-    return _parts(batches, want, "Arrow's IPC format")
+    return schema, batches
+
+
+def schema_of_stream(stream: io.BufferedReader, *, is_parquet: bool) -> Any:
+    """Return the `pyarrow.Schema` of a file, without its rows. Raises InvalidRequest."""
+    if not is_parquet:
+        return _opened(stream)[0]
+    try:
+        return pyarrow.parquet.ParquetFile(stream).schema_arrow
+    except BROKEN as error:
+        raise InvalidRequest(f"not Parquet: {error}") from error
 
 
 def _parts(batches: Iterator[Any], want: Want, name: str) -> Iterator[BatchPart]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from dodona_local.files.arrow_reading import open_arrow, open_parquet
+from dodona_local.files.arrow_reading import open_arrow, open_parquet, schema_of_stream
 from dodona_local.files.csv_reading import open_csv
 from dodona_local.files.formats import FileFormat
 from dodona_local.files.json_reading import open_json
@@ -20,6 +20,8 @@ from dodona_wire.errors import InvalidRequest
 
 STDIN: Final = Path("-")
 BUFFER_BYTES: Final = 1 << 20
+TYPED: Final = (FileFormat.PARQUET, FileFormat.ARROW, FileFormat.ARROWS)
+"""The formats that name the types of columns."""
 
 Unit = Literal["rows", "bytes"]
 
@@ -63,6 +65,19 @@ def open_source(path: Path, form: FileFormat, want: Want) -> Iterator[Source]:
         with _readable(str(path)):
             source = source_of(stream, str(path), size_bytes, form, want)
         yield source
+
+
+def schema_of_file(path: Path, form: FileFormat) -> Any:
+    """Return the `pyarrow.Schema` of a file in Parquet or Arrow, for a table like it. Raises
+    InvalidRequest for other formats, which name no types."""
+    if form not in TYPED:
+        raise InvalidRequest(
+            f"a file in {form} names no types of columns: create the table with a schema first"
+        )
+    if path == STDIN:
+        raise InvalidRequest("standard input is read only once: name a file, or create the table")
+    with _readable(str(path)), path.open("rb") as stream:
+        return schema_of_stream(stream, is_parquet=form is FileFormat.PARQUET)
 
 
 @contextmanager
