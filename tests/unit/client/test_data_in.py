@@ -67,6 +67,12 @@ def polars_frame(**columns: Any) -> Any:
     return pytest.importorskip("polars").DataFrame(columns)
 
 
+def objects_of_polars() -> Any:
+    """Whose Arrow data are addresses."""
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({"k": [1], "s": polars.Series([Foreign(None)], dtype=polars.Object)})
+
+
 def named_index(*values: Any, name: str = "k") -> Any:
     return pandas.Index(values, name=name)
 
@@ -109,6 +115,16 @@ KINDS: dict[str, tuple[Data, list[dict[str, Any]]]] = {
             {"k": 1, "t": "x", "u": 1, "f": True, "s": b"\xff", "a": {"b": [1]}, "d": 1.5},
             {"k": DEEP},
         ],
+    ),
+    "pandas with scalars of numpy": (
+        lambda: pandas.DataFrame(
+            {
+                "k": pandas.Series([numpy.int64(DEEP), 2], dtype=object),
+                "f": pandas.Series([numpy.bool_(True), None], dtype=object),
+                "d": pandas.Series([numpy.float32(0.5), numpy.int8(1)], dtype=object),
+            }
+        ),
+        [{"k": 2, "d": 1.0}, {"k": DEEP, "f": True, "d": 0.5}],
     ),
     "pandas with whole floats": (
         lambda: pandas.DataFrame({"k": [1, 2], "u": [7.0, numpy.nan]}),
@@ -344,6 +360,12 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         "are a list or an array, not 'x'",
         {"column": "t"},
     ),
+    "an iterator for a column": (
+        lambda: {"k": [1], "t": iter("x")},
+        SchemaViolation,
+        "are a list or an array, not",
+        {"column": "t"},
+    ),
     "a row that is none": (
         lambda: [{"k": 1, "t": "x"}, (2, "y")],
         SchemaViolation,
@@ -356,7 +378,26 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         r"not LazyFrame. Collect the frame first",
         {},
     ),
-    "a series": (lambda: polars_frame(k=[1])["k"], InvalidRequest, "can't be read as Arrow", {}),
+    "a series": (lambda: polars_frame(k=[1])["k"], InvalidRequest, "not Series", {}),
+    "a series of pandas": (lambda: pandas.Series([1]), InvalidRequest, "not Series", {}),
+    "objects of polars": (
+        objects_of_polars,
+        SchemaViolation,
+        "has Python objects",
+        {"column": "s"},
+    ),
+    "a series of objects": (
+        lambda: {"k": [1], "s": objects_of_polars()["s"]},
+        SchemaViolation,
+        "has Python objects",
+        {"column": "s"},
+    ),
+    "an array with two dimensions": (
+        lambda: {"k": numpy.array([[1]]), "t": ["x"]},
+        SchemaViolation,
+        "can't be read as Arrow data",
+        {"column": "k"},
+    ),
     "a number": (lambda: 7, InvalidRequest, "not int", {}),
     "text": (lambda: "text", InvalidRequest, "not str", {}),
 }

@@ -171,6 +171,9 @@ MISTAKES: list[tuple[dict[str, Any], type[DodonaError], str]] = [
     ),
     ({"like": FRAME, "keys": ["k"], "schema": []}, InvalidRequest, "not both"),
     ({"like": 7, "keys": ["k"]}, InvalidRequest, "not int"),
+    ({"like": {"k": 7}, "keys": ["k"]}, SchemaViolation, "are a list or an array, not 7"),
+    ({"like": {"k": numpy.array([1j])}, "keys": ["k"]}, SchemaViolation, "can't be read as Arrow"),
+    ({"like": FRAME.assign(x=1j), "keys": ["k"]}, SchemaViolation, "has the dtype complex128"),
     (
         {"like": pa.table([[1], [1]], names=["k", "k"]), "keys": ["k"]},
         SchemaViolation,

@@ -105,8 +105,12 @@ def array_of_series(column: Column, series: Any) -> Any:
 
 
 def _python_values(series: Any) -> list[Any]:
+    """Return the values of a series of Python objects, which may be scalars of numpy."""
+    import numpy
+
+    scalar = numpy.generic
     return [
-        None if is_null else value
+        None if is_null else value.item() if isinstance(value, scalar) else value
         for value, is_null in zip(series.to_list(), series.isna().to_list(), strict=True)
     ]
 

@@ -33,12 +33,25 @@ _ARROW_ARRAY: Final = "__arrow_c_array__"
 
 
 def is_whole(data: Any) -> bool:
-    """Return whether all of the data is in memory, so that it can be read twice."""
-    if _is_polars(data) or is_pandas_frame(data) or isinstance(data, Mapping | list | tuple):
+    """Return whether all of the data is in memory, so that it can be read twice. Raises
+    InvalidRequest for what is no data at all."""
+    if is_pandas_series(data) or _is_polars(data, "Series"):
+        raise not_data(data)
+    if _is_polars(data, "DataFrame") or is_pandas_frame(data) or isinstance(data, Mapping):
         return True
-    return hasattr(data, "num_rows") or not (
-        hasattr(data, _ARROW_STREAM) or isinstance(data, Iterator)
-    )
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return True
+    if type(data).__module__.startswith("pyarrow.") and hasattr(data, "num_rows"):
+        return True
+    if hasattr(data, _ARROW_ARRAY) and not hasattr(data, _ARROW_STREAM):
+        return True
+    if not hasattr(data, _ARROW_STREAM) and not _is_iterable(data):
+        raise not_data(data)
+    return False
+
+
+def _is_iterable(data: Any) -> bool:
+    return isinstance(data, Iterable) and not isinstance(data, str | bytes)
 
 
 def converted(schema: TableSchema, data: Any, *, is_update: bool = False) -> Any:
@@ -82,7 +95,7 @@ def batches_of(data: Any) -> Iterator[Any]:
         yield from data
     elif hasattr(data, _ARROW_STREAM) or hasattr(data, _ARROW_ARRAY):
         yield from batches_of(_imported(data))
-    elif isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
+    elif _is_iterable(data) and not isinstance(data, Mapping):
         for batch in data:
             if not isinstance(batch, pyarrow.Table | pyarrow.RecordBatch):
                 raise not_data(batch)
@@ -95,6 +108,9 @@ def _imported(data: Any) -> Any:
     """Return the data of another library, which Arrow's C interface passes on uncopied."""
     import pyarrow
 
+    if _is_polars(data, "DataFrame"):
+        for column, dtype in data.schema.items():
+            _check_objects(dtype, column)
     try:
         if hasattr(data, _ARROW_STREAM):
             return pyarrow.RecordBatchReader.from_stream(data)
@@ -124,8 +140,15 @@ def _kind(data: Any) -> str:
     return type(data).__name__
 
 
-def _is_polars(data: Any) -> bool:
-    return _kind(data) == "DataFrame" and type(data).__module__.startswith("polars.")
+def _is_polars(data: Any, name: str) -> bool:
+    return _kind(data) == name and type(data).__module__.startswith("polars.")
+
+
+def _check_objects(dtype: Any, column: str) -> None:
+    """Refuse a column of Python objects of polars: as Arrow data, they are their addresses."""
+    if str(dtype) == "Object":
+        text = f"column {column!r} has Python objects: give it another dtype of polars"
+        raise SchemaViolation(text, column=column)
 
 
 def _is_lazy(data: Any) -> bool:
@@ -156,33 +179,41 @@ def _check_equally_long(counts: Mapping[str, int]) -> None:
 def _array(column: Column, values: Any) -> Any:
     """Return the values of one column as an Arrow array, which may have another type than the
     column."""
+    if is_pandas_series(values):
+        return array_of_series(column, values)
+    array = _arrow_array(column.name, values)
+    if array is not None:
+        return array
+    if isinstance(values, Mapping | Iterator) or not _is_iterable(values):
+        raise _no_values(column.name, values)
+    return array_of(column, checked_values(column, [*values]))
+
+
+def _no_values(column: str, values: Any) -> SchemaViolation:
+    text = f"the values of column {column!r} are a list or an array, not {shown(values)}"
+    return SchemaViolation(text, column=column)
+
+
+def _arrow_array(column: str, values: Any) -> Any:
+    """Return an array of Arrow, polars or numpy as an Arrow array, and None for other values. In
+    numpy, NaN is a number, and no null. Raises SchemaViolation."""
     import pyarrow
 
     if isinstance(values, pyarrow.Array | pyarrow.ChunkedArray):
         return values
-    if is_pandas_series(values):
-        return array_of_series(column, values)
-    if hasattr(values, _ARROW_STREAM):  # a series of polars
-        return pyarrow.chunked_array(values)
-    if hasattr(values, _ARROW_ARRAY):
-        return pyarrow.array(values)
-    if hasattr(values, "__array_interface__"):
-        return _array_of_numpy(column, values)
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        text = f"the values of column {column.name!r} are a list or an array, not {shown(values)}"
-        raise SchemaViolation(text, column=column.name)
-    return array_of(column, checked_values(column, [*values]))
-
-
-def _array_of_numpy(column: Column, values: Any) -> Any:
-    """Return an array of numpy, in which NaN is a number, and no null."""
-    import pyarrow
-
+    if _is_polars(values, "Series"):
+        _check_objects(values.dtype, column)
     try:
-        return pyarrow.array(values if values.dtype != object else values.tolist())
-    except (pyarrow.ArrowException, OverflowError, ValueError) as error:
-        text = f"column {column.name!r} can't be read as Arrow data: {error}"
-        raise SchemaViolation(text, column=column.name) from error
+        if hasattr(values, _ARROW_STREAM):
+            return pyarrow.chunked_array(values)
+        if hasattr(values, _ARROW_ARRAY):
+            return pyarrow.array(values)
+        if hasattr(values, "__array_interface__") and values.dtype != object:
+            return pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        text = f"column {column!r} can't be read as Arrow data: {error}"
+        raise SchemaViolation(text, column=column) from error
+    return None
 
 
 # ---- the columns of data for a table that does not exist yet
@@ -198,7 +229,7 @@ def fields_of(data: Any) -> list[Field]:
     if is_pandas_frame(data):
         return [(*it, True) for it in fields_of_pandas(data)]
     if isinstance(data, Mapping):
-        return [(name, _type_or_values(values), True) for name, values in data.items()]
+        return [(name, _type_or_values(name, values), True) for name, values in data.items()]
     if is_rows(data):
         rows = _dicts(data)
         names = dict.fromkeys(name for row in rows for name in row)
@@ -220,18 +251,13 @@ def _arrow_schema_of(data: Any) -> Any:
     raise not_data(data)
 
 
-def _type_or_values(values: Any) -> Any:
+def _type_or_values(column: str, values: Any) -> Any:
     """Return the Arrow type of one column's values, or the values if they are Python's."""
-    import pyarrow
-
-    if isinstance(values, pyarrow.Array | pyarrow.ChunkedArray):
-        return values.type
     if is_pandas_series(values):
         return type_or_values_of_series(values)
-    if hasattr(values, _ARROW_STREAM):
-        return pyarrow.chunked_array(values).type
-    if hasattr(values, _ARROW_ARRAY):
-        return pyarrow.array(values).type
-    if hasattr(values, "__array_interface__") and values.dtype != object:
-        return pyarrow.array(values[:0]).type
+    array = _arrow_array(column, values)
+    if array is not None:
+        return array.type
+    if isinstance(values, Mapping | Iterator) or not _is_iterable(values):
+        raise _no_values(column, values)
     return [*values]
