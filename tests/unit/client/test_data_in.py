@@ -127,8 +127,8 @@ KINDS: dict[str, tuple[Data, list[dict[str, Any]]]] = {
         [{"k": 2, "d": 1.0}, {"k": DEEP, "f": True, "d": 0.5}],
     ),
     "pandas with whole floats": (
-        lambda: pandas.DataFrame({"k": [1, 2], "u": [7.0, numpy.nan]}),
-        [{"k": 1, "u": 7}, {"k": 2}],
+        lambda: pandas.DataFrame({"k": [1, -(2.0**53) + 1], "u": [2.0**53 - 1, numpy.nan]}),
+        [{"k": 1 - 2**53}, {"k": 1, "u": 2**53 - 1}],
     ),
     "pandas of Arrow": (
         lambda: pandas.DataFrame({"k": [1], "t": ["x"]}).convert_dtypes(dtype_backend="pyarrow"),
@@ -307,7 +307,7 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         {"column": "u", "row_index": 1},
     ),
     "a number that was rounded": (
-        lambda: pandas.DataFrame({"k": [1, 2], "u": [numpy.nan, 2.0**60]}),
+        lambda: pandas.DataFrame({"k": [1, 2], "u": [numpy.nan, 2.0**53]}),
         SchemaViolation,
         "may have been rounded",
         {"column": "u", "row_index": 1},
@@ -379,6 +379,7 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         {},
     ),
     "a series": (lambda: polars_frame(k=[1])["k"], InvalidRequest, "not Series", {}),
+    "an array of numpy": (lambda: numpy.array([[1, 2]]), InvalidRequest, "not ndarray", {}),
     "a series of pandas": (lambda: pandas.Series([1]), InvalidRequest, "not Series", {}),
     "objects of polars": (
         objects_of_polars,

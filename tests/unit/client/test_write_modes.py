@@ -13,6 +13,7 @@ import pytest
 import dodona
 import dodona.aio
 from dodona._core.loads import one_call
+from dodona._core.row_session import RowSession
 from dodona.errors import (
     DodonaError,
     DuplicateKey,
@@ -118,6 +119,22 @@ def test_few_rows_with_many_values_are_a_load(db: dodona.Client) -> None:
     assert db.write(wide, data).row_count == 9000
     assert len(db.loads.list_loads()) == before + 1
     assert db.lookup_rows(wide, [{"k": 8999}], ["c499"]) == [{"c499": True}]
+
+
+def test_a_write_comes_after_changes_that_it_conflicts_with(
+    db: dodona.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction in several cells can conflict: the load that follows overwrites."""
+
+    def conflicting(*_: Any) -> Any:
+        yield from ()
+        raise dodona.TransactionConflict("a row was written by a concurrent transaction")
+
+    monkeypatch.setattr(RowSession, "write_made", conflicting)
+    before = len(db.loads.list_loads())
+    db.write(T, {"k": [1], "t": ["a"]})
+    assert rows_of(db) == [{"k": 1, "t": "a"}]
+    assert len(db.loads.list_loads()) == before + 1
 
 
 # ---- a stream

@@ -2,7 +2,7 @@
 
 Owns: the modes of such a call, and how the data is written.
 
-- Few rows of a table with atomicity are one transaction.
+- Few rows of a table with atomicity are one transaction. If it conflicts, it is a load.
 - All else of a table with atomicity is a bulk load. The client carries it out, since it renews the
   lease meanwhile: this module returns a `Pending` load.
 - A table without atomicity gets the rows in bulk.
@@ -25,7 +25,12 @@ from dodona._core.row_session import RowSession
 from dodona._core.writing import bulk
 from dodona._core.writing.tabular import is_whole
 from dodona._core.writing.whole import Checked, check_all, writes_of
-from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona_wire.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    TransactionConflict,
+)
 from dodona_wire.shown import shown
 from dodona_wire.types import BatchKind, LoadMode, timestamp_from_unix_us
 
@@ -104,6 +109,8 @@ def _write_checked(
         try:
             timestamp = yield from session.write_made(route, writes)
         except LimitExceeded:  # many values in few rows
+            return _pending(path, checked.parts, mode)
+        except TransactionConflict:  # in several cells, it has a snapshot; a load overwrites
             return _pending(path, checked.parts, mode)
         return Published(timestamp, checked.row_count)
     return _pending(path, checked.parts, mode)

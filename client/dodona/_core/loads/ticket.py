@@ -107,8 +107,8 @@ class LoadTicket(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The result of a published load. Without atomicity, its rows have no common commit timestamp,
-    and nothing was deleted."""
+    """The result of a published load, or of `write`. Without atomicity, its rows have no common
+    commit timestamp, and nothing was deleted."""
 
     timestamp: Timestamp
     row_count: int

@@ -20,8 +20,8 @@ from dodona_wire.rows.arrow import array_of
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 
-EXACT_MAX: Final = 1 << 53
-"""Up to this number, a double is no rounded integer."""
+EXACT_MAX: Final = (1 << 53) - 1
+"""Up to this number, a double is no rounded integer. 2^53 may have been 2^53 + 1."""
 _WHOLE_NUMBERS: Final = ("int64", "uint64")
 
 
@@ -53,7 +53,7 @@ def table_of_pandas(schema: TableSchema, frame: Any) -> Any:
         )
     pyarrow = _pyarrow()
     arrays = {name: array_of_series(known[name], it) for name, it in series_by_name.items()}
-    return pyarrow.table(arrays) if arrays else pyarrow.table({})
+    return pyarrow.table(arrays)
 
 
 def _about_index(frame: Any, strangers: list[str]) -> str:
@@ -65,14 +65,14 @@ def _about_index(frame: Any, strangers: list[str]) -> str:
 def fields_of_pandas(frame: Any) -> list[tuple[str, Any]]:
     """Return the name of each column with its Arrow type, or with its Python values. Raises
     SchemaViolation."""
-    return [(name, type_or_values_of_series(it)) for name, it in _named_series_of(frame)]
+    return [(name, type_or_values_of_series(name, it)) for name, it in _named_series_of(frame)]
 
 
-def type_or_values_of_series(series: Any) -> Any:
+def type_or_values_of_series(name: str, series: Any) -> Any:
     """Return the Arrow type of a series, or the values if they are Python's."""
     if series.dtype == object:
         return _python_values(series)
-    return _array_by_itself(str(series.name), series[:0]).type
+    return _array_by_itself(name, series[:0]).type
 
 
 def _named_series_of(frame: Any) -> Iterator[tuple[str, Any]]:

@@ -35,7 +35,8 @@ _ARROW_ARRAY: Final = "__arrow_c_array__"
 def is_whole(data: Any) -> bool:
     """Return whether all of the data is in memory, so that it can be read twice. Raises
     InvalidRequest for what is no data at all."""
-    if is_pandas_series(data) or _is_polars(data, "Series"):
+    is_column = hasattr(data, "__array_interface__")  # of numpy
+    if is_column or is_pandas_series(data) or _is_polars(data, "Series"):
         raise not_data(data)
     if _is_polars(data, "DataFrame") or is_pandas_frame(data) or isinstance(data, Mapping):
         return True
@@ -254,7 +255,7 @@ def _arrow_schema_of(data: Any) -> Any:
 def _type_or_values(column: str, values: Any) -> Any:
     """Return the Arrow type of one column's values, or the values if they are Python's."""
     if is_pandas_series(values):
-        return type_or_values_of_series(values)
+        return type_or_values_of_series(column, values)
     array = _arrow_array(column, values)
     if array is not None:
         return array.type
