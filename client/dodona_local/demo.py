@@ -169,7 +169,7 @@ class Demo:
             for fault in check.faults_of_snapshot(snapshot, book.acknowledged)
         ]
         self._judge(
-            f"snapshots: {len(snapshots)}; each shows the commits up to its timestamp, and no other",
+            f"snapshots: {len(snapshots)}; each shows the commits up to its timestamp, no other",
             faults,
         )
 

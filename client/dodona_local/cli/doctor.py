@@ -18,6 +18,8 @@ NOTHING: Final = "nothing"
 PURPOSES: Final = {
     "server": "servers, the embedded database, the gateway with its console",
     "sql": "queries in SQL",
+    "pandas": "data frames of pandas, in and out",
+    "polars": "data frames of Polars, in and out",
     "spark": "reads and writes from Spark",
     "tracing": "traces by OpenTelemetry",
     "demo": "real flights in dodona demo; without them it makes up others",

@@ -10,6 +10,8 @@ from typing import Final
 
 PACKAGES_BY_EXTRA: Final = {
     "server": ("brotli", "fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
+    "pandas": ("numpy", "pandas", "pyarrow"),
+    "polars": ("numpy", "polars", "pyarrow"),
     "spark": ("pandas", "pyarrow", "pyspark"),
     "sql": ("duckdb", "numpy", "pyarrow"),
     "tracing": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),

@@ -13,6 +13,7 @@ from dodona_local import demo
 from dodona_local.cli import extras
 from dodona_local.cli.doctor import PURPOSES
 from dodona_local.errors import LaunchFailed
+from suite.projects import project_of
 from unit.cli.commands import Commands
 
 
@@ -22,7 +23,8 @@ def parts(dodona: Commands) -> dict[str, dict[str, Any]]:
 
 
 def test_every_extra_is_a_part() -> None:
-    assert PURPOSES.keys() == extras.PACKAGES_BY_EXTRA.keys()
+    extras_of_client = project_of("dodona")["optional-dependencies"].keys()
+    assert PURPOSES.keys() == extras.PACKAGES_BY_EXTRA.keys() == extras_of_client
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
