@@ -28,6 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 EXAMPLES = 100
 """Hypothesis's own default."""
+ADDRESS = " at 0x"
+"""In the text of an object that has no text of its own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,6 +64,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not hasattr(config, "workerinput"):  # xdist itself shows how its workers differ
+        check_names(items)
     phase: str | None = config.getoption("--phase")
     level: levels.Level = config.getoption("--level") or "all"
     kept = [
@@ -90,6 +94,13 @@ def _missing_java() -> str | None:
     from dodona_local.java import missing_java  # the product is under test: not before it is needed
 
     return missing_java()
+
+
+def check_names(items: list[pytest.Item]) -> None:
+    """Each worker has to find the same names: no address of an object may be in one."""
+    if unstable := [it.nodeid for it in items if ADDRESS in it.nodeid]:
+        text = "the name of a test differs from process to process. Give its parameter an id: "
+        raise pytest.UsageError(text + unstable[0])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

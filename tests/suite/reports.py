@@ -50,8 +50,9 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The folder below `tests`; for files there, their name."""
-        return self.name.partition("::")[0].split("/")[1]
+        """The folder below `tests`; for files there, their name. What failed before the first test
+        has no file."""
+        return self.name.partition("::")[0].split("/")[:2][-1]
 
 
 def read_cases(report: Path, phase: str) -> list[Case]:

@@ -175,6 +175,19 @@ def test_without_java_tests_of_spark_are_skipped_and_the_last_line_says_so(proje
     assert lines[-1].startswith("3 tests, 2 of them SKIPPED, in ")
 
 
+def test_a_name_that_differs_between_workers_is_refused_by_name(project: Path) -> None:
+    text = "import pytest\n@pytest.mark.parametrize('it', [1], ids=[str(object())])\n"
+    (project / "tests" / "test_named.py").write_text(f"{text}def test_named(it): ...\n")
+    done = run_module(project, "pytest", "tests")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "differs from process to process" in done.stderr
+    assert "test_named.py::test_named" in done.stderr
+
+
+def test_what_failed_before_the_first_test_has_a_kind() -> None:
+    assert Case("gw0", "shared", 0.0, "no", False, Element("testcase")).kind == "gw0"
+
+
 def test_a_phase_without_tests_in_a_level_does_not_start(project: Path) -> None:
     _, lines = run(project, level="check", phase_count=1)
     assert lines[0].startswith("shared: 2 tests, 1 failed, ")
