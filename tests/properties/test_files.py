@@ -80,7 +80,7 @@ def tables(draw: st.DrawFn) -> tuple[TableSchema, Rows]:
     types.append(draw(st.sampled_from(sorted(VALUES))))
     names = draw(st.lists(TEXT, min_size=len(types), max_size=len(types), unique=True))
     columns = [
-        Column(f"c{place}{name}", kind, "ascending" if not place else None)  # type: ignore[arg-type]
+        Column(f"c{place}{name}", kind, "ascending" if not place else None)
         for place, (kind, name) in enumerate(zip(types, names, strict=True))
     ]
     values = [st.none() | VALUES[kind] for kind in types]
@@ -217,7 +217,7 @@ def test_bytes_have_one_spelling(value: bytes) -> None:
 SCHEMA = TableSchema.parse(
     [
         Column("k", "int64", "ascending"),
-        *(Column(name, name) for name in VALUES),  # type: ignore[arg-type]
+        *(Column(name, name) for name in VALUES),
     ]
 )
 SCRAPS = st.sampled_from(

@@ -21,8 +21,9 @@ import msgspec
 
 from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.columns import AGGREGATE_TYPES, Column
 from dodona_wire.rows.json_text import decode_json
-from dodona_wire.rows.schema import AGGREGATE_TYPES, Column, TableSchema
+from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.text_format import read_value, value_of_text
 from dodona_wire.types import Timestamp
 

@@ -1,8 +1,8 @@
 """Make a pandas frame of rows, with a fixed dtype for each column type.
 
-Owns: the dtype of each column type. Only the schema decides, never the values. By itself, pandas
-guesses a dtype from the values, and makes integers beside a null into floats. pandas is imported on
-first use.
+Owns: how a frame gets the dtype that `logical_types` has for each column type. Only the schema
+decides, never the values. By itself, pandas guesses a dtype from the values, and makes integers
+beside a null into floats. pandas is imported on first use.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,13 @@ from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.schema import Column
 
 _NUMBERS: Final = {
-    "int64": ("IntegerArray", "int64"),
-    "uint64": ("IntegerArray", "uint64"),
-    "double": ("FloatingArray", "float64"),
+    "Int": ("IntegerArray", "int"),
+    "UInt": ("IntegerArray", "uint"),
+    "Float": ("FloatingArray", "float"),
     "boolean": ("BooleanArray", "bool"),
 }
-"""The extension array of each column type, and the NumPy dtype of its values. A mask marks the
-nulls."""
-_OTHERS: Final = {"string": "object", "utf8": "string", "any": "object"}
-"""The dtype of the series for each other column type, which takes the values as they are."""
+"""The extension array of each kind of numbers, and the NumPy dtype of its values, to which the bits
+of the dtype are added. A mask marks the nulls."""
 
 
 def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
@@ -33,12 +31,15 @@ def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) 
 
 
 def _series(pandas: Any, column: Column, values: Sequence[Any]) -> Any:
-    if column.type not in _NUMBERS:
-        return pandas.Series(list(values), dtype=_OTHERS[column.type])
+    dtype = column.logical.pandas
+    name = dtype.rstrip("0123456789")
+    if name not in _NUMBERS:
+        return pandas.Series(list(values), dtype=dtype)
     import numpy
 
-    array, dtype = _NUMBERS[column.type]
-    plain = numpy.array([0 if it is None else it for it in values], dtype)
+    array, plain_name = _NUMBERS[name]
+    plain_dtype = plain_name + dtype.removeprefix(name)
+    plain = numpy.array([0 if it is None else it for it in values], plain_dtype)
     is_null = numpy.array([it is None for it in values], "bool")
     return pandas.Series(getattr(pandas.arrays, array)(plain, is_null))
 

@@ -29,8 +29,9 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import DataRequest
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_schema, check_lengths, stream_of
+from dodona_wire.rows.arrow import arrow_schema, arrow_type, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
+from dodona_wire.rows.logical_arrow import stored_array, stored_arrow_type
 from dodona_wire.rows.row_rules import missing_key_column
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
@@ -199,12 +200,18 @@ class _Pace:
 def _parts(schema: TableSchema, data: Iterable[Any], pace: _Pace, kind: BatchKind) -> Iterator[Any]:
     """Join small batches and divide large ones. Yield record batches that fit the table."""
     gathered: list[Any] = []
-    size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
+    size_bytes, row_count, row = pace.size_bytes, PART_ROWS_MAX, 0
     for batch in data:
         if not batch.num_rows:
             fit(schema, batch, kind)  # it has no rows, but it has columns
         while batch.num_rows:
-            head = _head(schema, batch, size_bytes, row_count, kind)
+            try:
+                head = _head(schema, batch, size_bytes, row_count, kind)
+            except SchemaViolation as error:
+                if "row_index" in error.attributes:
+                    error.attributes["row_index"] += row
+                raise
+            row += head.num_rows
             gathered.append(head)
             batch = batch.slice(head.num_rows)
             size_bytes -= head.nbytes
@@ -302,8 +309,9 @@ def _not_arrow(data: Any) -> InvalidRequest:
 
 
 def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
-    """Return the batch with all columns of the table, in its order and types. To delete rows, take
-    the key columns only. To update rows, take the given columns only. Raises SchemaViolation."""
+    """Return the batch with all columns of the table, in its order and stored types. To delete
+    rows, take the key columns only. To update rows, take the given columns only. Raises
+    SchemaViolation."""
     import pyarrow
 
     names = batch.schema.names
@@ -324,32 +332,30 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
         for it in schema.columns
         if kind == "write" or it.sort_order is not None or it.name in places
     ]
-    fields = arrow_schema(schema)
+    fields = arrow_schema(schema.stored)
     wanted = pyarrow.schema([fields.field(column.name) for column in columns])
-    arrays = [
-        _fit_column(column, field.type, batch, places.get(column.name))
-        for column, field in zip(columns, wanted, strict=True)
-    ]
+    arrays = [_fit_column(column, batch, places.get(column.name)) for column in columns]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> Any:
-    """Return the array of one column. `place` is its index in the batch, or None if it is
-    absent."""
+def _fit_column(column: Column, batch: Any, place: int | None) -> Any:
+    """Return the array of one column, in the form in which cells store it. `place` is its index in
+    the batch, or None if it is absent."""
     import pyarrow
 
-    name = column.name
+    name, kind, wanted = column.name, column.logical, arrow_type(column)
     if place is None:
         if column.sort_order is not None:
             raise missing_key_column(name, column.required)
         if column.required:
             raise SchemaViolation("required column is missing", column=name)
-        return pyarrow.nulls(batch.num_rows, wanted)
+        return pyarrow.nulls(batch.num_rows, stored_arrow_type(kind))
     array = batch.column(place)
     if not array.type.equals(wanted):
         array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
     if column.required and column.sort_order is None and array.null_count:
         raise SchemaViolation("required column is null", column=name)
+    array = stored_array(kind, name, array)
     check_lengths(column, array)
     return array
 
