@@ -24,9 +24,10 @@ from dodona_wire.rows.logical_values import check_json, refusal
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
 
-_SIGN_BIT: Final = 0x80
-_DECIMAL128_BYTES: Final = 16
-_DECIMAL256_BYTES: Final = 32
+_WORD_BYTES: Final = 8
+_SIGN_OF_4: Final = 1 << 31
+_SIGN_OF_8: Final = 1 << 63
+"""The sign bits of the first 4 and of the first 8 bytes."""
 _CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
 
 
@@ -123,15 +124,24 @@ def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
         value = end.as_py()
         if value is not None and abs(int(value.scaleb(kind.scale, _CONTEXT))) > largest:
             raise refusal(kind, value, column)
+    words = _words_of(array, arrow_type_of(kind).byte_width)
+    numpy, size = _numpy(), kind.size_bytes
+    if size < _WORD_BYTES:
+        stored = (words[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)).astype(">u4")
+    else:
+        count = size // _WORD_BYTES  # the lowest word comes first in Arrow, and last here
+        stored = words[:, count - 1 :: -1] if count < words.shape[1] else words[:, ::-1]
+        stored = stored.astype(">u8")
+        stored[:, 0] ^= numpy.uint64(_SIGN_OF_8)
+    return _binary_of(stored.view("u1").reshape(len(array), size), array)
+
+
+def _words_of(array: Any, width: int) -> Any:
+    """Return values of so many bytes as rows of words of 64 bits, as they are in memory."""
     numpy = _numpy()
-    width = _DECIMAL128_BYTES if kind.precision <= SQL_PRECISION_MAX else _DECIMAL256_BYTES
     data = numpy.frombuffer(array.buffers()[1] or b"", "u1")
-    rows = data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
-    size = kind.size_bytes
-    stored = numpy.empty((len(array), size), "u1")
-    stored[:] = rows[:, size - 1 :: -1] if size < width else rows[:, ::-1]
-    stored[:, 0] ^= _SIGN_BIT
-    return _binary_of(stored, array)
+    data = data[array.offset * width : (array.offset + len(array)) * width]
+    return data.view("<u8").reshape(-1, width // _WORD_BYTES)
 
 
 def _binary_of(rows: Any, like: Any) -> Any:
@@ -171,22 +181,23 @@ def user_array(kind: LogicalType, array: Any) -> Any:
 def _user_decimals(kind: LogicalType, array: Any) -> Any:
     import pyarrow
 
-    numpy = _numpy()
-    size, wanted = kind.size_bytes, arrow_type_of(kind)
-    width = _DECIMAL128_BYTES if kind.precision <= SQL_PRECISION_MAX else _DECIMAL256_BYTES
+    numpy, size, wanted = _numpy(), kind.size_bytes, arrow_type_of(kind)
     fixed = array.fill_null(bytes(size)) if array.null_count else array
     fixed = fixed.cast(pyarrow.binary(size))
     data = numpy.frombuffer(fixed.buffers()[1] or b"", "u1")
-    rows = data[fixed.offset * size : (fixed.offset + len(fixed)) * size].reshape(-1, size)
-    made = numpy.empty((len(array), width), "u1")
-    made[:, :size] = rows[:, ::-1]
-    made[:, size - 1] ^= _SIGN_BIT
-    if size < width:
-        made[:, size:] = (made[:, size - 1] >> 7)[:, None] * 0xFF
-    mask = None
-    if array.null_count:
-        mask = array.is_valid().buffers()[1]
-    return pyarrow.Array.from_buffers(wanted, len(array), [mask, pyarrow.py_buffer(made)])
+    data = data[fixed.offset * size : (fixed.offset + len(fixed)) * size]
+    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<u8")
+    if size < _WORD_BYTES:
+        count, numbers = 1, data.view(">u4").astype("u4") ^ numpy.uint32(_SIGN_OF_4)
+        words[:, 0] = numbers.view("i4").astype("i8").view("u8")
+    else:
+        count = size // _WORD_BYTES
+        words[:, :count] = data.view(">u8").reshape(-1, count)[:, ::-1]
+        words[:, count - 1] ^= numpy.uint64(_SIGN_OF_8)
+    if count < words.shape[1]:
+        words[:, count:] = (words[:, count - 1].view("i8") >> 63).view("u8")[:, None]
+    mask = array.is_valid().buffers()[1] if array.null_count else None
+    return pyarrow.Array.from_buffers(wanted, len(array), [mask, pyarrow.py_buffer(words)])
 
 
 # ---- whole tables
@@ -224,6 +235,8 @@ def check_stored_array(kind: LogicalType, column: str, array: Any) -> None:
     if kind.form == "json":
         _check_jsons(column, array)
         return
+    if kind.form == "decimal" and _are_plain_decimals(kind, array):
+        return
     if kind.form == "float":
         nearest = array.cast(pyarrow.float32()).cast(pyarrow.float64())
         is_fit = pc.or_(pc.equal(nearest, array), pc.is_nan(array))
@@ -243,6 +256,23 @@ def check_stored_array(kind: LogicalType, column: str, array: Any) -> None:
         text = f"stored value does not fit in {kind.name}"
         value = shown(array[row].as_py())
         raise SchemaViolation(text, column=column, value=value, row_index=row)
+
+
+def _are_plain_decimals(kind: LogicalType, array: Any) -> bool:
+    """Return whether all values have the right length, no value is null, and their first bytes say
+    that they are in the range. Nearly all columns are like that."""
+    numpy, size = _numpy(), kind.size_bytes
+    if array.null_count or not len(array) or hasattr(array, "chunks"):
+        return False
+    _, ends, data = array.buffers()
+    ends = numpy.frombuffer(ends, "i4")[array.offset : array.offset + len(array) + 1]
+    if (ends[1:] - ends[:-1] != size).any():
+        return False
+    word = f">u{min(size, _WORD_BYTES)}"
+    rows = numpy.frombuffer(data, "u1")[ends[0] : ends[-1]].reshape(-1, size)
+    first = rows[:, : numpy.dtype(word).itemsize].view(word)[:, 0]
+    low, high = (int.from_bytes(it[: first.itemsize], "big") for it in (kind.lowest, kind.highest))
+    return bool(low < first.min() and first.max() < high)
 
 
 def _check_jsons(column: str, array: Any) -> None:

@@ -278,6 +278,13 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         values = decode_prefix(key, self.key_types)
         return _loaded(self._key_loads[: len(values)], values) if self._key_loads else values
 
+    def load_bound(self, values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        """Return the users' values of leading stored values of a key; None stays None."""
+        if values is None:
+            return None
+        loads = self._key_loads[: len(values)]
+        return _loaded(loads, values) if loads else tuple(values)
+
     def load_values(self, mask: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the users' values of the stored values of these columns. Values of type any are
         still the stored objects."""

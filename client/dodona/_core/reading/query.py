@@ -8,7 +8,7 @@ timestamp.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dodona._core.protocol.arguments import check_text
 from dodona._core.protocol.context import Context
@@ -20,28 +20,18 @@ from dodona._core.reading.reading import check_retention, check_timestamp
 from dodona._core.sql.engine import Engine, check_size, load_duckdb
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
+from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema, sql_type
 from dodona_wire.errors import LimitExceeded, MetadataChanged
 from dodona_wire.messages.data import ArrowPage, ScanPage
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
-from dodona_wire.rows.text_format import format_packed_as_text
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
 ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]
 """The arguments path, lower, upper, columns, timestamp; the result is a `pyarrow.Table`. As
 `Session.read_arrow`."""
-
-_SQL_TYPES: Final = {
-    "int64": "bigint",
-    "uint64": "ubigint",
-    "double": "double",
-    "boolean": "boolean",
-    "string": "blob",
-    "utf8": "varchar",
-    "any": "varchar",
-}
 
 
 class Source:
@@ -117,6 +107,8 @@ class Query:
         schemas = [it.schema for it in self.sources]
         wanted = scan_ranges(engine.explain(self.text), schemas, engine.parse)
         for source, its in zip(self.sources, wanted, strict=True):
+            if its is not None:
+                check_shown(source.schema.columns, its.columns)
             source.wanted = its
 
     @traced_as("query")
@@ -126,9 +118,8 @@ class Query:
         for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
-            read = read_arrow(
-                source.path, wanted.lower, wanted.upper, wanted.columns, source.timestamp
-            )
+            lower, upper = map(source.schema.load_bound, (wanted.lower, wanted.upper))
+            read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
             data = yield from budget.watch(read)
             columns = [it for it in source.schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
@@ -204,28 +195,18 @@ def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
         for it, column in zip(ids, columns, strict=True)
     ]
     read = [it for it in zip(ids, columns, strict=True) if it[1].name in source.wanted.columns]
-    data = source.data.rename_columns([it for it, _ in read])
-    for place, (it, column) in enumerate(read):
-        if column.type == "any":
-            data = data.set_column(place, it, json_texts(data.column(place)))
+    data = shown_columns([column for _, column in read], source.data)
+    data = data.rename_columns([it for it, _ in read])
     return list(zip(expressions, [it.name for it in columns], strict=True)), data
 
 
 def _absent(column: Column) -> str:
-    return f"cast(error('a column was not read that the query needs') as {_SQL_TYPES[column.type]})"
+    return f"cast(error('a column was not read that the query needs') as {sql_type(column)})"
 
 
 def _unread(path: str) -> Iterator[Any]:
     raise AssertionError(f"table {path} was not read, and the query needs it")
     yield  # makes this an iterator, which fails only when a row is read
-
-
-def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
-    """Return the schema of columns as DuckDB gets them, with these ids as names."""
-    import pyarrow
-
-    types = [pyarrow.string() if it.type == "any" else arrow_type(it) for it in columns]
-    return pyarrow.schema(list(zip(ids, types, strict=True)))
 
 
 def stream(schema: Any, batches: Any) -> Any:
@@ -234,12 +215,3 @@ def stream(schema: Any, batches: Any) -> Any:
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
-
-
-def json_texts(column: Any) -> Any:
-    """Return MessagePack values as JSON text, in the usual text format: no two values look
-    alike."""
-    import pyarrow
-
-    texts = [None if it is None else format_packed_as_text(it) for it in column.to_pylist()]
-    return pyarrow.array(texts, pyarrow.string())

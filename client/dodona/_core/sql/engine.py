@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.protocol.limits import QueryLimits
-from dodona._core.sql.pushdown import Expression
+from dodona._core.sql.constants import Expression
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
