@@ -38,6 +38,7 @@ from dodona_wire.rows.text_format import (
     read_value,
     value_of_text,
 )
+from suite.column_values import LOGICAL, values_of
 from suite.levels import examples
 
 # Characters that formats mean something by, and some that are rare.
@@ -63,8 +64,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": BYTES,
     "utf8": TEXT,
     "any": NESTED,
+    **{name: values_of(name) for name in LOGICAL},
 }
-KEYS = sorted(set(VALUES) - {"any"})
+KEYS = sorted(set(VALUES) - {"any", "float"})
 EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 Rows = list[tuple[Any, ...]]

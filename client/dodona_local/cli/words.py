@@ -30,6 +30,8 @@ from dodona_wire.types import Timestamp
 DIGITS: Final = re.compile("[0-9]{1,20}")
 WORD: Final = re.compile(r"[^\W\d][\w./-]*")
 SCHEMA_BYTES_MAX: Final = 16 << 20
+_COMMA: Final = re.compile(r",(?![^()]*\))")
+"""A comma between two columns, and not one within decimal(10,2)."""
 
 
 def json_word(text: str, what: str) -> Any:
@@ -70,7 +72,7 @@ def schema_of(text: str) -> TableSchema:
     file = Path(text)
     if ":" not in text or _is_there(file):
         return schema_of(_read(file))
-    return TableSchema.parse([_column_of(it) for it in text.strip().split(",")])
+    return TableSchema.parse([_column_of(it) for it in _COMMA.split(text.strip())])
 
 
 def _is_there(file: Path) -> bool:

@@ -20,10 +20,11 @@ from dodona_wire.rows.logical_types import (
     UUID_BYTES,
     LogicalType,
 )
-from dodona_wire.rows.logical_values import check_json, refusal
+from dodona_wire.rows.logical_values import check_json, load_of, refusal, text_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
 
+_NO_FRACTION: Final = ".000000Z"
 _WORD_BYTES: Final = 8
 _SIGN_OF_4: Final = 1 << 31
 _SIGN_OF_8: Final = 1 << 63
@@ -198,6 +199,34 @@ def _user_decimals(kind: LogicalType, array: Any) -> Any:
         words[:, count:] = (words[:, count - 1].view("i8") >> 63).view("u8")[:, None]
     mask = array.is_valid().buffers()[1] if array.null_count else None
     return pyarrow.Array.from_buffers(wanted, len(array), [mask, pyarrow.py_buffer(words)])
+
+
+# ---- to Python and to text
+
+
+def values_of(kind: LogicalType, array: Any) -> list[Any]:
+    """Return a column of the type's Arrow type as a list of users' values."""
+    values: list[Any] = array.to_pylist()
+    if kind.form != "uuid":
+        return values
+    load = load_of(kind)
+    return [None if it is None else load(it) for it in values]
+
+
+def text_array(kind: LogicalType, array: Any) -> Any:
+    """Return the texts of a column of the type's Arrow type, as `text_of` gives them."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    text = pyarrow.string()
+    match kind.form:
+        case "date":
+            return array.cast(text)
+        case "seconds" | "microseconds":
+            texts = pc.replace_substring(array.cast(text), " ", "T")
+            return pc.replace_substring(texts, _NO_FRACTION, "Z")
+    values = values_of(kind, array)
+    return pyarrow.array([None if it is None else text_of(kind, it) for it in values], text)
 
 
 # ---- whole tables

@@ -390,6 +390,19 @@ def _text(value: Any) -> str:
     return str(value)[:LENGTH_MAX] if isinstance(value, Decimal | timedelta) else shown(value)
 
 
+def text_of_value(value: Any) -> Any:
+    """Return the text of a user's value whose column is not known; any other value as it is."""
+    if isinstance(value, datetime):
+        return value.isoformat() if value.tzinfo is None else moment_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return msgspec.to_builtins(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value) if isinstance(value, UUID) else value
+
+
 def shown_stored(kind: LogicalType, value: Any) -> Any:
     """Return a stored value for an error of a cell, as text or as it is."""
     if value is None or not is_shown_otherwise(kind):

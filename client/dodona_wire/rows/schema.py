@@ -350,6 +350,12 @@ class _StoredSchema(TableSchema, frozen=True, dict=True):
         values = decode_key(key, self.key_types)
         return tuple([shown_stored(*it) for it in zip(self._logical_keys, values, strict=True)])
 
+    def decode_prefix(self, key: Key) -> tuple[Any, ...]:
+        """Return the values of an encoded key, which may lack trailing columns, as `decode_key`
+        does. Raises DataCorrupted."""
+        values = decode_prefix(key, self.key_types)
+        return tuple([shown_stored(*it) for it in zip(self._logical_keys, values, strict=False)])
+
 
 for _shown in (Column, TableSchema):
     _shown.__module__ = "dodona.schema"  # users see the name that they import
