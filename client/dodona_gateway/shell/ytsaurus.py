@@ -61,7 +61,7 @@ async def sql_of(service: Service, principal: Principal, text: str) -> str:
     schemas = {}
     for path in query.paths:
         principal.check("read", path)
-        schemas[path] = (await service.client.get_table(path)).schema
+        schemas[path] = (await service.client.get_table(path)).schema.stored
     return (await asyncio.to_thread(to_sql, query, schemas)).sql
 
 
@@ -108,6 +108,7 @@ class _Caller:
             transaction,
             timestamp=timestamp,
             retention_timestamp=retention_timestamp,
+            is_stored=True,
         )
 
 

@@ -244,6 +244,17 @@ def user_table(columns: Sequence[Column], table: Any) -> Any:
     return table
 
 
+def stored_table(columns: Sequence[Column], table: Any) -> Any:
+    """Return a `pyarrow.Table` of these columns, which have the types of users, as it is stored."""
+    for place, column in enumerate(columns):
+        kind = column.logical
+        if not kind.is_stored:
+            field = table.schema.field(place).with_type(stored_arrow_type(kind))
+            array = stored_array(kind, column.name, table.column(place))
+            table = table.set_column(place, field, array)
+    return table
+
+
 # ---- checks in a cell
 
 

@@ -67,6 +67,9 @@ def test_arrow_has_the_type_and_comes_back_as_it_was(db: dodona.Client, name: st
     table = db.read_arrow(path)
     assert table.schema.types == [arrow_type_of(logical_type(name))] * 3
     assert table == db.select(path).to_arrow()
+    for names in (["v"], ["k"], ["n", "k"]):
+        read = db.read_arrow(path, columns=names)
+        assert read == table.select([it for it in ("k", "v", "n") if it in names])
     made(db, path + "_copy", name, atomicity="none")
     db.write_arrow(path + "_copy", pyarrow.concat_tables([table, table]))
     assert db.read_arrow(path + "_copy") == table

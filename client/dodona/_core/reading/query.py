@@ -24,6 +24,7 @@ from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_sch
 from dodona_wire.errors import LimitExceeded, MetadataChanged
 from dodona_wire.messages.data import ArrowPage, ScanPage
 from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.logical_arrow import stored_table
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
@@ -37,21 +38,34 @@ ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any
 class Source:
     """A table of a query: its schema, what the query needs from it, and the data that was read."""
 
-    __slots__ = ("data", "path", "schema", "timestamp", "wanted")
+    __slots__ = ("data", "path", "read_schema", "schema", "timestamp", "wanted")
 
-    def __init__(self, path: str, schema: TableSchema, timestamp: Timestamp) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        timestamp: Timestamp,
+        read_schema: TableSchema | None = None,
+    ) -> None:
         self.path = path
         self.schema = schema
+        """The schema that the query sees."""
+        self.read_schema = schema if read_schema is None else read_schema
+        """The schema of the table as it is read."""
         self.timestamp = timestamp
         self.wanted: ScanRange | None = None
         self.data: Any = None
 
 
 def prepare(
-    context: Context, text: str, timestamp: Timestamp, retention_timestamp: Timestamp
+    context: Context,
+    text: str,
+    timestamp: Timestamp,
+    retention_timestamp: Timestamp,
+    is_stored: bool = False,
 ) -> Protocol["Query"]:
-    """Find the tables and the timestamp of a query. Raises InvalidRequest, LimitExceeded,
-    TableNotFound, Unavailable."""
+    """Find the tables and the timestamp of a query. With `is_stored` it sees stored values. Raises
+    InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
     limits = context.limits.query
     at = check_timestamp(timestamp)
     retention = check_retention(retention_timestamp, at)
@@ -70,7 +84,12 @@ def prepare(
         fresh = yield from context.generate_timestamp()
     sources = [
         # Timestamps of non-atomic tables may be ahead of the oracle, so there the newest is read.
-        Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
+        Source(
+            it.path,
+            it.schema.stored if is_stored else it.schema,
+            fresh if it.atomicity == "full" else at,
+            it.schema,
+        )
         for it in routes.values()
     ]
     return Query(text, sources, limits, retention)
@@ -118,16 +137,18 @@ class Query:
         for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
-            lower, upper = map(source.schema.load_bound, (wanted.lower, wanted.upper))
+            lower, upper = map(source.read_schema.load_bound, (wanted.lower, wanted.upper))
             read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
             data = yield from budget.watch(read)
-            columns = [it for it in source.schema.columns if it.name in wanted.columns]
+            columns = [it for it in source.read_schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
                 text = (
                     f"Table {source.path} was altered while the query read it. Run the query again."
                 )
                 raise MetadataChanged(text, table=source.path)
-            source.data = data.select([it.name for it in columns])
+            data = data.select([it.name for it in columns])
+            is_as_read = source.schema is source.read_schema
+            source.data = data if is_as_read else stored_table(columns, data)
 
     def answer(self) -> Any:
         """Return the result, a `pyarrow.Table`. Raises InvalidRequest, LimitExceeded."""

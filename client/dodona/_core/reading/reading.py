@@ -133,9 +133,13 @@ class Projection:
         ]
 
     def table(self, stream: bytes) -> Any:
-        """Return a page as a `pyarrow.Table` of the Arrow types that users see."""
+        """Return a page as a `pyarrow.Table` of the Arrow types that users see. A page has all key
+        columns."""
         found = table_of(stream)
-        return user_table(self.columns, found) if self._loads else found
+        if not self._loads:
+            return found
+        schema = self.schema
+        return user_table((*schema.key_columns, *schema.columns_of(self.mask)), found)
 
     def _own_row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return self.row(key, own_copies(values))
