@@ -38,7 +38,7 @@ INTEGERS: Final = (
     *("sched_arr_time", "arr_delay", "air_time", "distance", "hour", "minute"),
 )
 FLIGHT_COLUMNS: Final = (
-    *(Column(name, kind, "ascending", required=True) for name, kind in KEY),  # type: ignore[arg-type]
+    *(Column(name, kind, "ascending", required=True) for name, kind in KEY),
     *(Column(name, "utf8") for name in TEXTS),
     *(Column(name, "int64") for name in INTEGERS),
 )

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import arrow_type
-from dodona_wire.rows.schema import Column, ColumnType
+from dodona_wire.rows.columns import Column, ColumnType
 from dodona_wire.types import LoadMode
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 
 from dodona._core.sql.pushdown import Interval, intersection, key_range
 from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.schema import Column, TableSchema
 from pyspark_dodona.ranges import Range
 
@@ -180,14 +181,14 @@ def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
     """Return a range that has all rows that all filters keep. It may also have other rows."""
     columns = schema.key_columns
 
-    def interval_of(place: int, column_type: str) -> Interval:
-        if column_type not in _RANGED:
+    def interval_of(place: int, kind: LogicalType) -> Interval:
+        if kind.name not in _RANGED:
             return _EVERYTHING
         own = [it for it in conditions if _column_of(columns, it) == columns[place]]
         return intersection(*[_interval(columns[place], it) for it in own])
 
-    lower, upper = key_range(schema.key_types, interval_of)
-    return Range(lower or None, upper)
+    lower, upper = key_range([it.logical for it in columns], interval_of)
+    return Range(schema.load_bound(lower or None), schema.load_bound(upper))
 
 
 def _interval(column: Column, condition: Filter) -> Interval:

@@ -75,7 +75,7 @@ def pin_snapshot(options: ReadOptions) -> TableSnapshot:
         ranges.append(Range(options.key_range.lower, options.key_range.upper))
     if options.filter is not None:
         wanted = condition.plan(schema, options.filter)
-        ranges.append(Range(wanted.lower, wanted.upper))
+        ranges.append(Range(schema.load_bound(wanted.lower), schema.load_bound(wanted.upper)))
         filtered = wanted.columns
     keys = intersection(schema, ranges)
     lease_ms = options.lease_s * 1000

@@ -18,9 +18,9 @@ from pyspark.sql import functions as f
 
 import dodona
 import dodona.spark
-from dodona._core.catalog.tables import decode_prefix
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
+from dodona_wire.rows.key_prefixes import decode_prefix
 from integration.frames import PAIRS, complaint, create, pairs, read
 from pyspark_dodona import writer
 from pyspark_dodona.bulk import BATCH_SETTING, arranged

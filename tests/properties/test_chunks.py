@@ -54,9 +54,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 def schemas(draw: st.DrawFn) -> TableSchema:
     """One in some is wide."""
     kinds = draw(st.lists(st.sampled_from(sorted(KEY_VALUES)), min_size=1, max_size=3))
-    keys = [Column(f"k{at}", kind, sort_order="ascending") for at, kind in enumerate(kinds)]  # type: ignore[arg-type]
+    keys = [Column(f"k{at}", kind, sort_order="ascending") for at, kind in enumerate(kinds)]
     kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=5))
-    values = [Column(f"v{at}", kind) for at, kind in enumerate(kinds)]  # type: ignore[arg-type]
+    values = [Column(f"v{at}", kind) for at, kind in enumerate(kinds)]
     if draw(st.integers(0, 4)) == 0:
         values += [Column(f"w{at}", "int64") for at in range(62)]
     return TableSchema.parse([*keys, *values])
@@ -208,7 +208,7 @@ def read(newest_first: list[Version], wanted: int) -> dict[int, list[Any]] | Non
 def alterations(draw: st.DrawFn, schema: TableSchema) -> TableSchema:
     """What a table may become, as the catalog lets it."""
     kinds = draw(st.lists(st.sampled_from(sorted(KEY_VALUES)), max_size=2))
-    more = [Column(f"l{at}", kind, sort_order="ascending") for at, kind in enumerate(kinds)]  # type: ignore[arg-type]
+    more = [Column(f"l{at}", kind, sort_order="ascending") for at, kind in enumerate(kinds)]
     new = [Column(f"n{at}", "any") for at in range(draw(st.sampled_from([0, 1, 2, 61])))]
     values = draw(st.permutations([*schema.value_columns, *new]))
     is_text = draw(st.booleans())

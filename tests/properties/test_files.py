@@ -38,6 +38,7 @@ from dodona_wire.rows.text_format import (
     read_value,
     value_of_text,
 )
+from suite.column_values import LOGICAL, values_of
 from suite.levels import examples
 
 # Characters that formats mean something by, and some that are rare.
@@ -63,8 +64,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": BYTES,
     "utf8": TEXT,
     "any": NESTED,
+    **{name: values_of(name) for name in LOGICAL},
 }
-KEYS = sorted(set(VALUES) - {"any"})
+KEYS = sorted(set(VALUES) - {"any", "float"})
 EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 Rows = list[tuple[Any, ...]]
@@ -80,7 +82,7 @@ def tables(draw: st.DrawFn) -> tuple[TableSchema, Rows]:
     types.append(draw(st.sampled_from(sorted(VALUES))))
     names = draw(st.lists(TEXT, min_size=len(types), max_size=len(types), unique=True))
     columns = [
-        Column(f"c{place}{name}", kind, "ascending" if not place else None)  # type: ignore[arg-type]
+        Column(f"c{place}{name}", kind, "ascending" if not place else None)
         for place, (kind, name) in enumerate(zip(types, names, strict=True))
     ]
     values = [st.none() | VALUES[kind] for kind in types]
@@ -217,7 +219,7 @@ def test_bytes_have_one_spelling(value: bytes) -> None:
 SCHEMA = TableSchema.parse(
     [
         Column("k", "int64", "ascending"),
-        *(Column(name, name) for name in VALUES),  # type: ignore[arg-type]
+        *(Column(name, name) for name in VALUES),
     ]
 )
 SCRAPS = st.sampled_from(

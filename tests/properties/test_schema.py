@@ -26,7 +26,7 @@ EXAMPLES = settings(
 definitions = st.fixed_dictionaries(
     {
         "name": st.sampled_from(["a", "b", "c", "d", "", "$e", "@f", "n" * 256, "n" * 257]),
-        "type": st.sampled_from([*TYPES, "int32"]),
+        "type": st.sampled_from([*TYPES, "int31"]),
     },
     optional={
         "sort_order": st.sampled_from([None, "ascending", "ascending", "descending"]),

@@ -10,8 +10,9 @@ import msgspec
 
 from dodona_gateway.core.arrow_stream import END
 from dodona_gateway.core.content import Form
-from dodona_gateway.core.json_values import convert_rows, converters
+from dodona_gateway.core.json_values import convert_rows, converters, text_converters
 from dodona_wire.rows.arrow import arrow_schema
+from dodona_wire.rows.logical_values import load_of
 from dodona_wire.rows.schema import TableSchema
 
 
@@ -48,6 +49,7 @@ class _Rows:
 
     def __init__(self, schema: TableSchema) -> None:
         self._any_names = [it.name for it in schema.columns if it.type == "any"]
+        self._uuids = {it.name: it.logical for it in schema.columns if it.logical.form == "uuid"}
 
     def rows(self, batch: Any) -> list[dict[str, Any]]:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -55,6 +57,10 @@ class _Rows:
             if name in columns:
                 unpack = msgspec.msgpack.decode
                 columns[name] = [None if it is None else unpack(it) for it in columns[name]]
+        for name, kind in self._uuids.items():
+            if name in columns:
+                load = load_of(kind)
+                columns[name] = [None if it is None else load(it) for it in columns[name]]
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -63,9 +69,13 @@ class _Rows:
 
 
 class _Packed(_Rows):
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__(schema)
+        self._convert = text_converters(schema.columns)
+
     def encode(self, batch: Any) -> bytes:
         encode = msgspec.msgpack.Encoder().encode
-        return b"".join([encode(row) for row in self.rows(batch)])
+        return b"".join([encode(row) for row in convert_rows(self.rows(batch), self._convert)])
 
 
 class _Lines(_Rows):

@@ -4,21 +4,65 @@ Owns: which values of a row are converted, by the types of its columns. The text
 `dodona_wire.rows.text_format`, which the command line uses too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from dodona._core.reading.versions import VersionedRow, VersionedValue
-from dodona_wire.rows.schema import Column
-from dodona_wire.rows.text_format import FORMATTERS
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.columns import Column
+from dodona_wire.rows.logical_values import is_shown_otherwise
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.text_format import formatter_of, reader_of
 
 Convert = Callable[[Any], Any]
 
 
 def converters(columns: Iterable[Column]) -> dict[str, Convert]:
     """Return by column name the conversion of values, for columns whose values JSON may lack."""
-    return {it.name: FORMATTERS[it.type] for it in columns if it.type in FORMATTERS}
+    pairs = [(it.name, formatter_of(it)) for it in columns]
+    return {name: convert for name, convert in pairs if convert is not None}
+
+
+def text_converters(columns: Iterable[Column]) -> dict[str, Convert]:
+    """Return the conversions for MessagePack, which has all values but those of some logical
+    types."""
+    return converters([it for it in columns if is_shown_otherwise(it.logical)])
+
+
+def given_rows(schema: TableSchema, rows: Sequence[Any], table: str) -> Sequence[Any]:
+    """Return rows or keys of a body with users' values for the texts of logical types. The client
+    checks all else. Raises SchemaViolation with the place."""
+    readers = {it.name: reader_of(it) for it in schema.columns if is_shown_otherwise(it.logical)}
+    if not readers:
+        return rows
+    return [_given_row(row, readers, place, table) for place, row in enumerate(rows)]
+
+
+def _given_row(row: Any, readers: Mapping[str, Convert], place: int, table: str) -> Any:
+    if not isinstance(row, dict):
+        return row
+    try:
+        return {name: readers[name](it) if name in readers else it for name, it in row.items()}
+    except SchemaViolation as error:
+        error.attributes.update(table=table, row_index=place)
+        raise
+
+
+def given_bound(schema: TableSchema, values: Any) -> Any:
+    """Return leading key values of a body in the same way."""
+    if not isinstance(values, list | tuple) or not schema.has_logical:
+        return values
+    kept = values[len(schema.key_columns) :]  # too many: the client refuses them
+    readers = [
+        reader_of(it) if is_shown_otherwise(it.logical) else _same for it in schema.key_columns
+    ]
+    return [*[read(it) for read, it in zip(readers, values, strict=False)], *kept]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def convert_rows(

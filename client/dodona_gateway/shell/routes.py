@@ -4,7 +4,7 @@ Owns: the table's row (`Route`), the input of a handler (`Call`), and the one wa
 are read, decoded, checked, answered and refused. The operations themselves are in `rest`.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import msgspec
@@ -27,9 +27,13 @@ from dodona_gateway.core.content import (
     wanted_form,
 )
 from dodona_gateway.core.json_values import (
+    Convert,
     convert_history,
     convert_rows,
     converters,
+    given_bound,
+    given_rows,
+    text_converters,
 )
 from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.bodies import whole_body
@@ -70,10 +74,21 @@ class Call(NamedTuple):
         self, table: str, rows: Iterable[Mapping[str, Any] | None]
     ) -> list[dict[str, Any] | None]:
         """Return rows of a table in the format of the answer."""
-        if self.form != "json":
-            return [None if it is None else dict(it) for it in rows]
+        return convert_rows(rows, await self._converters(table))
+
+    async def _converters(self, table: str) -> Mapping[str, Convert]:
+        columns = (await self.service.schema(table)).columns
+        return converters(columns) if self.form == "json" else text_converters(columns)
+
+    async def given(self, table: str, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return rows or keys of the body with the values that the client takes. Raises
+        SchemaViolation."""
+        return given_rows(await self.service.schema(table), rows, table)
+
+    async def given_bounds(self, table: str, *bounds: Any) -> list[Any]:
+        """Return leading key values of the body in the same way."""
         schema = await self.service.schema(table)
-        return convert_rows(rows, converters(schema.columns))
+        return [given_bound(schema, it) for it in bounds]
 
     async def shown_key(self, table: str, key: Iterable[Any]) -> list[Any]:
         """Return values of key columns in the format of the answer."""
@@ -85,9 +100,7 @@ class Call(NamedTuple):
         self, table: str, rows: Iterable[VersionedRow | None]
     ) -> list[VersionedRow | None]:
         """Return histories of rows of a table in the format of the answer."""
-        if self.form != "json":
-            return list(rows)
-        convert = converters((await self.service.schema(table)).columns)
+        convert = await self._converters(table)
         return [None if it is None else convert_history(it, convert) for it in rows]
 
 

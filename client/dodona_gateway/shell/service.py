@@ -128,17 +128,18 @@ class Service:
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         rows_max: int | None = None,
         timeout_ms: int | None = None,
+        is_stored: bool = False,
     ) -> bytes:
         """Return a query's result in that shape. The principal must have `read` on all tables of
         the query. Another process computes the query. `parameters` have values of JSON or of
-        MessagePack. `rows_max` is the number of rows that are
-        enough, None for all."""
+        MessagePack. `rows_max` is the number of rows that are enough, None for all. With
+        `is_stored` the query sees the stored values of logical types."""
         paths, _ = find_tables(sql)
         for path in paths:
             principal.check("read", path)
         buffer = None if transaction is None else buffer_of(transaction)
         at = timestamp if buffer is None else buffer.read_timestamp()
-        begin = self.session.prepare_query(sql, parameters, at, retention_timestamp)
+        begin = self.session.prepare_query(sql, parameters, at, retention_timestamp, is_stored)
         async with self._within(timeout_ms, too_long) as ask, self.queries.take():
             query = await ask(begin)
             run = self.query_processes.run

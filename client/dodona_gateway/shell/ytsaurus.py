@@ -64,7 +64,7 @@ async def sql_of(
     schemas = {}
     for path in query.paths:
         principal.check("read", path)
-        schemas[path] = (await service.client.get_table(path)).schema
+        schemas[path] = (await service.client.get_table(path)).schema.stored
     return (await asyncio.to_thread(to_sql, query, schemas)).sql
 
 
@@ -111,6 +111,7 @@ class _Caller:
             transaction,
             timestamp=timestamp,
             retention_timestamp=retention_timestamp,
+            is_stored=True,
         )
 
 

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dodona._core.catalog.tables import decode_prefix
 from dodona._core.loads.records import APPLICATIONS
 from dodona.catalog import MasterTransaction
 from dodona.client import Client
@@ -117,8 +116,8 @@ class _Staged(NamedTuple):
 
     @property
     def pivot_keys(self) -> list[tuple[Any, ...]]:
-        types = self.schema.key_types
-        return [decode_prefix(Key(it), types) for it in self.saved.pivot_keys]
+        schema = self.schema
+        return [schema.decode_prefix(Key(it)) for it in self.saved.pivot_keys]
 
 
 def _check_places(db: Client, manifest: Manifest) -> None:

@@ -74,7 +74,7 @@ def versions(
         asked = keys_of(schema, key)
         rows = db.lookup_versions(path, asked, names, since=after, below=before, limit=limit)
     marks = ((TIMESTAMP, "uint64"), (CHANGE_TYPE, "utf8"), (COLUMNS, "utf8"))
-    heads = [Column(name, kind) for name, kind in marks]  # type: ignore[arg-type]
+    heads = [Column(name, kind) for name, kind in marks]
     plain = [replace(it, sort_order=None, required=False, aggregate=None) for it in wanted]
     lines = [line for row in rows for line in _lines_of(row, names)]
     batches = arrow_of_tuples([*heads, *plain], lines).to_batches()

@@ -13,8 +13,9 @@ from dodona._core.catalog.tables import TableInfo
 from dodona_local.cli.options import Format
 from dodona_local.cli.printing import print_json, print_list
 from dodona_local.cli.running import say
+from dodona_wire.rows.logical_values import text_of_value
 from dodona_wire.rows.schema import Column, TableSchema
-from dodona_wire.rows.text_format import FORMATTERS
+from dodona_wire.rows.text_format import format_value
 
 SCHEMA_COLUMNS: Final = (
     Column("name", "utf8"),
@@ -76,18 +77,20 @@ def _columns(schema: TableSchema) -> list[tuple[Any, ...]]:
 
 
 def _tablets(table: TableInfo) -> list[tuple[Any, ...]]:
-    return [(it.tablet, list(it.pivot_key), it.state, it.cell, it.revision) for it in table.tablets]
+    return [
+        (it.tablet, [*map(text_of_value, it.pivot_key)], it.state, it.cell, it.revision)
+        for it in table.tablets
+    ]
 
 
 def _document(table: TableInfo) -> dict[str, Any]:
     """Return the whole table as JSON values. A pivot key has the text form of its columns'
     values."""
-    types = table.schema.key_types
+    columns = table.schema.key_columns
     tablets = [msgspec.structs.asdict(it) for it in table.tablets]
     for tablet in tablets:
         tablet["pivot_key"] = [
-            value if value is None else FORMATTERS.get(kind, _same)(value)
-            for kind, value in zip(types, tablet["pivot_key"], strict=False)
+            format_value(*it) for it in zip(columns, tablet["pivot_key"], strict=False)
         ]
     return {
         "path": table.path,
@@ -97,7 +100,3 @@ def _document(table: TableInfo) -> dict[str, Any]:
         "tablets": tablets,
         "settings": msgspec.structs.asdict(table.settings),
     }
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -22,8 +22,9 @@ import msgspec
 
 from dodona.timestamps import check_plausible, timestamp_from_datetime
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.columns import AGGREGATE_TYPES, Column
 from dodona_wire.rows.json_text import decode_json
-from dodona_wire.rows.schema import AGGREGATE_TYPES, Column, TableSchema
+from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.text_format import read_value, unmarked, value_of_text
 from dodona_wire.shown import shown
 from dodona_wire.types import Timestamp
@@ -31,6 +32,8 @@ from dodona_wire.types import Timestamp
 DIGITS: Final = re.compile("[0-9]{1,20}")
 WORD: Final = re.compile(r"[^\W\d][\w./-]*")
 SCHEMA_BYTES_MAX: Final = 16 << 20
+_COMMA: Final = re.compile(r",(?![^()]*\))")
+"""A comma between two columns, and not one within decimal(10,2)."""
 
 
 def json_word(text: str, what: str) -> Any:
@@ -93,7 +96,7 @@ def schema_of(text: str) -> TableSchema:
     file = Path(text)
     if ":" not in text or _is_there(file):
         return schema_of(_read(file))
-    return TableSchema.parse([_column_of(it) for it in text.strip().split(",")])
+    return TableSchema.parse([_column_of(it) for it in _COMMA.split(text.strip())])
 
 
 def _is_there(file: Path) -> bool:

@@ -30,7 +30,15 @@ BLOCK_BYTES: Final = 32 << 20
 HEADING_BYTES_MAX: Final = 4 << 20
 MISMATCH: Final = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 PLAIN: Final = {"int64": "^-?[0-9]{1,19}$", "uint64": "^[0-9]{1,20}$", "boolean": "^(true|false)$"}
-"""The patterns of cells that Arrow reads with the same result."""
+"""The patterns of cells that Arrow reads with the same result, by stored types."""
+_DAY: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+PLAIN_LOGICAL: Final = {
+    "date": f"{_DAY}$",
+    "seconds": f"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z$",
+    "microseconds": f"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}([.][0-9]{{1,6}})?Z$",
+    "decimal": "^-?[0-9]{1,38}([.][0-9]{1,38})?$",
+}
+"""The same, by forms of logical types."""
 EXACT_BELOW: Final = float(1 << 53)
 """A double can hold every whole number below this one."""
 
@@ -139,15 +147,19 @@ class _Cells:
             return self._bytes(cells)
         try:
             text = cells.cast(pyarrow.string())
-            return text if self._column.type == "utf8" else self._plain(text)
-        except pyarrow.ArrowInvalid:
+            return text if self._column.type in ("utf8", "json") else self._plain(text)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
             return self._one_by_one(cells)
 
     def _plain(self, text: Any) -> Any:
         """Return the array as Arrow converts it. Raises ArrowInvalid if Arrow can't convert every
         cell."""
         wanted = arrow_type(self._column)
-        pattern = PLAIN.get(self._column.type)
+        kind = self._column.logical
+        if kind.is_stored or kind.form == "integer":
+            pattern = PLAIN.get(kind.stored)
+        else:
+            pattern = PLAIN_LOGICAL.get(kind.form)
         if pattern is not None:
             is_plain = pyarrow.compute.match_substring_regex(text, pattern)
         elif self._column.type == "double":

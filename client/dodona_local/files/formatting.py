@@ -4,14 +4,18 @@ Owns: the text forms of Arrow's types, both of tables and of query results. Colu
 MessagePack, and `Shape` names these columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow
 
 from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.logical_arrow import text_array
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import is_shown_otherwise
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import (
     format_any,
@@ -29,12 +33,16 @@ class Shape(NamedTuple):
 
     schema: Any
     any_names: frozenset[str] = frozenset()
+    logical: Mapping[str, LogicalType] = MappingProxyType({})
+    """The types of the columns whose values have a text of their own."""
 
     @classmethod
     def of_columns(cls, columns: Iterable[Column]) -> "Shape":
         columns = list(columns)
         fields = [pyarrow.field(it.name, arrow_type(it), not it.required) for it in columns]
-        return cls(pyarrow.schema(fields), frozenset(it.name for it in columns if it.type == "any"))
+        kinds = {it.name: it.logical for it in columns if is_shown_otherwise(it.logical)}
+        any_names = frozenset(it.name for it in columns if it.type == "any")
+        return cls(pyarrow.schema(fields), any_names, kinds)
 
     @property
     def names(self) -> list[str]:
@@ -50,6 +58,10 @@ def json_columns(shape: Shape, batch: Any) -> list[list[Any]]:
 
 
 def _json_values(shape: Shape, place: int, array: Any) -> list[Any]:
+    name = shape.schema.field(place).name
+    if name in shape.logical:
+        texts: list[Any] = text_array(shape.logical[name], array).to_pylist()
+        return texts
     values: list[Any] = _plain(array).to_pylist()
     format_value = _json_formatter(shape, place)
     if format_value is None:
@@ -75,6 +87,9 @@ def csv_batch(shape: Shape, batch: Any) -> Any:
 
 
 def _csv_array(shape: Shape, place: int, array: Any) -> Any:
+    name = shape.schema.field(place).name
+    if name in shape.logical:
+        return text_array(shape.logical[name], array)
     array = _plain(array)
     format_value: Callable[[Any], str]
     if shape.is_any(place):

@@ -13,6 +13,7 @@ import msgspec
 from dodona._core.writing.bulk import fit
 from dodona_wire.errors import DodonaError, SchemaViolation
 from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.logical_arrow import user_table, values_of
 from dodona_wire.rows.packed_names import unpacked
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import BatchKind
@@ -161,7 +162,7 @@ class BatchPart:
         return {"row": self._first_row + index + 1}
 
     def _values_of(self, column: Column, array: Any) -> list[Any]:
-        values: list[Any] = array.to_pylist()
+        values = values_of(column.logical, array)
         if column.type != "any":
             return values
         for index, value in enumerate(values):
@@ -179,7 +180,9 @@ class BatchPart:
         """Return the batch in the table's types. Raises SchemaViolation, with the place of the
         first row that does not fit, if a row is the cause."""
         try:
-            return fit(self._want.schema, self._batch, self._want.kind)
+            fitted = fit(self._want.schema, self._batch, self._want.kind)
+            given = [it for it in self._want.columns if it.name in fitted.schema.names]
+            return user_table(given, fitted)
         except SchemaViolation as error:
             index = self._first_mismatch()
             if index is not None:

@@ -6,13 +6,18 @@ on first use: the light client works without it.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, cast
 
 import msgspec
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow_keys import decode_keys, encode_keys
+from dodona_wire.rows.logical_arrow import (
+    arrow_type_of,
+    check_stored_columns,
+    stored_arrow_type,
+    user_array,
+)
 from dodona_wire.rows.packed_names import unpacked
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.values import CHECKS, VALUE_BYTES_MAX
@@ -21,21 +26,8 @@ from dodona_wire.types import Key, Write
 
 def arrow_type(column: Column) -> Any:
     """Return the Arrow type of a column."""
-    return _arrow_types()[column.type]
-
-
-@cache
-def _arrow_types() -> dict[str, Any]:
-    pyarrow = _pyarrow()
-    return {
-        "int64": pyarrow.int64(),
-        "uint64": pyarrow.uint64(),
-        "double": pyarrow.float64(),
-        "boolean": pyarrow.bool_(),
-        "string": pyarrow.binary(),
-        "utf8": pyarrow.string(),
-        "any": pyarrow.binary(),
-    }
+    _pyarrow()
+    return arrow_type_of(column.logical)
 
 
 def arrow_schema(schema: TableSchema, column_mask: int | None = None) -> Any:
@@ -65,8 +57,18 @@ def arrow_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) 
 
 
 def table_of_columns(columns: Sequence[Column], values: Sequence[Sequence[Any]]) -> Any:
-    """Return a `pyarrow.Table` of each column's values, as they are stored."""
-    return _table(columns, [array_of(it, data) for it, data in zip(columns, values, strict=True)])
+    """Return a `pyarrow.Table` of each column's values, which are given as they are stored."""
+    arrays = [array_of_stored(it, data) for it, data in zip(columns, values, strict=True)]
+    return _table(columns, arrays)
+
+
+def array_of_stored(column: Column, data: Sequence[Any]) -> Any:
+    """Return a `pyarrow.Array` of a column's values, as users have them. They are given as they are
+    stored."""
+    kind = column.logical
+    if kind.is_stored:
+        return array_of(column, data)
+    return user_array(kind, _pyarrow().array(data, stored_arrow_type(kind)))
 
 
 def _table(columns: Sequence[Column], arrays: list[Any]) -> Any:
@@ -86,9 +88,11 @@ def concatenate(tables: Sequence[Any]) -> Any:
 
 
 def array_of(column: Column, data: Sequence[Any]) -> Any:
-    """Return a `pyarrow.Array` of a column's values."""
+    """Return a `pyarrow.Array` of a column's values, as users have them."""
     if column.type == "any":
         data = [None if value is None else msgspec.msgpack.encode(value) for value in data]
+    elif column.logical.form == "uuid":
+        data = [None if value is None else value.bytes for value in data]
     return _pyarrow().array(data, arrow_type(column))
 
 
@@ -121,7 +125,7 @@ def table_of(stream: bytes) -> Any:
 
 def check_lengths(column: Column, array: Any) -> None:
     """Check that no text of a column is too long. Raises SchemaViolation."""
-    if array.nbytes <= VALUE_BYTES_MAX or column.type not in ("string", "utf8", "any"):
+    if array.nbytes <= VALUE_BYTES_MAX or column.stored not in ("string", "utf8", "any"):
         return
     import pyarrow.compute
 
@@ -142,6 +146,7 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
     expected = arrow_schema(schema)
     if table.schema.names != expected.names or table.schema.types != expected.types:
         raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
+    check_stored_columns(schema, table)
     keys = encode_keys(schema, table).to_pylist()
     mask, rows = schema.full_mask, value_rows(schema, table)
     return [(key, mask, row) for key, row in zip(keys, rows, strict=True)]

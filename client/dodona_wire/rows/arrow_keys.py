@@ -35,13 +35,13 @@ _ALL: Final = (1 << 64) - 1
 
 
 def encode_keys(schema: TableSchema, batch: Any) -> Any:
-    """Return the key of each row of a record batch or table, which has the key columns in their
-    Arrow types. Other columns are ignored.
+    """Return the key of each row of a record batch or table, which has the key columns in the
+    Arrow types of their stored types. Other columns are ignored.
 
     Raises SchemaViolation with the column and the `row_index`, and LimitExceeded if the keys do not
     fit one array.
     """
-    columns = schema.key_columns
+    columns = schema.stored.key_columns
     _check_room(columns, batch)
     arrays = [_flat(batch.column(column.name)) for column in columns]
     for column, array in zip(columns, arrays, strict=True):
@@ -170,8 +170,8 @@ def _payload(column: Column, array: Any) -> Any:
 
 
 def decode_keys(schema: TableSchema, keys: Any) -> list[Any]:
-    """Return the key columns of whole keys, as arrays of their Arrow types. Raises DataCorrupted on
-    bytes that no encoder made."""
+    """Return the key columns of whole keys, as arrays of the Arrow types of their stored types.
+    Raises DataCorrupted on bytes that no encoder made."""
     types = schema.key_types
     offsets, data = _views(keys)
     return _decode_plain(types, offsets, data) or _Decoding(keys, types, offsets, data).columns()

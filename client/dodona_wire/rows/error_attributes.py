@@ -7,6 +7,7 @@ table are in `text_format`.
 from collections.abc import Mapping
 from typing import Any
 
+from dodona_wire.rows.logical_values import text_of_value
 from dodona_wire.rows.text_format import format_any, format_bytes
 from dodona_wire.shown import INTEGER_BITS_MAX, shown
 
@@ -25,6 +26,7 @@ def _shown(value: Any) -> Any:
         return [_shown(it) for it in value]
     if isinstance(value, int) and value.bit_length() > INTEGER_BITS_MAX:
         return shown(value)
+    value = text_of_value(value)
     if value is None or isinstance(value, str | int | float):
         return format_any(value)
     try:

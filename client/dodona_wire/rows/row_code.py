@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from dodona_wire.rows.keys import encode_key
+from dodona_wire.rows.logical_code import check_code, code_of
+from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.values import own_copy
 from dodona_wire.types import Key, WireWrite, Write
 
@@ -62,7 +65,12 @@ class ColumnCode(NamedTuple):
 
     name: str
     type: str
+    """The stored type."""
     is_required: bool
+    logical: LogicalType | None = None
+    """The type of the user's values, if they are not the stored values."""
+    narrow: LogicalType | None = None
+    """The type whose range stored values must have, if it is smaller than that of `type`."""
 
 
 class RowCode(NamedTuple):
@@ -109,11 +117,18 @@ def _bytes_max(keys: Sequence[ColumnCode], values: Sequence[ColumnCode]) -> int:
     return text_count * PLAIN_BYTES_MAX + NUMBER_BYTES_MAX * (4 + len(keys) + len(values))
 
 
-def _compile(name: str, lines: Sequence[str]) -> Callable[..., Any]:
+def _compile(
+    name: str, lines: Sequence[str], columns: Sequence[ColumnCode] = ()
+) -> Callable[..., Any]:
     scope: dict[str, Any] = {
         "integer": _INTEGER.pack,
         "own_copy": own_copy,
     }
+    for column in columns:
+        if column.logical is not None:
+            scope.update(code_of(column.logical).scope)
+        if column.narrow is not None:
+            scope.update(check_code(column.narrow).scope)
     exec("\n".join(lines), scope)
     made: Callable[..., Any] = scope[name]
     return made
@@ -122,7 +137,7 @@ def _compile(name: str, lines: Sequence[str]) -> Callable[..., Any]:
 def _key_of(keys: Sequence[ColumnCode]) -> Callable[[Row], Key | None]:
     if not _is_plain_key(keys):
         return no_row
-    tests = [_TESTS[it.type].format(f"k{at}") for at, it in enumerate(keys)]
+    tests = [_test(it, f"k{at}") for at, it in enumerate(keys)]
     return _compile(
         "key_of",
         [
@@ -136,6 +151,7 @@ def _key_of(keys: Sequence[ColumnCode]) -> Callable[[Row], Key | None]:
             f"            return {_key_text(keys)}",
             "    return None",
         ],
+        keys,
     )
 
 
@@ -144,11 +160,11 @@ def _write_of(
 ) -> Callable[[Row], Write | None]:
     if not _is_plain_key(keys) or any(it.type not in _TESTS for it in values):
         return no_row
-    tests = [_TESTS[it.type].format(f"k{at}") for at, it in enumerate(keys)]
+    tests = [_test(it, f"k{at}") for at, it in enumerate(keys)]
     tests += _value_tests(values)
     columns = [f"            k{at} = row[{it.name!r}]" for at, it in enumerate(keys)]
     columns += [f"            v{at} = row[{it.name!r}]" for at, it in enumerate(values)]
-    given = "".join(f"v{at}, " for at in range(len(values)))
+    given = "".join(f"{_stored(it, f'v{at}')}, " for at, it in enumerate(values))
     return _compile(
         "write_of",
         [
@@ -162,6 +178,7 @@ def _write_of(
             f"            return {_key_text(keys)}, {(1 << len(values)) - 1}, ({given})",
             "    return None",
         ],
+        [*keys, *values],
     )
 
 
@@ -173,8 +190,8 @@ def _are_plain(
         return no_row
     if all(it.type in _TAGS for it in keys):
         tags = bytes(_TAGS[it.type] for it in keys)
-        key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}"
-    elif len(keys) == 1 and keys[0].type in TEXTS:
+        key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}{_key_ranges(keys)}"
+    elif len(keys) == 1 and keys[0].type in TEXTS and keys[0].narrow is None:
         key_test = (
             f'len(key) <= {TEXT_KEY_BYTES_MAX} and key[:1] == b"\\x10" and key.isascii() '
             'and key.find(b"\\x00") == len(key) - 2 and key[-1:] == b"\\x01"'
@@ -195,12 +212,49 @@ def _are_plain(
             "            return False",
             "    return True",
         ],
+        values,
     )
+
+
+def _key_ranges(keys: Sequence[ColumnCode]) -> str:
+    """Return the tests of integers in a key whose range is narrower than that of 64 bits."""
+    tests = ""
+    for at, it in enumerate(keys):
+        if it.narrow is not None:
+            ends = [encode_key([end], [it.type]) for end in (it.narrow.lowest, it.narrow.highest)]
+            tests += f" and {ends[0]!r} <= key[{9 * at}:{9 * at + 9}] <= {ends[1]!r}"
+    return tests
+
+
+def _test(column: ColumnCode, name: str) -> str:
+    """Return the test whether a value is plain, for a user's values or for stored ones."""
+    if column.narrow is not None:
+        test = f"{_TESTS[column.type]} and {check_code(column.narrow).test}"
+        return test.format(name)
+    plain = _TESTS[column.type] if column.logical is None else code_of(column.logical).test
+    return plain.format(name)
+
+
+def _stored(column: ColumnCode, name: str) -> str:
+    """Return the stored form of a user's value."""
+    if column.logical is None:
+        return name
+    stored = code_of(column.logical).store.format(name)
+    is_bare = column.is_required or stored == name
+    return stored if is_bare else f"{name} if {name} is None else {stored}"
+
+
+def _loaded(column: ColumnCode, name: str) -> str:
+    """Return a user's value of the stored form, which may be None."""
+    if column.logical is None:
+        return name
+    loaded = code_of(column.logical).load.format(name)
+    return name if loaded == name else f"{name} if {name} is None else {loaded}"
 
 
 def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
     """Return the tests of `v0`, `v1` ..."""
-    tests = [_TESTS[it.type].format(f"v{at}") for at, it in enumerate(values)]
+    tests = [_test(it, f"v{at}") for at, it in enumerate(values)]
     return [
         test if it.is_required else f"(v{at} is None or {test})"
         for at, (it, test) in enumerate(zip(values, tests, strict=True))
@@ -218,12 +272,11 @@ def _row_of(
     tags = [_TAGS[it.type] for it in keys]
     places = "".join(f"t{at}, k{at}, " for at in range(len(keys)))
     tests = [f"t{at} == {tag}" for at, tag in enumerate(tags)]
-    shown = [
-        f"{it.name!r}: k{at}{f' - {_SIGN}' if it.type == 'int64' else ''}"
-        for at, it in enumerate(keys)
-    ]
+    shown = [f"{it.name!r}: {_shown_key(it, f'k{at}')}" for at, it in enumerate(keys)]
     shown += [
-        f"{it.name!r}: own_copy(v{at})" if it.type == "any" else f"{it.name!r}: v{at}"
+        f"{it.name!r}: own_copy(v{at})"
+        if it.type == "any"
+        else f"{it.name!r}: {_loaded(it, f'v{at}')}"
         for at, it in enumerate(values)
     ]
     given = "".join(f"v{at}, " for at in range(len(values)))
@@ -241,9 +294,15 @@ def _row_of(
             "        return None",
             "    return row_of",
         ],
+        [*keys, *values],
     )
     row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None] = made(fields.unpack)
     return row_of
+
+
+def _shown_key(column: ColumnCode, name: str) -> str:
+    number = f"({name} - {_SIGN})" if column.type == "int64" else name
+    return number if column.logical is None else code_of(column.logical).load.format(number)
 
 
 def _is_plain_key(keys: Sequence[ColumnCode]) -> bool:
@@ -251,4 +310,10 @@ def _is_plain_key(keys: Sequence[ColumnCode]) -> bool:
 
 
 def _key_text(keys: Sequence[ColumnCode]) -> str:
-    return " + ".join(_KEY_PARTS[it.type].format(f"k{at}") for at, it in enumerate(keys))
+    parts = []
+    for at, it in enumerate(keys):
+        stored = f"k{at}" if it.logical is None else code_of(it.logical).store.format(f"k{at}")
+        if it.logical is not None and stored != f"k{at}":
+            stored = f"({stored})"
+        parts.append(_KEY_PARTS[it.type].format(stored))
+    return " + ".join(parts)

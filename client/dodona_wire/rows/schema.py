@@ -1,20 +1,43 @@
 """The schema of a table, and the translation between a user's rows and writes.
 
-Owns: columns, the compiled schema, and the checks of whole rows (`values` has those of single
-values). The client runs the checks early, with names. The node runs them again, because it does not
-trust clients. A value column's place among the value columns is its bit in a column mask. A lock
-group's place is its bit in a lock mask, and bit 0 is the main lock. Imports no clock and no I/O.
+Owns: the compiled schema, and the checks of whole rows. `columns` has the checks of columns,
+`values` and `logical_values` those of single values. The client runs the checks early, with names,
+and makes stored values of a user's values. The node has the schema `stored`, whose values are
+stored values, and runs the checks again, because it does not trust clients. A value column's place
+among the value columns is its bit in a column mask. A lock group's place is its bit in a lock mask,
+and bit 0 is the main lock. Imports no clock and no I/O.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, Self, cast
+from typing import Any
 
 import msgspec
 
-from dodona_wire.errors import DataCorrupted, InvalidRequest, SchemaViolation
-from dodona_wire.preload import preload_decoder
+from dodona_wire.errors import DataCorrupted, SchemaViolation
+from dodona_wire.rows.columns import AGGREGATE_TYPES as AGGREGATE_TYPES
+from dodona_wire.rows.columns import KEY_COLUMNS_MAX as KEY_COLUMNS_MAX
+from dodona_wire.rows.columns import LOCK_GROUPS_MAX as LOCK_GROUPS_MAX
+from dodona_wire.rows.columns import MAIN_LOCK as MAIN_LOCK
+from dodona_wire.rows.columns import MAIN_LOCK_MASK as MAIN_LOCK_MASK
+from dodona_wire.rows.columns import NAME_LENGTH_MAX as NAME_LENGTH_MAX
+from dodona_wire.rows.columns import PLAIN_COLUMNS_MAX as PLAIN_COLUMNS_MAX
+from dodona_wire.rows.columns import RESERVED_PREFIXES as RESERVED_PREFIXES
+from dodona_wire.rows.columns import VALUE_COLUMNS_MAX as VALUE_COLUMNS_MAX
+from dodona_wire.rows.columns import Column as Column
+from dodona_wire.rows.columns import ColumnCheck as ColumnCheck
+from dodona_wire.rows.columns import ColumnType as ColumnType
+from dodona_wire.rows.key_prefixes import decode_prefix
 from dodona_wire.rows.keys import TAGS, decode_key, encode_key
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import (
+    Load,
+    check_of,
+    is_shown_otherwise,
+    load_of,
+    shown_stored,
+    store_of,
+)
 from dodona_wire.rows.row_code import ColumnCode, RowCode, row_code
 from dodona_wire.rows.row_rules import (
     KEY_BYTES_MAX,
@@ -24,143 +47,51 @@ from dodona_wire.rows.row_rules import (
     missing_value,
     too_long,
 )
-from dodona_wire.rows.values import CHECKS, VALUE_BYTES_MAX, check_key_double
+from dodona_wire.rows.schema_shape import SchemaShape
+from dodona_wire.rows.values import VALUE_BYTES_MAX, check_key_double
 from dodona_wire.shown import named, shown
-from dodona_wire.types import DELETE_MASK, Key, WireMask, WireWrite, Write
-
-ColumnType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
-ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
-"""A column's name, the check of its values, and whether it is required."""
-
-KEY_COLUMNS_MAX: Final = 32
-VALUE_COLUMNS_MAX: Final = 1024
-LOCK_GROUPS_MAX: Final = 32
-NAME_LENGTH_MAX: Final = 256
-PLAIN_COLUMNS_MAX: Final = 63
-"""Up to this number of value columns, a column mask travels as a number."""
-MAIN_LOCK: Final = "<primary>"
-MAIN_LOCK_MASK: Final = 1
-RESERVED_PREFIXES: Final = ("$", "@")
-"""The first characters of YTsaurus's system columns, and of attributes in paths."""
-AGGREGATE_TYPES: Final[dict[str, tuple[str, ...]]] = {
-    "sum": ("int64", "uint64", "double"),
-    "min": ("int64", "uint64", "double", "boolean", "string", "utf8"),
-    "max": ("int64", "uint64", "double", "boolean", "string", "utf8"),
-    "first": ("int64", "uint64", "double", "boolean", "string", "utf8", "any"),
-}
-"""The column types that each aggregate can have."""
+from dodona_wire.types import Key, Write
 
 
-@preload_decoder
-class Column(
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    repr_omit_defaults=True,
-):
-    """One column. Key columns have `sort_order="ascending"` and come first."""
-
-    name: str
-    """1 to 256 characters. The first is not $ or @."""
-    type: ColumnType
-    """In Python: int (int64, uint64), float (given as int too, if a double holds it), bool, bytes
-    (string; given as str too), str (utf8). For any: None, numbers, str, bytes, lists, dicts."""
-    sort_order: Literal["ascending"] | None = None
-    """"ascending" for a key column, None for a value column."""
-    required: bool = False
-    """Whether the column is never null."""
-    lock: str | None = None
-    """The lock group of a value column; None is the main lock. ("Conflicts and locks")"""
-    aggregate: Literal["sum", "min", "max", "first"] | None = None
-    """How changes of a value column combine. `AGGREGATE_TYPES` has the column types for each."""
-
-
-class TableSchema(msgspec.Struct, frozen=True, dict=True):
+class TableSchema(SchemaShape, frozen=True, dict=True):
     """A checked list of columns. Make it with `TableSchema.parse`."""
-
-    columns: tuple[Column, ...]
-    """Key columns first, in their order."""
-
-    @classmethod
-    def parse(cls, columns: "Iterable[Column | Mapping[str, Any]] | TableSchema") -> Self:
-        """Check a schema that a user gives. Raises SchemaViolation with the reason."""
-        if isinstance(columns, TableSchema):
-            columns = columns.columns
-        if isinstance(columns, str | bytes | Mapping) or not isinstance(columns, Iterable):
-            raise SchemaViolation(f"a schema is a list of columns, not one {_kind(columns)}")
-        schema = cls(tuple([_parse_column(place, it) for place, it in enumerate(columns)]))
-        schema._check()
-        return schema
-
-    def _check(self) -> None:
-        self._check_names()
-        self._check_order()
-        for column in self.key_columns:
-            _check_key_column(column)
-        for column in self.value_columns:
-            _check_value_column(column)
-        if len(self.lock_names) > LOCK_GROUPS_MAX:
-            raise SchemaViolation(f"more than {LOCK_GROUPS_MAX} lock groups, main included")
-
-    def _check_names(self) -> None:
-        known: dict[str, Column] = {}
-        for column in self.columns:
-            name = column.name
-            _check_name("a column name", name, name)
-            if name.startswith(RESERVED_PREFIXES):
-                raise SchemaViolation("a column name can't begin with $ or @", column=name)
-            if known.setdefault(name, column) is not column:
-                raise SchemaViolation("two columns have the same name", column=name)
-
-    def _check_order(self) -> None:
-        if any(c.sort_order for c in self.columns[len(self.key_columns) :]):
-            raise SchemaViolation("key columns must come before all others")
-        if not self.key_columns:
-            raise SchemaViolation("a sorted table needs a column with sort_order='ascending'")
-        if not self.value_columns:
-            raise SchemaViolation("a table needs at least one column that is not a key column")
-        if len(self.key_columns) > KEY_COLUMNS_MAX or len(self.value_columns) > VALUE_COLUMNS_MAX:
-            raise SchemaViolation(
-                f"at most {KEY_COLUMNS_MAX} key and {VALUE_COLUMNS_MAX} value columns are allowed"
-            )
-
-    @cached_property
-    def key_columns(self) -> tuple[Column, ...]:
-        count = 0
-        while count < len(self.columns) and self.columns[count].sort_order is not None:
-            count += 1
-        return self.columns[:count]
-
-    @cached_property
-    def value_columns(self) -> tuple[Column, ...]:
-        return self.columns[len(self.key_columns) :]
-
-    @cached_property
-    def key_names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.key_columns)
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:
-        return tuple(column.type for column in self.key_columns)
+        """The stored types of the key columns: those of an encoded key."""
+        return tuple(column.stored for column in self.key_columns)
 
     @cached_property
-    def value_names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.value_columns)
+    def has_logical(self) -> bool:
+        """Whether a column has a logical type."""
+        return any(not column.logical.is_stored for column in self.columns)
+
+    @cached_property
+    def stored(self) -> "TableSchema":
+        """The schema of the same columns as cells store them."""
+        if not self.has_logical:
+            return self
+        plain = [msgspec.structs.replace(it, type=it.stored) for it in self.columns]
+        return _StoredSchema(tuple(plain), tuple([it.logical for it in self.columns]))
+
+    @cached_property
+    def narrow_by_name(self) -> dict[str, LogicalType]:
+        """The logical type of each column whose stored values must be checked for its range. Only
+        the schema of a cell has any."""
+        return {}
 
     @cached_property
     def _key_checks(self) -> tuple[ColumnCheck, ...]:
-        return _checks_of(self.key_columns, {**CHECKS, "double": check_key_double})
+        return tuple([(it.name, _key_check(it.logical), it.required) for it in self.key_columns])
 
     @cached_property
     def _value_checks(self) -> tuple[ColumnCheck, ...]:
-        return _checks_of(self.value_columns, CHECKS)
+        return tuple([(it.name, store_of(it.logical), it.required) for it in self.value_columns])
 
     @cached_property
     def code(self) -> RowCode:
         """The generated functions, for plain rows."""
-        keys = [ColumnCode(it.name, it.type, it.required) for it in self.key_columns]
-        values = [ColumnCode(it.name, it.type, it.required) for it in self.value_columns]
+        keys, values = (map(_code_of, it) for it in (self.key_columns, self.value_columns))
         return row_code(tuple(keys), tuple(values))
 
     @cached_property
@@ -171,74 +102,8 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _may_be_too_long(self) -> bool:
         """Whether a row can be too long although each of its values is allowed."""
-        count = sum(column.type in ("string", "utf8", "any") for column in self.value_columns)
+        count = sum(column.stored in ("string", "utf8", "any") for column in self.value_columns)
         return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
-
-    @cached_property
-    def full_mask(self) -> int:
-        """The mask of all value columns: an overwriting insert sets them all."""
-        return (1 << len(self.value_columns)) - 1
-
-    @cached_property
-    def aggregate_mask(self) -> int:
-        """The mask of the value columns that aggregate."""
-        return sum(1 << bit for bit, column in enumerate(self.value_columns) if column.aggregate)
-
-    @cached_property
-    def lock_names(self) -> tuple[str, ...]:
-        """The lock groups in schema order; the main lock is first."""
-        locks = (column.lock for column in self.value_columns)
-        return tuple(dict.fromkeys([MAIN_LOCK, *(lock for lock in locks if lock is not None)]))
-
-    @cached_property
-    def lock_mask_all(self) -> int:
-        return (1 << len(self.lock_names)) - 1
-
-    @cached_property
-    def _lock_masks(self) -> dict[int, int]:
-        return {DELETE_MASK: MAIN_LOCK_MASK}
-
-    def lock_mask(self, column_mask: int) -> int:
-        """Return the lock groups that a write of these columns takes; a deletion takes main."""
-        known = self._lock_masks.get(column_mask)
-        if known is None:
-            known = 0
-            for bit, column in enumerate(self.value_columns):
-                if column_mask >> bit & 1:
-                    known |= 1 << self.lock_names.index(column.lock or MAIN_LOCK)
-            if len(self._lock_masks) < 4096:  # masks come from outside: keep the cache bounded
-                self._lock_masks[column_mask] = known
-        return known
-
-    def check_mask(self, lock_mask: int) -> int:
-        """Return the groups that a holder of `lock_mask` must check: main always, all for main."""
-        return self.lock_mask_all if lock_mask & MAIN_LOCK_MASK else lock_mask | MAIN_LOCK_MASK
-
-    def lock_mask_of(self, names: Sequence[str] | None) -> int:
-        """Return the lock groups of these names; the main lock for None. Raises InvalidRequest on
-        an unknown name, and on "<primary>", because no caller may name the main lock."""
-        if names is None:
-            return MAIN_LOCK_MASK
-        if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
-            raise InvalidRequest(f"pass locks as a list of names, not as one {_kind(names)}")
-        mask = 0
-        for name in names:
-            if name not in self.lock_names[1:]:
-                raise InvalidRequest(f'Lock group "{named(name)}" not found in schema', lock=name)
-            mask |= 1 << self.lock_names.index(name)
-        return mask
-
-    def column_mask(self, names: Sequence[str] | None) -> int:
-        """Return the value columns in `names`; all for None. Raises SchemaViolation on others."""
-        if names is None:
-            return self.full_mask
-        mask = 0
-        for name in names:
-            if name in self.value_names:
-                mask |= 1 << self.value_names.index(name)
-            elif name not in self.key_names:
-                raise SchemaViolation(f"no such column: {shown(name)}", column=name)
-        return mask
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """Encode a key, given as a row of all key columns and no others."""
@@ -375,125 +240,153 @@ class TableSchema(msgspec.Struct, frozen=True, dict=True):
             values = decode_key(key, self.key_types)
         except DataCorrupted as error:
             raise SchemaViolation(error.message, key=bytes(key)) from error
+        self._check_key_values(values)
         for column, value in zip(self.key_columns, values, strict=True):
             if column.required and value is None:
                 raise SchemaViolation("required column is null", column=column.name)
 
-    # Masks of wide tables, which do not fit the numbers of the wire
+    def _check_key_values(self, values: Sequence[Any]) -> None:
+        """Check the values of a key or of a prefix, beyond their stored types."""
+
+    def check_prefix(self, key: Key) -> None:
+        """Check the values of an encoded key, which may lack trailing columns. Raises
+        SchemaViolation."""
+        try:
+            self._check_key_values(decode_prefix(key, self.key_types))
+        except DataCorrupted as error:
+            raise SchemaViolation(error.message, key=bytes(key)) from error
+
+    # From stored values to those of users
 
     @cached_property
-    def is_wide(self) -> bool:
-        """Whether column masks travel as bytes."""
-        return len(self.value_columns) > PLAIN_COLUMNS_MAX
-
-    def pack_mask(self, mask: int) -> WireMask:
-        """Return a column mask in the form of the wire."""
-        return mask.to_bytes((mask.bit_length() + 7) // 8, "little") if self.is_wide else mask
-
-    def plain_mask(self, mask: WireMask) -> int:
-        """Return a column mask from the wire. Raises SchemaViolation if it does not fit."""
-        if isinstance(mask, bytes):
-            mask = int.from_bytes(mask[: VALUE_COLUMNS_MAX // 8 + 1], "little")
-        if not 0 <= mask <= self.full_mask:
-            raise SchemaViolation("a column mask does not fit its table")
-        return mask
-
-    def pack_writes(self, writes: Iterable[Write]) -> tuple[WireWrite, ...]:
-        """Return writes in the form of the wire."""
-        if not self.is_wide:
-            return tuple(writes)
-        return tuple([(key, self.pack_mask(mask), values) for key, mask, values in writes])
+    def _key_loads(self) -> tuple[Load | None, ...]:
+        """For each key column the function of `load_of`; empty if no value changes."""
+        return _loads_of(self.key_columns)
 
     @cached_property
-    def plain_writes(self) -> Callable[[Sequence[WireWrite]], Sequence[Write]]:
-        """Returns writes that came over the wire. `check_write` checks their masks, or did so
-        before. If masks travel as numbers, a tuple stays as it is, at no cost."""
-        return self._plain_writes if self.is_wide else cast("Any", tuple)
-
-    def _plain_writes(self, writes: Sequence[WireWrite]) -> Sequence[Write]:
-        return [(key, self.plain_mask(mask), values) for key, mask, values in writes]
-
-    def columns_of(self, mask: int) -> tuple[Column, ...]:
-        """Return the value columns of a mask, in schema order."""
-        if mask == self.full_mask:
-            return self.value_columns
-        return tuple(c for bit, c in enumerate(self.value_columns) if mask >> bit & 1)
+    def _value_loads(self) -> tuple[Load | None, ...]:
+        return _loads_of(self.value_columns)
 
     def decode_key(self, key: Key) -> tuple[Any, ...]:
         """Return the key column values of an encoded key."""
-        return decode_key(key, self.key_types)
+        values = decode_key(key, self.key_types)
+        return _loaded(self._key_loads, values) if self._key_loads else values
+
+    def decode_prefix(self, key: Key) -> tuple[Any, ...]:
+        """Return the values of an encoded key, which may lack trailing columns. Raises
+        DataCorrupted."""
+        values = decode_prefix(key, self.key_types)
+        return _loaded(self._key_loads[: len(values)], values) if self._key_loads else values
+
+    def load_bound(self, values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        """Return the users' values of leading stored values of a key; None stays None."""
+        if values is None:
+            return None
+        loads = self._key_loads[: len(values)]
+        return _loaded(loads, values) if loads else tuple(values)
+
+    def load_values(self, mask: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the users' values of the stored values of these columns. Values of type any are
+        still the stored objects."""
+        loads = self._value_loads
+        if not loads:
+            return values
+        if mask != self.full_mask:
+            loads = tuple([it for bit, it in enumerate(loads) if mask >> bit & 1])
+        return _loaded(loads, values)
 
     def named_key(self, key: Key) -> dict[str, Any]:
         """Return the values of an encoded key by their columns' names, for errors."""
         return dict(zip(self.key_names, self.decode_key(key), strict=True))
 
 
+class _StoredSchema(TableSchema, frozen=True, dict=True):
+    """The schema of a table with logical types, as cells have it. Columns have their stored types.
+    A write is checked for the ranges of the logical types, too. Errors show a key as text."""
+
+    logical: tuple[LogicalType, ...]
+    """The type of each column as users see it."""
+
+    @cached_property
+    def stored(self) -> TableSchema:
+        return self
+
+    @cached_property
+    def _logical_keys(self) -> tuple[LogicalType, ...]:
+        return self.logical[: len(self.key_columns)]
+
+    @cached_property
+    def narrow_by_name(self) -> dict[str, LogicalType]:
+        pairs = zip(self.columns, self.logical, strict=True)
+        return {column.name: kind for column, kind in pairs if not kind.is_stored}
+
+    @cached_property
+    def _value_checks(self) -> tuple[ColumnCheck, ...]:
+        kinds = self.logical[len(self.key_columns) :]
+        pairs = zip(self.value_columns, kinds, strict=True)
+        return tuple([(it.name, check_of(kind), it.required) for it, kind in pairs])
+
+    @cached_property
+    def _plain_tags(self) -> bytes:
+        return b"" if any(not it.is_stored for it in self._logical_keys) else super()._plain_tags
+
+    @cached_property
+    def code(self) -> RowCode:
+        columns = [
+            ColumnCode(it.name, it.type, it.required, None, None if kind.is_stored else kind)
+            for it, kind in zip(self.columns, self.logical, strict=True)
+        ]
+        key_count = len(self.key_columns)
+        return row_code(tuple(columns[:key_count]), tuple(columns[key_count:]))
+
+    def _check_key_values(self, values: Sequence[Any]) -> None:
+        for column, kind, value in zip(self.key_columns, self._logical_keys, values, strict=False):
+            if value is not None and not kind.is_stored:
+                check_of(kind)(value, column.name)
+
+    def decode_key(self, key: Key) -> tuple[Any, ...]:
+        """Return the key column values of an encoded key, for errors: text for logical types that
+        have a text."""
+        values = decode_key(key, self.key_types)
+        return tuple([shown_stored(*it) for it in zip(self._logical_keys, values, strict=True)])
+
+    def decode_prefix(self, key: Key) -> tuple[Any, ...]:
+        """Return the values of an encoded key, which may lack trailing columns, as `decode_key`
+        does. Raises DataCorrupted."""
+        values = decode_prefix(key, self.key_types)
+        return tuple([shown_stored(*it) for it in zip(self._logical_keys, values, strict=False)])
+
+
 for _shown in (Column, TableSchema):
     _shown.__module__ = "dodona.schema"  # users see the name that they import
 
 
-def _parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
-    """Check and convert a column, even a Column: its constructor checks nothing."""
-    fields = msgspec.structs.asdict(column) if isinstance(column, Column) else column
-    if not isinstance(fields, Mapping):
-        text = f"a column of a schema is a dict or a Column, not {_kind(fields)}"
-        raise SchemaViolation(text, column_index=place)
-    for name, known in _WORDS.items():
-        if (word := fields.get(name)) is not None and word not in known:
-            text = f"{name} of a column is one of {', '.join(known)}, not {shown(word)}"
-            raise SchemaViolation(text, column=fields.get("name"), column_index=place)
-    try:
-        return msgspec.convert(fields, Column)
-    except msgspec.ValidationError as error:
-        text = f"a column of the schema is malformed: {error}"
-        raise SchemaViolation(text, column=fields.get("name"), column_index=place) from error
+def _key_check(kind: LogicalType) -> Callable[[Any, str], Any]:
+    """Return the check of a value in a key, where NaN has no place."""
+    if kind.stored != "double":
+        return store_of(kind)
+    if kind.is_stored:
+        return check_key_double
+    store = store_of(kind)
+    return lambda value, column: check_key_double(store(value, column), column)
 
 
-_WORDS: Final[dict[str, tuple[str, ...]]] = {
-    "type": tuple(CHECKS),
-    "sort_order": ("ascending",),
-    "aggregate": tuple(AGGREGATE_TYPES),
-}
+def _code_of(column: Column) -> ColumnCode:
+    kind = column.logical
+    return ColumnCode(column.name, kind.stored, column.required, None if kind.is_stored else kind)
 
 
-def _kind(value: object) -> str:
-    return type(value).__name__
+def _loads_of(columns: Sequence[Column]) -> tuple[Load | None, ...]:
+    kinds = [column.logical for column in columns]
+    if not any(map(is_shown_otherwise, kinds)):
+        return ()
+    return tuple([load_of(it) if is_shown_otherwise(it) else None for it in kinds])
 
 
-def _checks_of(
-    columns: Sequence[Column], checks: Mapping[str, Callable[[Any, str], Any]]
-) -> tuple[ColumnCheck, ...]:
-    return tuple((column.name, checks[column.type], column.required) for column in columns)
-
-
-def _check_key_column(column: Column) -> None:
-    if column.type not in TAGS or column.lock is not None or column.aggregate is not None:
-        raise SchemaViolation(
-            "a key column can't be of type any, nor have a lock or an aggregate",
-            column=column.name,
-        )
-
-
-def _check_value_column(column: Column) -> None:
-    lock, aggregate = column.lock, column.aggregate
-    if lock is not None:
-        _check_name("a lock name", lock, column.name)
-    if lock == MAIN_LOCK:
-        raise SchemaViolation(
-            f"{MAIN_LOCK} is the lock of columns without `lock`: leave `lock` out",
-            column=column.name,
-        )
-    if aggregate is not None and column.type not in AGGREGATE_TYPES[aggregate]:
-        types = ", ".join(AGGREGATE_TYPES[aggregate])
-        raise SchemaViolation(
-            f"{aggregate} aggregates {types}, not {column.type}", column=column.name
-        )
-
-
-def _check_name(what: str, name: str, column: str) -> None:
-    if not 0 < len(name) <= NAME_LENGTH_MAX:
-        raise SchemaViolation(f"{what} is empty or too long", column=column)
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise SchemaViolation(f"{what} is not Unicode text", column=ascii(column)) from error
+def _loaded(loads: Sequence[Load | None], values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        [
+            value if load is None or value is None else load(value)
+            for load, value in zip(loads, values, strict=True)
+        ]
+    )

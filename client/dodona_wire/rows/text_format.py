@@ -11,12 +11,14 @@ type, which says most. A value that JSON can't express is an object with one res
 - a dict inside `any` whose one name is reserved: {"$dict": …}. Its own names mean nothing else.
 
 Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "".
-`any` is JSON text. Bytes are text, or `base64:…` if they are not UTF-8 or begin like that.
+`any` is JSON text. Dates, times, intervals, decimals and UUIDs are the same text in JSON and in
+CSV: see `logical_values`. Bytes are text, or `base64:…` if they are not UTF-8 or begin like that.
 """
 
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from typing import Any, Final
 
@@ -24,8 +26,9 @@ import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.json_text import decode_json
+from dodona_wire.rows.logical_values import is_shown_otherwise, parse_of, store_of, text_of
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.values import CHECKS, NESTING_DEPTH_MAX, check_key_double, double_of
+from dodona_wire.rows.values import NESTING_DEPTH_MAX, check_key_double, double_of
 from dodona_wire.shown import shown
 
 BASE64: Final = "$base64"
@@ -76,12 +79,25 @@ def format_any(value: Any) -> Any:
     return format_double(value) if isinstance(value, float) else value
 
 
-FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
+_FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "double": format_double,
+    "float": format_double,
     "string": format_bytes,
     "any": format_any,
 }
-"""Column type → the JSON of a value that is not null. Other types stay as they are."""
+
+
+def formatter_of(column: Column) -> Callable[[Any], Any] | None:
+    """Return the function that makes the JSON of a value of the column, which is not null; None if
+    such values are JSON as they are."""
+    kind = column.logical
+    return partial(text_of, kind) if is_shown_otherwise(kind) else _FORMATTERS.get(kind.name)
+
+
+def format_value(column: Column, value: Any) -> Any:
+    """Return the JSON of one value of a column."""
+    formatter = formatter_of(column)
+    return value if value is None or formatter is None else formatter(value)
 
 
 def _name_of(value: float) -> str:
@@ -109,9 +125,11 @@ def read_value(column: Column, value: Any) -> Any:
 
 def reader_of(column: Column) -> Callable[[Any], Any]:
     """Return `read_value` for many values of a column."""
-    name, kind = column.name, column.type
-    check = CHECKS[kind]
-    if kind == "double" and column.sort_order is not None:
+    if is_shown_otherwise(column.logical):
+        return _reader_of_text(column)
+    name, kind = column.name, column.logical.stored
+    check = store_of(column.logical)
+    if column.type == "double" and column.sort_order is not None:
         check = check_key_double
 
     def read(value: Any) -> Any:
@@ -128,7 +146,21 @@ def reader_of(column: Column) -> Callable[[Any], Any]:
     def read_plain(value: Any) -> Any:
         return None if value is None else check(value, name)
 
-    return read if kind in FORMATTERS else read_plain
+    return read if kind in _FORMATTERS else read_plain
+
+
+def _reader_of_text(column: Column) -> Callable[[Any], Any]:
+    """Return the reader of a logical type that has a text. The value stays one of users."""
+    name, parse, check = column.name, parse_of(column.logical), store_of(column.logical)
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        found = parse(value, name)
+        check(found, name)
+        return found
+
+    return read
 
 
 def _double_of(value: str, column: str) -> float:
@@ -240,11 +272,15 @@ def bytes_of_text(raw: bytes, column: str) -> bytes:
 def value_of_text(column: Column, text: str) -> Any:
     """Return the value of a column that a text stands for. No text stands for null. Raises
     SchemaViolation."""
-    return CHECKS[column.type](_parse(column, text), column.name)
+    value = _parse(column, text)
+    stored = store_of(column.logical)(value, column.name)
+    return value if is_shown_otherwise(column.logical) else stored
 
 
 def _parse(column: Column, text: str) -> Any:
-    match column.type:
+    if is_shown_otherwise(column.logical):
+        return parse_of(column.logical)(text, column.name)
+    match column.stored:
         case "utf8":
             return text
         case "string":

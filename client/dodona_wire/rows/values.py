@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.value_rules import mismatch, plain_number
 from dodona_wire.shown import shown
 
 VALUE_BYTES_MAX: Final = 16 << 20
@@ -24,15 +25,11 @@ VALUE_BYTES_MAX: Final = 16 << 20
 NESTING_DEPTH_MAX: Final = 32
 
 
-def _mismatch(value: Any, column: str, expected: str) -> SchemaViolation:
-    return SchemaViolation(
-        f"column {column!r} takes {expected}, not {type(value).__name__}", column=column
-    )
-
-
 def _check_int64(value: Any, column: str) -> int:
     if type(value) is not int:
-        raise _mismatch(value, column, "an int")
+        value = plain_number(value)
+    if type(value) is not int:
+        raise mismatch(value, column, "an int")
     if not -(1 << 63) <= value < 1 << 63:
         raise SchemaViolation("value does not fit in int64", column=column, value=shown(value))
     return value
@@ -40,7 +37,9 @@ def _check_int64(value: Any, column: str) -> int:
 
 def _check_uint64(value: Any, column: str) -> int:
     if type(value) is not int:
-        raise _mismatch(value, column, "an int")
+        value = plain_number(value)
+    if type(value) is not int:
+        raise mismatch(value, column, "an int")
     if not 0 <= value < 1 << 64:
         raise SchemaViolation("value does not fit in uint64", column=column, value=shown(value))
     return value
@@ -53,7 +52,10 @@ def _check_double(value: Any, column: str) -> float:
         return double_of(value, column)
     if isinstance(value, float):
         return float(value)
-    raise _mismatch(value, column, "a float")
+    number = plain_number(value)
+    if number is not value:
+        return _check_double(number, column)
+    raise mismatch(value, column, "a float")
 
 
 def double_of(number: int, column: str) -> float:
@@ -89,7 +91,7 @@ def check_key_double(value: Any, column: str) -> float:
 
 def _check_boolean(value: Any, column: str) -> bool:
     if type(value) is not bool:
-        raise _mismatch(value, column, "a bool")
+        raise mismatch(value, column, "a bool")
     return value
 
 
@@ -97,7 +99,7 @@ def _check_string(value: Any, column: str) -> bytes:
     if isinstance(value, str):
         value = _encode_text(value, column)
     if not isinstance(value, bytes):
-        raise _mismatch(value, column, "bytes or str")
+        raise mismatch(value, column, "bytes or str")
     if len(value) > VALUE_BYTES_MAX:
         raise SchemaViolation(f"value is longer than {VALUE_BYTES_MAX} bytes", column=column)
     return bytes(value)
@@ -105,7 +107,7 @@ def _check_string(value: Any, column: str) -> bytes:
 
 def _check_utf8(value: Any, column: str) -> str:
     if not isinstance(value, str):
-        raise _mismatch(value, column, "a str")
+        raise mismatch(value, column, "a str")
     text: str = value if type(value) is str else str.__str__(value)
     size_bytes = len(text) if text.isascii() else len(_encode_text(text, column))
     if size_bytes > VALUE_BYTES_MAX:
@@ -149,7 +151,7 @@ def _check_nested(value: Any, column: str, depth: int) -> Any:
         return float(value)
     if isinstance(value, bytes):
         return bytes(value)
-    raise _mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
+    raise mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
 
 
 _HOLDERS: Final = frozenset((list, dict))

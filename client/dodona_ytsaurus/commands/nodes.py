@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from dodona._core.catalog.tree import MasterTransactionSession, TreeSession
 from dodona_wire.errors import InvalidRequest, NodeExists, NodeNotFound
 from dodona_wire.messages.attribute_names import warnings_about
+from dodona_wire.rows.schema import TableSchema
 from dodona_ytsaurus.commands.commands import Value, YtCall, command
 from dodona_ytsaurus.commands.master_transactions import note_lock
 from dodona_ytsaurus.commands.transactions import owned_master, transaction_of, tree_changed
@@ -31,6 +32,7 @@ from dodona_ytsaurus.terms.schemas import (
     stored,
     yt_attributes,
 )
+from dodona_ytsaurus.terms.stored_rows import given_key
 
 
 @asynccontextmanager
@@ -144,11 +146,13 @@ async def _create_table(call: YtCall, tree: TreeSession, new: _NewNode) -> None:
         )
         raise InvalidRequest(text, path=new.path)
     pivots = plain(attributes.get("pivot_keys"))
+    schema = TableSchema.parse(columns_of(attributes["schema"]))
+    keys = None if pivots is None else [given_key(schema, it) for it in pivot_keys_of(pivots)]
     create_table = tree.create_table(
         new.path,
-        columns_of(attributes["schema"]),
+        schema,
         plain(attributes.get("atomicity")) or "full",
-        None if pivots is None else pivot_keys_of(pivots),
+        keys,
         plain_key(plain(attributes.get("tablet_count"))),
         False,
         own_attributes(attributes, new.kind),

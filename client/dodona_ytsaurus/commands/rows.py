@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from dodona._core.reading.versions import VersionedRow
 from dodona.aio import AsyncTransaction
 from dodona_wire.errors import InvalidRequest, SchemaViolation
@@ -16,6 +18,7 @@ from dodona_wire.types import SYNC_LAST_COMMITTED, Timestamp
 from dodona_ytsaurus.commands.commands import RowsOut, YtCall, command
 from dodona_ytsaurus.commands.transactions import modes_of, tablet_transaction
 from dodona_ytsaurus.terms.parameters import Parameters
+from dodona_ytsaurus.terms.stored_rows import given_rows, shown_by_name, shown_row
 from dodona_ytsaurus.yson import Attributed, Uint64
 
 WITH_TIMESTAMPS: Final = "latest_timestamp"
@@ -37,7 +40,9 @@ async def insert_rows(call: YtCall) -> None:
         add_a_null(rows, await call.gateway.schema(path))
 
     async def insert(transaction: AsyncTransaction) -> None:
-        put = partial(transaction.insert_rows, path, rows, is_update, is_aggregate, lock_type)
+        async def put(given: list[dict[str, Any]]) -> None:
+            await transaction.insert_rows(path, given, is_update, is_aggregate, lock_type)
+
         await with_whole_keys(call, path, rows, put)
 
     await _modify(call, insert)
@@ -48,7 +53,7 @@ async def delete_rows(call: YtCall) -> None:
     keys = await call.read_rows()
 
     async def delete(transaction: AsyncTransaction) -> None:
-        await with_whole_keys(call, path, keys, partial(transaction.delete_rows, path, keys))
+        await with_whole_keys(call, path, keys, partial(transaction.delete_rows, path))
 
     await _modify(call, delete)
 
@@ -62,7 +67,9 @@ async def lock_rows(call: YtCall) -> None:
     keys = await call.read_rows()
 
     async def lock(transaction: AsyncTransaction) -> None:
-        take = partial(transaction.lock_rows, path, keys, locks, lock_type)
+        async def take(given: list[dict[str, Any]]) -> None:
+            await transaction.lock_rows(path, given, locks, lock_type)
+
         await with_whole_keys(call, path, keys, take)
 
     await _modify(call, lock)
@@ -82,17 +89,23 @@ async def _modify(call: YtCall, buffer: Any) -> None:
 
 
 async def with_whole_keys(
-    call: YtCall, path: str, rows: list[dict[str, Any]], use: Callable[[], Awaitable[Result]]
+    call: YtCall,
+    path: str,
+    rows: list[dict[str, Any]],
+    use: Callable[[list[dict[str, Any]]], Awaitable[Result]],
 ) -> Result:
-    """Use rows that name all key columns. If the client refuses the rows, it has asked for the
-    schema again, and the table may have more key columns. So the use is tried once more."""
-    name_all_keys(rows, await call.gateway.schema(path))
+    """Use rows that name all key columns, with the values that the client takes. If the client
+    refuses the rows, it has asked for the schema again. The table may have more key columns, or
+    wider types. Then the use is tried once more."""
+    schema = await call.gateway.schema(path)
+    name_all_keys(rows, schema)
     try:
-        return await use()
+        return await use(given_rows(schema, rows))
     except SchemaViolation:
-        if not name_all_keys(rows, await call.gateway.schema(path)):
+        by_now = await call.gateway.schema(path)
+        if not name_all_keys(rows, by_now) and by_now.columns == schema.columns:
             raise
-    return await use()
+    return await use(given_rows(by_now, rows))
 
 
 def name_all_keys(rows: list[dict[str, Any]], schema: TableSchema) -> bool:
@@ -138,21 +151,47 @@ async def lookup_rows(call: YtCall) -> RowsOut:
     if parameters.flag("versioned"):
         if mode != "default":
             raise InvalidRequest("Pass either versioned or read_mode, not both.")
-        look = partial(_versions, call, path, keys, columns, keep_missing)
-        versions = await with_whole_keys(call, path, keys, look)
-        return _versioned(await call.gateway.schema(path), versions, columns)
+        look = partial(_versions, call, path, columns, keep_missing)
+        schema, versions = await _stored_versions(call, path, keys, look)
+        return _versioned(schema, versions, columns)
     if mode == WITH_TIMESTAMPS:
-        look = partial(_versions, call, path, keys, columns, True)
-        versions = await with_whole_keys(call, path, keys, look)
-        shown = _with_timestamps(await call.gateway.schema(path), versions, columns)
+        look = partial(_versions, call, path, columns, True)
+        schema, versions = await _stored_versions(call, path, keys, look)
+        shown = _with_timestamps(schema, versions, columns)
         return shown if keep_missing else shown._replace(rows=[it for it in shown.rows if it])
-    look = partial(_lookup, call, path, keys, columns, keep_missing)
+    look = partial(_lookup, call, path, columns, keep_missing)
     rows = await with_whole_keys(call, path, keys, look)
-    return RowsOut(_columns(await call.gateway.schema(path), columns), rows)
+    schema = await call.gateway.schema(path)
+    convert = shown_by_name(schema)
+    if convert:
+        rows = [None if row is None else shown_row(row, convert) for row in rows]
+    return RowsOut(_columns(schema, columns), rows)
+
+
+async def _stored_versions(
+    call: YtCall, path: str, keys: list[Any], look: Callable[[list[Any]], Awaitable[Any]]
+) -> tuple[TableSchema, list[VersionedRow | None]]:
+    """Return the table's schema, and histories with stored values."""
+    versions = await with_whole_keys(call, path, keys, look)
+    schema = await call.gateway.schema(path)
+    convert = shown_by_name(schema)
+    if convert:
+        versions = [None if it is None else _stored_history(it, convert) for it in versions]
+    return schema, versions
+
+
+def _stored_history(row: VersionedRow, convert: Mapping[str, Callable[[Any], Any]]) -> VersionedRow:
+    values = {
+        name: [replace(it, value=convert[name](it.value)) for it in items]
+        if name in convert
+        else items
+        for name, items in row.values.items()
+    }
+    return replace(row, key=shown_row(row.key, convert), values=values)
 
 
 async def _lookup(
-    call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
+    call: YtCall, path: str, columns: Sequence[str] | None, keep_missing: bool, keys: list[Any]
 ) -> Any:
     its_id = tablet_transaction(call)
     retention = retention_timestamp(call)
@@ -167,7 +206,7 @@ async def _lookup(
 
 
 async def _versions(
-    call: YtCall, path: str, keys: list[Any], columns: Sequence[str] | None, keep_missing: bool
+    call: YtCall, path: str, columns: Sequence[str] | None, keep_missing: bool, keys: list[Any]
 ) -> Any:
     if retention_timestamp(call):
         raise InvalidRequest(
@@ -214,10 +253,10 @@ def _table(call: YtCall, role: Any) -> str:
 
 def _columns(schema: TableSchema, names: Sequence[str] | None) -> list[tuple[str, Any]]:
     if names is None:
-        return [(it.name, it.type) for it in schema.columns]
+        return [(it.name, it.stored) for it in schema.columns]
     if not names:
         raise InvalidRequest("column_names is empty. Leave it out to get all columns.")
-    types = {it.name: it.type for it in schema.columns}
+    types = {it.name: it.stored for it in schema.columns}
     for name in names:
         if name not in types:
             raise SchemaViolation(f"no such column: {name[:200]!r}")

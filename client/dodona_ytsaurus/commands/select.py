@@ -73,7 +73,7 @@ async def _translate(call: YtCall) -> Translated:
     schemas = {}
     for path in query.paths:
         call.principal.check("read", path)
-        schemas[path] = (await call.client.get_table(path)).schema
+        schemas[path] = (await call.client.get_table(path)).schema.stored
     return await _compute(text, to_sql, query, schemas)
 
 

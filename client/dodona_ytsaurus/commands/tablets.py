@@ -19,6 +19,7 @@ from dodona_wire.types import Timestamp
 from dodona_ytsaurus.commands.commands import Value, YtCall, command
 from dodona_ytsaurus.terms.parameters import plain
 from dodona_ytsaurus.terms.schemas import columns_of, pivot_keys_of
+from dodona_ytsaurus.terms.stored_rows import given_key
 from dodona_ytsaurus.yson import Uint64
 
 
@@ -48,6 +49,9 @@ async def reshard_table(call: YtCall) -> None:
     path, parameters = _path(call), call.parameters
     pivots = parameters.raw("pivot_keys")
     keys = None if pivots is None else pivot_keys_of(pivots)
+    if keys is not None:
+        schema = (await call.client.get_table(path)).schema
+        keys = [given_key(schema, it) for it in keys]
     reshard = call.client.reshard_table
     await reshard(path, keys, parameters.number("tablet_count"), *_range(call))
 

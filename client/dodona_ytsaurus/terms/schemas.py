@@ -9,22 +9,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.logical_types import TYPES, decimal_type, logical_type
 from dodona_wire.shown import shown
 from dodona_wire.types import TableSettings
 from dodona_ytsaurus.terms.parameters import plain
 from dodona_ytsaurus.yson import Attributed, Uint64
 
-TYPES: Final = ("int64", "uint64", "double", "boolean", "string", "utf8", "any")
-TYPES_V3: Final[dict[str, str]] = {
-    "int64": "int64",
-    "uint64": "uint64",
-    "double": "double",
-    "bool": "boolean",
-    "string": "string",
-    "utf8": "utf8",
-    "yson": "any",
-}
-_V3_OF: Final = {name: v3 for v3, name in TYPES_V3.items()}
+TYPES_V3: Final = {it.type_v3: it.name for it in TYPES.values()}
+DECIMAL: Final = "decimal"
+"""A type of YTsaurus that has parameters, and therefore no name of one word. Only `type_v3` has
+it: `type` says string."""
 _COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
 """Fields that say how a column is stored. No result depends on them."""
@@ -84,11 +78,10 @@ def _column(column: Any) -> dict[str, Any]:
     _refuse_unknown(column, name)
     found = {it: plain(column[it]) for it in _COLUMN_FIELDS if column.get(it) is not None}
     v3 = plain(column.get("type_v3"))
-    if v3 is not None:
-        kind, is_required = _from_v3(v3, name)
-        found.update(type=kind, required=is_required)
-    found["type"] = _type(found.get("type"), name)
-    return found
+    if v3 is None:
+        return found | {"type": _type(found.get("type"), name)}
+    kind, is_required = _from_v3(v3, name)
+    return found | {"type": kind, "required": is_required}
 
 
 def _refuse_unknown(column: Mapping[str, Any], name: Any) -> None:
@@ -101,8 +94,8 @@ def _refuse_unknown(column: Mapping[str, Any], name: Any) -> None:
 
 
 def _type(kind: Any, name: Any) -> str:
-    if kind in TYPES:
-        return str(kind)
+    if isinstance(kind, str) and kind in TYPES:
+        return kind
     if kind == "bool":
         return "boolean"
     known = ", ".join(TYPES)
@@ -116,12 +109,24 @@ def _from_v3(v3: Any, name: Any) -> tuple[str, bool]:
     is_required = True
     if isinstance(v3, Mapping) and v3.get("type_name") == "optional":
         is_required, v3 = False, plain(v3.get("item"))
+    if isinstance(v3, Mapping) and v3.get("type_name") == DECIMAL:
+        return _decimal(plain(v3.get("precision")), plain(v3.get("scale")), name), is_required
     kind = TYPES_V3.get(v3) if isinstance(v3, str) else None
     if kind is None:
-        known = ", ".join(TYPES_V3)
+        known = ", ".join([*TYPES_V3, DECIMAL])
         text = f"A column's type_v3 must be one of {known}, or optional of these, not {shown(v3)}."
-        raise SchemaViolation(text[:300], column=name)
+        raise SchemaViolation(text[:500], column=name)
     return kind, is_required
+
+
+def _decimal(precision: Any, scale: Any, name: Any) -> str:
+    try:
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            raise SchemaViolation("The type_v3 decimal needs whole numbers precision and scale.")
+        return decimal_type(int(precision), int(scale)).name
+    except SchemaViolation as error:
+        error.attributes["column"] = name
+        raise
 
 
 def yt_schema(columns: Iterable[Mapping[str, Any]]) -> Attributed:
@@ -132,10 +137,14 @@ def yt_schema(columns: Iterable[Mapping[str, Any]]) -> Attributed:
 
 def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
     is_required = bool(column.get("required", False))
-    v3: Any = _V3_OF[column["type"]]
+    kind = logical_type(column["type"])
+    v3: Any = kind.type_v3
+    if kind.form == DECIMAL:
+        v3 = {"type_name": DECIMAL, "precision": kind.precision, "scale": kind.scale}
     if not is_required:
         v3 = {"type_name": "optional", "item": v3}
-    found = {"name": column["name"], "type": column["type"], "required": is_required, "type_v3": v3}
+    name = kind.stored if kind.form == DECIMAL else kind.name
+    found = {"name": column["name"], "type": name, "required": is_required, "type_v3": v3}
     for field in ("sort_order", "lock", "aggregate"):
         if column.get(field) is not None:
             found[field] = column[field]

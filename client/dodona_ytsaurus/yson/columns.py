@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.rows.schema import ColumnType
+from dodona_wire.rows.columns import ColumnType
 from dodona_ytsaurus.yson import scalar_format
 from dodona_ytsaurus.yson.scalar_format import SHORT_VARINTS, varint
 from dodona_ytsaurus.yson.values import (

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.rows.schema import ColumnType
+from dodona_wire.rows.columns import ColumnType
 from dodona_ytsaurus.yson.columns import ColumnWriter
 from dodona_ytsaurus.yson.values import Attributed, Format
 from dodona_ytsaurus.yson.writer import dumps

@@ -30,7 +30,7 @@ from dodona_loadtest.histories.history import (
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
 from dodona_wire.messages.data import CommitOne, Prepare
-from dodona_wire.rows.schema import MAIN_LOCK
+from dodona_wire.rows.columns import MAIN_LOCK
 from dodona_wire.types import (
     KEY_MAX,
     KEY_MIN,

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from dodona_loadtest.histories.history import Columns, RowKey, Write, visible
+from dodona_wire.rows.columns import MAIN_LOCK, Column
 from dodona_wire.rows.keys import encode_key
-from dodona_wire.rows.schema import MAIN_LOCK, Column
 from dodona_wire.types import Atomicity
 
 Row = Mapping[str, Any]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from dodona_loadtest.harness.errors import ContenderFailed, client_library
 from dodona_loadtest.harness.worker_process import Spent, Stopwatch, Worker, WorkerProcess
-from dodona_wire.rows.schema import ColumnType
+from dodona_wire.rows.columns import ColumnType
 from dodona_ytsaurus.yson import RowReader, RowWriter, YsonLimits, loads
 
 COLUMNS: Final[list[tuple[str, ColumnType]]] = [

@@ -17,7 +17,6 @@ from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, Stor
 from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded
 from dodona_wire.messages.attribute_names import OWN_PREFIX, SETTINGS, meant
 from dodona_wire.messages.tree import NodeKind
-from dodona_wire.rows.keys import decode_key
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, TableSettings, Timestamp
 
@@ -233,15 +232,12 @@ def _pivot_keys(table: StoredTable) -> list[list[Any]]:
 
 
 def _pivot_values(table: StoredTable, key: Key) -> list[Any]:
-    key_types = TableSchema(table.columns).key_types
-    for count in range(len(key_types) + 1):
-        try:
-            return [_shown(value) for value in decode_key(key, key_types[:count])]
-        except DataCorrupted:
-            continue  # the key has more columns than that
-    raise DataCorrupted(
-        "A stored pivot key does not fit the schema of its table.", table=table.path, key=key
-    )
+    try:
+        return [_shown(it) for it in TableSchema(table.columns).stored.decode_prefix(key)]
+    except DataCorrupted as error:
+        raise DataCorrupted(
+            "A stored pivot key does not fit the schema of its table.", table=table.path, key=key
+        ) from error
 
 
 def _shown(value: Any) -> Any:

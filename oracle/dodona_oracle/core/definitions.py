@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_wire.messages.catalog import CreateTable
-from dodona_wire.rows.keys import decode_key
+from dodona_wire.rows.logical_types import is_wider_type
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import KEY_MAX, KEY_MIN, Key, TableSettings
@@ -44,14 +44,14 @@ def check_pivots_between(
         raise SchemaViolation(
             "First pivot key must equal the pivot key of the first replaced tablet."
         )
-    _check_pivot_keys(pivot_keys, TableSchema(columns).key_types, other_count)
+    _check_pivot_keys(pivot_keys, TableSchema(columns), other_count)
     if not pivot_keys[-1] < upper:
         text = "Last pivot key must be less than the pivot key of the next tablet."
         raise SchemaViolation(text, index=len(pivot_keys) - 1)
 
 
 def _check_pivot_keys(
-    pivot_keys: tuple[Key, ...], key_types: tuple[str, ...], other_count: int = 0
+    pivot_keys: tuple[Key, ...], schema: TableSchema, other_count: int = 0
 ) -> None:
     if len(pivot_keys) + other_count > TABLETS_PER_TABLE_MAX:
         text = f"A table has at most {TABLETS_PER_TABLE_MAX} tablets."
@@ -59,24 +59,19 @@ def _check_pivot_keys(
     for index in range(1, len(pivot_keys)):
         if not pivot_keys[index - 1] < pivot_keys[index]:
             raise SchemaViolation("Pivot keys must be strictly increasing.", index=index)
-        _check_pivot_key(pivot_keys[index], key_types, index)
+        _check_pivot_key(pivot_keys[index], schema, index)
 
 
-def _check_pivot_key(key: Key, key_types: tuple[str, ...], index: int) -> None:
+def _check_pivot_key(key: Key, schema: TableSchema, index: int) -> None:
     if len(key) > PIVOT_KEY_BYTES_MAX:
         text = f"A pivot key has at most {PIVOT_KEY_BYTES_MAX} bytes."
         raise LimitExceeded(text, index=index, size_bytes=len(key))
-    reason = ""
-    for count in range(1, len(key_types) + 1):
-        try:
-            decode_key(key, key_types[:count])
-        except DataCorrupted as error:
-            reason = error.message
-        else:
-            return
-    raise SchemaViolation(
-        f"A pivot key must have values of the first key columns: {reason}.", index=index
-    )
+    try:
+        schema.stored.check_prefix(key)
+    except SchemaViolation as error:
+        raise SchemaViolation(
+            f"A pivot key must have values of the first key columns: {error.message}.", index=index
+        ) from error
 
 
 # Changes of a schema
@@ -119,7 +114,8 @@ def _check_key_columns(before: TableSchema, after: TableSchema) -> None:
 
 def _check_column(was: Column, column: Column) -> None:
     is_text_to_bytes = (was.type, column.type) == ("utf8", "string")
-    if was.type != column.type and not is_text_to_bytes:
+    is_wider = is_text_to_bytes or is_wider_type(was.logical, column.logical)
+    if was.type != column.type and not is_wider:
         raise SchemaViolation(
             f"The type of a column can't change from {was.type} to {column.type}.",
             column=column.name,

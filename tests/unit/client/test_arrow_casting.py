@@ -316,7 +316,7 @@ def test_an_arrow_body_is_accepted_or_refused_with_a_clear_error(name: str) -> N
         return
     (batch,) = stream.feed(stream_of(array))
     for column_type in fits:
-        column: Any = Column("c", column_type)  # type: ignore[arg-type]
+        column: Any = Column("c", column_type)
         found = cast_column(column, arrow_type(column), batch.column(0))
         assert len(found) == len(array)
 

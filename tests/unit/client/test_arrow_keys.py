@@ -81,7 +81,7 @@ def test_beneath_nulls_are_zeros_and_no_bytes_of_other_keys(column_type: str) ->
     value = column_type == "boolean" or 1
     keys = [encode_key(key, types) for key in ([None, "of the first"], [None, ""], [value, ""])]
     schema = TableSchema.parse(
-        [Column(f"k{place}", it, "ascending") for place, it in enumerate(types)]  # type: ignore[arg-type]
+        [Column(f"k{place}", it, "ascending") for place, it in enumerate(types)]
         + [Column("value", "int64")]
     )
     found = decode_keys(schema, pyarrow.array(keys, pyarrow.binary()))[0]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dodona._core.catalog.tables import TABLETS_MAX, decode_prefix, pivots_of
+from dodona._core.catalog.tables import TABLETS_MAX, pivots_of
 from dodona._core.protocol.steps import MASTER, Target
 from dodona.errors import (
     DataCorrupted,
@@ -36,6 +36,7 @@ from dodona_wire.messages.catalog import (
 )
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.messages.tree import RemoveNode
+from dodona_wire.rows.key_prefixes import decode_prefix
 from unit.client.protocols import (
     COLUMNS,
     LOST,

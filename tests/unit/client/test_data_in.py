@@ -327,7 +327,7 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
     "a time": (
         lambda: pandas.DataFrame({"k": [1], "u": pandas.to_datetime(["2026-01-01"])}),
         SchemaViolation,
-        r"not timestamp\[.*Convert it to int64 first",
+        r"not timestamp\[.*It has no time zone",
         {"column": "u"},
     ),
     "a sparse column": (

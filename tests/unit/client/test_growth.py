@@ -16,6 +16,11 @@ from integration.other_release import RELEASES, paths_of, unpack
 RENAMED = {"Rows": "LookupReply"}
 """Messages that have another name now. On the wire a message has a tag and no name."""
 
+WIDENED = {("Column", 1)}
+"""Fields that take more than before, by the place in the message. A column's type was one of the
+seven stored types. A release that knows no logical types refuses a table that has them, and hears
+what it always heard of every other table."""
+
 SHAPES = """
 import json, sys
 import msgspec
@@ -61,5 +66,7 @@ def test_messages_are_those_of_older_releases_or_longer(release: Path, tmp_path:
         now = new[name]
         assert now["tag"] == shape["tag"], name
         count = len(shape["fields"])
-        assert now["fields"][:count] == shape["fields"], name
+        fields = now["fields"][:count]
+        for place, (field, was) in enumerate(zip(fields, shape["fields"], strict=True)):
+            assert field == was or ((name, place) in WIDENED and field[0] == was[0]), name
         assert all(is_optional for _, _, is_optional in now["fields"][count:]), name

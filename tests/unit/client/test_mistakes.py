@@ -252,7 +252,7 @@ def test_columns_may_be_any_iterable(db: dodona.Client) -> None:
 
 def test_an_error_of_a_column_names_the_column() -> None:
     with pytest.raises(SchemaViolation) as caught:
-        dodona.TableSchema.parse([SCHEMA[0], {"name": "n", "type": "int32"}])
+        dodona.TableSchema.parse([SCHEMA[0], {"name": "n", "type": "int31"}])
     assert caught.value.attributes == {"column": "n", "column_index": 1}
 
 

@@ -1,7 +1,10 @@
 """Tables that are made like data: their columns, their keys, and tables that exist already."""
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy
 import pandas
@@ -30,7 +33,7 @@ TYPES = {
     "t": "utf8",
     "d": "double",
     "n": "int64",
-    "u": "uint64",
+    "u": "uint8",
     "f": "boolean",
     "c": "utf8",
     "s": "string",
@@ -71,7 +74,7 @@ def test_a_table_like_a_frame_has_its_columns_behind_the_keys(db: dodona.Client)
         pandas.DataFrame({"t": ["x"]}, index=pandas.Index([1], name="k")),
         pa.table({"t": ["x"], "k": [1]}),
         pa.record_batch({"t": ["x"], "k": [1]}),
-        pa.schema({"t": pa.large_string(), "k": pa.int8()}),
+        pa.schema({"t": pa.large_string(), "k": pa.int64()}),
         [pa.table({"t": ["x"], "k": [1]})],
     ],
 )
@@ -103,22 +106,27 @@ NESTED = pa.dictionary(pa.int8(), pa.run_end_encoded(pa.int32(), pa.string_view(
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (pa.int16(), "int64"),
+        (pa.int16(), "int16"),
         (pa.uint64(), "uint64"),
-        (pa.float16(), "double"),
+        (pa.float16(), "float"),
         (pa.bool_(), "boolean"),
         (pa.bool8(), "boolean"),
         (pa.binary_view(), "string"),
         (pa.binary(16), "string"),
-        (pa.uuid(), "string"),
+        (pa.uuid(), "uuid"),
         (pa.json_(), "any"),
         (NESTED, "utf8"),
         (pa.timestamp("us"), None),
-        (pa.date32(), None),
+        (pa.timestamp("s", "UTC"), "datetime64"),
+        (pa.timestamp("ns", "Europe/Oslo"), "timestamp64"),
+        (pa.date32(), "date32"),
+        (pa.date64(), "date32"),
         (pa.time64("us"), None),
-        (pa.duration("s"), None),
+        (pa.duration("s"), "interval64"),
         (pa.month_day_nano_interval(), None),
-        (pa.decimal128(5), None),
+        (pa.decimal128(5), "decimal(5,0)"),
+        (pa.decimal256(76, 76), "decimal(76,76)"),
+        (pa.decimal128(5, -2), None),
         (pa.list_(pa.int64()), None),
         (pa.struct({"a": pa.int64()}), None),
         (pa.null(), None),
@@ -126,7 +134,8 @@ NESTED = pa.dictionary(pa.int8(), pa.run_end_encoded(pa.int32(), pa.string_view(
 )
 def test_each_type_of_arrow_has_a_column_type_or_an_advice(kind: Any, expected: Any) -> None:
     assert column_type_of(kind) == expected
-    assert (advice_for(kind) != "") == (expected is None)
+    if expected is None:
+        assert advice_for(kind)
 
 
 @pytest.mark.parametrize(
@@ -140,13 +149,31 @@ def test_each_type_of_arrow_has_a_column_type_or_an_advice(kind: Any, expected: 
         ([b""], "string"),
         ([""], "utf8"),
         ([{}, [1], ()], "any"),
+        ([date(2020, 1, 1)], "date32"),
+        ([datetime(2020, 1, 1, tzinfo=UTC), pandas.Timestamp(0, tz="UTC")], "timestamp64"),
+        ([timedelta(1)], "interval64"),
+        ([UUID(int=1)], "uuid"),
+        ([Decimal("1.50"), 7], "decimal(38,2)"),
+        ([Decimal("1e40")], "decimal(41,0)"),
     ],
 )
 def test_python_values_have_a_column_type(values: list[Any], expected: str) -> None:
     assert type_of_values(values, "c") == expected
 
 
-@pytest.mark.parametrize("values", [[], [None], [1, "x"], [True, 1], [b"x", "x"], [object()]])
+MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
+NO_TYPE: list[list[Any]] = [
+    *([], [None], [1, "x"], [True, 1], [b"x", "x"], [object()]),
+    *(
+        [MOMENT.replace(tzinfo=None)],
+        [MOMENT, MOMENT.replace(tzinfo=None)],
+        [datetime(2020, 1, 1, tzinfo=UTC), date(2020, 1, 1)],
+    ),
+    *([Decimal("NaN")], [Decimal("1e-77")], [Decimal(1), 0.5], [UUID(int=1), "x"]),
+]
+
+
+@pytest.mark.parametrize("values", NO_TYPE)
 def test_python_values_without_a_column_type_are_refused(values: list[Any]) -> None:
     with pytest.raises(SchemaViolation, match="column 'c'") as caught:
         type_of_values(values, "c")
@@ -167,7 +194,7 @@ MISTAKES: list[tuple[dict[str, Any], type[DodonaError], str]] = [
     (
         {"like": FRAME.assign(x=pandas.Timestamp(0)), "keys": ["k"]},
         SchemaViolation,
-        r"timestamp\[.*column 'x' has. Convert it to int64",
+        r"timestamp\[.*column 'x' has. It has no time zone",
     ),
     ({"like": FRAME, "keys": ["k"], "schema": []}, InvalidRequest, "not both"),
     ({"like": 7, "keys": ["k"]}, InvalidRequest, "not int"),

@@ -6,9 +6,9 @@ import pytest
 
 from dodona.errors import InvalidRequest, SchemaViolation
 from dodona.schema import TableSchema
+from dodona_wire.rows.logical_types import TYPES
 from dodona_ytsaurus.terms.schemas import (
     STORAGE_ATTRIBUTES,
-    TYPES,
     TYPES_V3,
     check_settable,
     columns_of,
@@ -77,10 +77,10 @@ def test_every_type_is_spelt_both_ways() -> None:
         ([5], "must be a map"),
         ([None], "must be a map"),
         ([{"name": "k"}], "type"),
-        ([{"name": "k", "type": "int8"}], "int8"),
+        ([{"name": "k", "type": "int31"}], "int31"),
         ([{"name": "k", "type": 5}], "5"),
         ([{"name": "k", "type": ["int64"]}], "int64"),
-        ([{"name": "k", "type_v3": "int32"}], "int32"),
+        ([{"name": "k", "type_v3": "tz_date"}], "tz_date"),
         ([{"name": "k", "type_v3": {"type_name": "list", "item": "int64"}}], "list"),
         ([{"name": "k", "type_v3": {"type_name": "optional"}}], "type_v3"),
         (

@@ -10,16 +10,19 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.protocol.arguments import check_prefix
-from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.errors import InvalidRequest
 from dodona_wire.html_tables import html_table
 from dodona_wire.messages.catalog import Table, Tablet
-from dodona_wire.rows.keys import decode_key, encode_key
+from dodona_wire.rows.keys import encode_key
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import Atomicity, CellId, Key, Revision, TableSettings, TabletId
 
 TABLETS_MAX: Final = 10_000
 COLUMNS_SHOWN_MAX: Final = 20
+_EVEN_BYTES: Final = 2
+"""Bytes of a pivot key of type string, if all values are divided evenly."""
+_ENDS: Final = {"int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1)}
 
 
 class TabletInfo(msgspec.Struct, frozen=True):
@@ -94,22 +97,11 @@ def describe(table: Table) -> TableInfo:
 def _describe_tablet(schema: TableSchema, tablet: Tablet) -> TabletInfo:
     return TabletInfo(
         tablet.tablet,
-        decode_prefix(tablet.pivot_key, schema.key_types),
+        schema.decode_prefix(tablet.pivot_key),
         tablet.state,
         tablet.cell,
         tablet.revision,
     )
-
-
-def decode_prefix(key: Key, types: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return the values of an encoded key, which may lack trailing columns. Raises
-    DataCorrupted."""
-    for count in range(len(types)):
-        try:
-            return decode_key(key, types[:count])
-        except DataCorrupted:
-            continue
-    return decode_key(key, types)
 
 
 def pivots_of(
@@ -134,14 +126,19 @@ def pivots_of(
 
 def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
     """Divide all values of the first key column evenly. This suits hashes and other even keys."""
-    if column.type == "string":
+    kind = column.logical
+    if column.type == "string" or kind.form == "uuid":
+        size = kind.size_bytes or _EVEN_BYTES
         values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
-    elif column.type in ("int64", "uint64"):
-        lowest = -(1 << 63) if column.type == "int64" else 0
-        values = [lowest + at * (1 << 64) // count for at in range(count)]
+        values = [it.ljust(size, b"\0") for it in values]
+    elif kind.stored in ("int64", "uint64"):
+        lowest, highest = _ENDS[kind.stored] if kind.is_stored else (kind.lowest, kind.highest)
+        if count > highest - lowest + 1:
+            raise InvalidRequest(f"{column.type} has fewer values than {count} tablets.")
+        values = [lowest + at * (highest - lowest + 1) // count for at in range(count)]
     else:
         raise InvalidRequest(
             f"tablet_count can't divide a first key column of type {column.type}. Pass pivot_keys.",
             column=column.name,
         )
-    return (Key(b""), *(encode_key([value], [column.type]) for value in values[1:]))
+    return (Key(b""), *(encode_key([value], [kind.stored]) for value in values[1:]))

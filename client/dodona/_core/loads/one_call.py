@@ -102,18 +102,21 @@ def _write_checked(
     is_short = checked.row_count <= ROWS_MAX and checked.size_bytes <= BYTES_MAX
     if not checked.row_count and mode != "replace":  # every snapshot from now on has all of them
         return Published((yield from context.generate_timestamp()), 0)
+    # Stored forms of logical types are no users' data, so they must not be converted again.
+    is_stored = route.schema.has_logical
+    data = bulk.Fitted(route.schema, checked.parts) if is_stored else checked.parts
     if route.atomicity == "none":
-        return (yield from _write_directly(context, path, checked.parts, mode))
+        return (yield from _write_directly(context, path, data, mode))
     if is_short and mode in ("upsert", "delete"):
         writes = writes_of(route.schema, checked, KINDS[mode])
         try:
             timestamp = yield from session.write_made(route, writes)
         except LimitExceeded:  # many values in few rows
-            return _pending(path, checked.parts, mode)
+            return _pending(path, data, mode)
         except TransactionConflict:  # in several cells, it has a snapshot; a load overwrites
-            return _pending(path, checked.parts, mode)
+            return _pending(path, data, mode)
         return Published(timestamp, checked.row_count)
-    return _pending(path, checked.parts, mode)
+    return _pending(path, data, mode)
 
 
 def _pending(path: str, data: Any, mode: WriteMode) -> Pending:

@@ -130,7 +130,7 @@ class ChangePages:
         assert job.resume > self._lower or page.resume_timestamp, "a scan must move on"
         self._lower, self._lower_timestamp = job.resume, page.resume_timestamp
         self.is_over = self._lower >= self._upper
-        return changes_of(projection, table_of(page.batch))
+        return changes_of(projection, projection.table(page.batch))
 
     def _begin(self, route: TableRoute) -> Projection:
         """Return the columns that the scan reads, which are the same for all pages. Raises

@@ -10,9 +10,10 @@ As a query does, a condition sees only the rows, in columns of DuckDB's types: s
 from typing import Any, Final
 
 from dodona._core.protocol.limits import QueryLimits
-from dodona._core.reading.query import json_texts, shown_schema, stream
+from dodona._core.reading.query import stream
 from dodona._core.sql.engine import Engine
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
+from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.schema import TableSchema
@@ -42,6 +43,7 @@ def plan(schema: TableSchema, condition: str, limits: QueryLimits | None = None)
     if wanted is None:  # it is never true: DuckDB's plan reads nothing
         first = schema.key_columns[0].name
         return ScanRange((first,), (), ())
+    check_shown(schema.columns, wanted.columns)
     return wanted
 
 
@@ -86,8 +88,7 @@ class Filter:
             if kept.type != arrow_type(column):
                 text = f"column {column.name!r} is {kept.type}, not {arrow_type(column)}"
                 raise InvalidRequest(text)
-            if column.type == "any":
-                shown = shown.set_column(place, column.name, json_texts(kept))
+        shown = shown_columns(self._columns, shown)
         ids = [column_id(0, place) for place in range(len(names))]
         columns = list(zip(ids, names, strict=True))
         self._engine.define("scan0", _VIEW, shown.rename_columns(ids), columns)

@@ -1,30 +1,42 @@
 """Make a frame of pandas or polars of rows, with a fixed dtype for each column type.
 
-Owns: the dtypes of each column type. Only the schema decides, never the values. By itself, pandas
-guesses a dtype from the values, and makes integers beside a null into floats. pandas and polars are
-imported on first use.
+Owns: how a frame gets the dtype that `logical_types` has for each column type. Only the schema
+decides, never the values. By itself, pandas guesses a dtype from the values, and makes integers
+beside a null into floats. pandas and polars are imported on first use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
 from dodona_wire.rows.schema import Column
 
 _NUMBERS: Final = {
-    "int64": ("IntegerArray", "int64"),
-    "uint64": ("IntegerArray", "uint64"),
-    "double": ("FloatingArray", "float64"),
+    "Int": ("IntegerArray", "int"),
+    "UInt": ("IntegerArray", "uint"),
+    "Float": ("FloatingArray", "float"),
     "boolean": ("BooleanArray", "bool"),
 }
-"""The extension array of each column type, and the NumPy dtype of its values. A mask marks the
-nulls."""
-_OTHERS: Final = {"string": "object", "utf8": "string", "any": "object"}
-"""The dtype of the series for each other column type, which takes the values as they are."""
+"""The extension array of each kind of numbers, and the NumPy dtype of its values, to which the bits
+of the dtype are added. A mask marks the nulls."""
 
 _POLARS: Final = {
+    "integer": lambda polars, kind: getattr(polars, kind.pandas),
+    "float": lambda polars, _: polars.Float32,
+    "date": lambda polars, _: polars.Date,
+    "seconds": lambda polars, _: polars.Datetime("ms", "UTC"),
+    "microseconds": lambda polars, _: polars.Datetime("us", "UTC"),
+    "interval": lambda polars, _: polars.Duration("us"),
+    "decimal": lambda polars, kind: polars.Decimal(kind.precision, kind.scale),
+    "uuid": lambda polars, _: polars.String,
+    "json": lambda polars, _: polars.String,
+}
+"""The dtype of polars for each form of a logical type. polars has no seconds, and no UUIDs: these
+are text there."""
+_POLARS_STORED: Final = {
     "int64": "Int64",
     "uint64": "UInt64",
     "double": "Float64",
@@ -33,8 +45,7 @@ _POLARS: Final = {
     "utf8": "String",
     "any": "Binary",
 }
-"""The dtype of polars of each column type. Values of type any are MessagePack there, as in
-Arrow."""
+"""The same for stored types. Values of type any are MessagePack there, as in Arrow."""
 
 
 def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> Any:
@@ -47,12 +58,15 @@ def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) 
 
 
 def _series(pandas: Any, column: Column, values: Sequence[Any]) -> Any:
-    if column.type not in _NUMBERS:
-        return pandas.Series(list(values), dtype=_OTHERS[column.type])
+    dtype = column.logical.pandas
+    name = dtype.rstrip("0123456789")
+    if name not in _NUMBERS:
+        return pandas.Series(list(values), dtype=dtype)
     import numpy
 
-    array, dtype = _NUMBERS[column.type]
-    plain = numpy.array([0 if it is None else it for it in values], dtype)
+    array, plain_name = _NUMBERS[name]
+    plain_dtype = plain_name + dtype.removeprefix(name)
+    plain = numpy.array([0 if it is None else it for it in values], plain_dtype)
     is_null = numpy.array([it is None for it in values], "bool")
     return pandas.Series(getattr(pandas.arrays, array)(plain, is_null))
 
@@ -64,16 +78,29 @@ def polars_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]])
     values = list(zip(*rows, strict=True)) or [() for _ in columns]
     return polars.DataFrame(
         [
-            polars.Series(it.name, _for_polars(it, its), getattr(polars, _POLARS[it.type]))
+            polars.Series(it.name, _for_polars(it, its), _polars_dtype(polars, it))
             for it, its in zip(columns, values, strict=True)
         ]
     )
 
 
+def _polars_dtype(polars: Any, column: Column) -> Any:
+    """Return the dtype of a column. Raises InvalidRequest if polars has none."""
+    kind = column.logical
+    if kind.precision > SQL_PRECISION_MAX:
+        text = f"polars has no {kind.name}: use to_arrow or to_pandas"
+        raise InvalidRequest(text, column=column.name)
+    if kind.is_stored:
+        return getattr(polars, _POLARS_STORED[kind.name])
+    return _POLARS[kind.form](polars, kind)
+
+
 def _for_polars(column: Column, values: Sequence[Any]) -> Sequence[Any]:
-    if column.type != "any":
-        return values
-    return [None if it is None else msgspec.msgpack.encode(it) for it in values]
+    convert = _FOR_POLARS.get(column.type)
+    return values if convert is None else [None if it is None else convert(it) for it in values]
+
+
+_FOR_POLARS: Final[dict[str, Callable[[Any], Any]]] = {"any": msgspec.msgpack.encode, "uuid": str}
 
 
 def _pandas() -> Any:

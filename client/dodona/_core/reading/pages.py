@@ -29,7 +29,7 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_schema, table_of
+from dodona_wire.rows.arrow import arrow_schema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
 
@@ -84,7 +84,7 @@ class Pages:
             yield from fan_out(context, [(route, job)])
             assert job.resume > self._lower, "a scan must move on"
             self._is_under_way = True
-            self._lower, found = job.resume, table_of(job.page.batch)
+            self._lower, found = job.resume, projection.table(job.page.batch)
         self._hold.check(context.instant_us())
         self.is_over = self._lower >= self._upper
         return found.select(list(projection.names))

@@ -8,7 +8,7 @@ timestamp.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dodona._core.protocol.arguments import check_text
 from dodona._core.protocol.context import Context
@@ -21,12 +21,13 @@ from dodona._core.sql.engine import Engine, check_size, load_duckdb
 from dodona._core.sql.parameters import Parameters, bound_parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
+from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema, sql_type
 from dodona_wire.errors import LimitExceeded, MetadataChanged
 from dodona_wire.messages.data import ArrowPage, ScanPage
 from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.logical_arrow import stored_table
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
-from dodona_wire.rows.text_format import format_packed_as_text
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
 Bound = Sequence[Any] | None
@@ -34,25 +35,24 @@ ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any
 """The arguments path, lower, upper, columns, timestamp; the result is a `pyarrow.Table`. As
 `Session.read_arrow`."""
 
-_SQL_TYPES: Final = {
-    "int64": "bigint",
-    "uint64": "ubigint",
-    "double": "double",
-    "boolean": "boolean",
-    "string": "blob",
-    "utf8": "varchar",
-    "any": "varchar",
-}
-
 
 class Source:
     """A table of a query: its schema, what the query needs from it, and the data that was read."""
 
-    __slots__ = ("data", "path", "schema", "timestamp", "wanted")
+    __slots__ = ("data", "path", "read_schema", "schema", "timestamp", "wanted")
 
-    def __init__(self, path: str, schema: TableSchema, timestamp: Timestamp) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        timestamp: Timestamp,
+        read_schema: TableSchema | None = None,
+    ) -> None:
         self.path = path
         self.schema = schema
+        """The schema that the query sees."""
+        self.read_schema = schema if read_schema is None else read_schema
+        """The schema of the table as it is read."""
         self.timestamp = timestamp
         self.wanted: ScanRange | None = None
         self.data: Any = None
@@ -64,9 +64,11 @@ def prepare(
     parameters: Parameters | None,
     timestamp: Timestamp,
     retention_timestamp: Timestamp,
+    is_stored: bool = False,
 ) -> Protocol["Query"]:
-    """Find the tables and the timestamp of a query, and check the values of its parameters. Raises
-    InvalidRequest, LimitExceeded, TableNotFound, Unavailable."""
+    """Find the tables and the timestamp of a query, and check the values of its parameters. With
+    `is_stored` it sees stored values. Raises InvalidRequest, LimitExceeded, TableNotFound,
+    Unavailable."""
     limits = context.limits.query
     at = check_timestamp(timestamp)
     retention = check_retention(retention_timestamp, at)
@@ -86,7 +88,12 @@ def prepare(
         fresh = yield from context.generate_timestamp()
     sources = [
         # Timestamps of non-atomic tables may be ahead of the oracle, so there the newest is read.
-        Source(it.path, it.schema, fresh if it.atomicity == "full" else at)
+        Source(
+            it.path,
+            it.schema.stored if is_stored else it.schema,
+            fresh if it.atomicity == "full" else at,
+            it.schema,
+        )
         for it in routes.values()
     ]
     return Query(text, sources, limits, retention, given)
@@ -127,6 +134,8 @@ class Query:
         schemas = [it.schema for it in self.sources]
         wanted = scan_ranges(engine.explain(self.text, self._values), schemas, engine.parse)
         for source, its in zip(self.sources, wanted, strict=True):
+            if its is not None:
+                check_shown(source.schema.columns, its.columns)
             source.wanted = its
 
     @traced_as("query")
@@ -136,17 +145,18 @@ class Query:
         for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
-            read = read_arrow(
-                source.path, wanted.lower, wanted.upper, wanted.columns, source.timestamp
-            )
+            lower, upper = map(source.read_schema.load_bound, (wanted.lower, wanted.upper))
+            read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
             data = yield from budget.watch(read)
-            columns = [it for it in source.schema.columns if it.name in wanted.columns]
+            columns = [it for it in source.read_schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
                 text = (
                     f"Table {source.path} was altered while the query read it. Run the query again."
                 )
                 raise MetadataChanged(text, table=source.path)
-            source.data = data.select([it.name for it in columns])
+            data = data.select([it.name for it in columns])
+            is_as_read = source.schema is source.read_schema
+            source.data = data if is_as_read else stored_table(columns, data)
 
     def answer(self) -> Any:
         """Return the result, a `pyarrow.Table`. Raises InvalidRequest, LimitExceeded."""
@@ -214,28 +224,18 @@ def _shown(number: int, source: Source) -> tuple[list[tuple[str, str]], Any]:
         for it, column in zip(ids, columns, strict=True)
     ]
     read = [it for it in zip(ids, columns, strict=True) if it[1].name in source.wanted.columns]
-    data = source.data.rename_columns([it for it, _ in read])
-    for place, (it, column) in enumerate(read):
-        if column.type == "any":
-            data = data.set_column(place, it, json_texts(data.column(place)))
+    data = shown_columns([column for _, column in read], source.data)
+    data = data.rename_columns([it for it, _ in read])
     return list(zip(expressions, [it.name for it in columns], strict=True)), data
 
 
 def _absent(column: Column) -> str:
-    return f"cast(error('a column was not read that the query needs') as {_SQL_TYPES[column.type]})"
+    return f"cast(error('a column was not read that the query needs') as {sql_type(column)})"
 
 
 def _unread(path: str) -> Iterator[Any]:
     raise AssertionError(f"table {path} was not read, and the query needs it")
     yield  # makes this an iterator, which fails only when a row is read
-
-
-def shown_schema(ids: Sequence[str], columns: Sequence[Column]) -> Any:
-    """Return the schema of columns as DuckDB gets them, with these ids as names."""
-    import pyarrow
-
-    types = [pyarrow.string() if it.type == "any" else arrow_type(it) for it in columns]
-    return pyarrow.schema(list(zip(ids, types, strict=True)))
 
 
 def stream(schema: Any, batches: Any) -> Any:
@@ -244,12 +244,3 @@ def stream(schema: Any, batches: Any) -> Any:
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(schema, batches)
-
-
-def json_texts(column: Any) -> Any:
-    """Return MessagePack values as JSON text, in the usual text format: no two values look
-    alike."""
-    import pyarrow
-
-    texts = [None if it is None else format_packed_as_text(it) for it in column.to_pylist()]
-    return pyarrow.array(texts, pyarrow.string())

@@ -184,9 +184,12 @@ class ReadSession:
         parameters: Parameters | None = None,
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        is_stored: bool = False,
     ) -> Protocol[query.Query]:
         """Run the first phase of a query: see `query.Query`."""
-        return query.prepare(self._context, sql, parameters, timestamp, retention_timestamp)
+        return query.prepare(
+            self._context, sql, parameters, timestamp, retention_timestamp, is_stored
+        )
 
     def fetch_query(
         self, prepared: query.Query, transaction: TransactionBuffer | None

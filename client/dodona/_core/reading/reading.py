@@ -26,6 +26,7 @@ from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, Lookup, LookupReply, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
+from dodona_wire.rows.logical_arrow import user_table
 from dodona_wire.rows.row_code import no_row
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.values import own_copies
@@ -86,7 +87,7 @@ class ReadAt(NamedTuple):
 class Projection:
     """The columns that a reader wants, and how its rows are made of tuples of keys and values."""
 
-    __slots__ = ("_key_places", "columns", "mask", "names", "schema", "wire_mask")
+    __slots__ = ("_key_places", "_loads", "columns", "mask", "names", "schema", "wire_mask")
 
     def __init__(self, schema: TableSchema, columns: Sequence[str] | None) -> None:
         """Choose columns, or all for None. Raises SchemaViolation if the schema lacks a name."""
@@ -97,6 +98,7 @@ class Projection:
         self.mask = schema.column_mask(columns)
         self.wire_mask = schema.pack_mask(self.mask)
         self._key_places = places
+        self._loads = schema.has_logical
         self.columns = (
             *(schema.key_columns[at] for at in places),
             *schema.columns_of(self.mask),
@@ -105,8 +107,10 @@ class Projection:
         self.names = tuple([column.name for column in self.columns])
 
     def row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the wanted columns of one row, in the order of `names`. Values of type any are
-        still the stored objects: `Rows` copies them on each access."""
+        """Return the wanted columns of one row, in the order of `names`, as users have them. Values
+        of type any are still the stored objects: `Rows` copies them on each access."""
+        if self._loads:
+            values = self.schema.load_values(self.mask, values)
         if not self._key_places:
             return values
         decoded = self.schema.decode_key(key)
@@ -127,6 +131,15 @@ class Projection:
             else quick(key, values) or dict(zip(names, row(key, values), strict=True))
             for key, values in zip(keys, found, strict=True)
         ]
+
+    def table(self, stream: bytes) -> Any:
+        """Return a page as a `pyarrow.Table` of the Arrow types that users see. A page has all key
+        columns."""
+        found = table_of(stream)
+        if not self._loads:
+            return found
+        schema = self.schema
+        return user_table((*schema.key_columns, *schema.columns_of(self.mask)), found)
 
     def _own_row(self, key: Key, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return self.row(key, own_copies(values))
@@ -329,7 +342,7 @@ def read_arrow(
     empty = arrow_schema(route.schema, projection.mask).empty_table()
     first, end = range_of(route.schema, lower, upper)
     pages = yield from _scan(context, route, first, end, projection, at, ArrowPage)
-    tables = [table_of(page.batch) for page in pages if page.row_count]
+    tables = [projection.table(page.batch) for page in pages if page.row_count]
     return concatenate([empty, *tables]).select(list(projection.names))
 
 

@@ -8,7 +8,6 @@ harm, since a part is a range of keys.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dodona._core.catalog.tables import decode_prefix
 from dodona._core.protocol.arguments import check_number
 from dodona._core.protocol.attempts import may_read_again
 from dodona._core.protocol.context import Context, expect
@@ -37,8 +36,8 @@ def split(
     first, end = range_of(route.schema, lower, upper)
     cuts: dict[Key, None] = {}
     yield from fan_out(context, [(route, _SplitJob(first, end, rows_per_part, cuts))])
-    types = route.schema.key_types
-    return [decode_prefix(key, types) for key in sorted(cuts) if key > first]
+    decode = route.schema.decode_prefix
+    return [decode(key) for key in sorted(cuts) if key > first]
 
 
 class _SplitJob:

@@ -188,7 +188,8 @@ def _row(projection: Projection, key: Key, found: _Found) -> VersionedRow:
     for version in versions:
         columns = schema.columns_of(schema.plain_mask(version.column_mask))
         deltas = {it.name for it in schema.columns_of(schema.plain_mask(version.delta_mask))}
-        for column, value in zip(columns, version.values, strict=True):
+        loaded = schema.load_values(schema.plain_mask(version.column_mask), version.values)
+        for column, value in zip(columns, loaded, strict=True):
             item = VersionedValue(version.timestamp, own_copy(value), column.name in deltas)
             values[column.name].append(item)
     return VersionedRow(

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.protocol.limits import QueryLimits
+from dodona._core.sql.constants import Expression
 from dodona._core.sql.messages import moved_up, parameter_at
-from dodona._core.sql.pushdown import Expression
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 

@@ -9,7 +9,6 @@ In a plan, columns have names of this module (`column_id`), so that no quotes an
 cause errors.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
@@ -17,19 +16,25 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona._core.sql.constants import Expression, constant, successor
+from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.schema import TableSchema
 
-Expression = dict[str, Any]
-"""A node of the syntax tree that DuckDB's `json_serialize_sql` returns."""
 Parse = Callable[[str], Expression | None]
 Interval = tuple[Any, Any]
-"""The smallest and the largest value, both included. None means that there is no such limit."""
+"""The smallest and the largest stored value, both included. None means that there is no such
+limit."""
 
 EXPRESSION_LENGTH_MAX: Final = 1 << 20
 NESTING_DEPTH_MAX: Final = 100
 _EVERYTHING: Final[Interval] = (None, None)
+_WIDER: Final = {
+    "short": ("BIGINT", "HUGEINT"),
+    "int64": ("HUGEINT",),
+    "uint64": ("HUGEINT",),
+}
+"""Types of DuckDB that hold each value of a column of integers."""
 _COLUMN_ID: Final = re.compile(r"c(\d+)_(\d+)")
-_BLOB_ESCAPE: Final = re.compile(r"\\x([0-9A-Fa-f]{2})")
 _MIRRORED: Final = {
     "COMPARE_EQUAL": "COMPARE_EQUAL",
     "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
@@ -40,7 +45,8 @@ _MIRRORED: Final = {
 
 
 class ScanRange(msgspec.Struct, frozen=True):
-    """What to read from a table: `columns`, of lower ≤ key < upper (leading key column values)."""
+    """What to read from a table: `columns`, of lower ≤ key < upper. The ends are leading key column
+    values as they are stored: `TableSchema.load_bound` makes those of users."""
 
     columns: tuple[str, ...]
     lower: tuple[Any, ...] | None = None
@@ -115,20 +121,22 @@ def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanR
 
 
 def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]) -> Interval:
-    def interval_of(place: int, column_type: str) -> Interval:
+    def interval_of(place: int, kind: LogicalType) -> Interval:
         column = column_id(table, place)
-        return intersection(*[_interval(it, column, column_type) for it in conditions])
+        return intersection(*[_interval(it, column, kind) for it in conditions])
 
-    return key_range(schema.key_types, interval_of)
+    return key_range([it.logical for it in schema.key_columns], interval_of)
 
 
-def key_range(types: Sequence[str], interval_of: Callable[[int, str], Interval]) -> Interval:
-    """Return the range of keys of these types: leading key column values, lower ≤ key < upper.
-    `interval_of` returns the interval of each column's values. Leading columns with one value
-    count, and the first one that has more. Later columns do not count."""
+def key_range(
+    types: Sequence[LogicalType], interval_of: Callable[[int, LogicalType], Interval]
+) -> Interval:
+    """Return the range of keys of these types: leading key column values as they are stored, lower
+    ≤ key < upper. `interval_of` returns the interval of each column's stored values. Leading
+    columns with one value count, and the first one that has more. Later columns do not count."""
     prefix: list[Any] = []
-    for place, column_type in enumerate(types):
-        least, greatest = interval_of(place, column_type)
+    for place, kind in enumerate(types):
+        least, greatest = interval_of(place, kind)
         if least is not None and least == greatest:
             prefix.append(least)
             continue
@@ -138,59 +146,46 @@ def key_range(types: Sequence[str], interval_of: Callable[[int, str], Interval])
     return tuple(prefix), _end(prefix, types)
 
 
-def _end(values: Sequence[Any], types: Sequence[str]) -> tuple[Any, ...] | None:
+def _end(values: Sequence[Any], types: Sequence[LogicalType]) -> tuple[Any, ...] | None:
     """Return the first leading values after all keys that begin with `values`, or None if there are
     none."""
     for place in reversed(range(len(values))):
-        following = _successor(values[place], types[place])
+        following = successor(values[place], types[place])
         if following is not None:
             return (*values[:place], following)
     return None
 
 
-def _successor(value: Any, column_type: str) -> Any:
-    """Return the next value of the type, or None after the last one."""
-    match column_type:
-        case "int64" | "uint64":
-            return value + 1 if _fits(value + 1, column_type) else None
-        case "string":
-            return value + b"\0"
-        case "utf8":
-            return value + "\0"
-    following = math.nextafter(value, math.inf)
-    return following if math.isfinite(following) else None
-
-
-def _interval(tree: Expression, column: str, column_type: str, depth: int = 0) -> Interval:
+def _interval(tree: Expression, column: str, column_kind: LogicalType, depth: int = 0) -> Interval:
     """Return the interval of the column's values for which the condition is true."""
     if depth > NESTING_DEPTH_MAX:
         return _EVERYTHING
     kind, children = tree.get("type"), tree.get("children", [])
     if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
         others = [it for it in children if kind == "CONJUNCTION_AND" or not _is_null(it, column)]
-        parts = [_interval(it, column, column_type, depth + 1) for it in others]
+        parts = [_interval(it, column, column_kind, depth + 1) for it in others]
         if kind == "CONJUNCTION_AND":
             return intersection(*parts)
         hull = reduce(_hull, parts) if parts else _EVERYTHING
         return hull if len(others) == len(children) else (None, hull[1])  # null is the first key
-    if kind == "COMPARE_IN" and _is_values(children[0], column, column_type):
-        values = [_constant(child, column_type) for child in children[1:]]
+    if kind == "COMPARE_IN" and _is_values(children[0], column, column_kind):
+        values = [constant(child, column_kind) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))
-    if kind == "COMPARE_BETWEEN" and _is_values(tree["input"], column, column_type):
-        return _constant(tree["lower"], column_type), _constant(tree["upper"], column_type)
+    if kind == "COMPARE_BETWEEN" and _is_values(tree["input"], column, column_kind):
+        return constant(tree["lower"], column_kind), constant(tree["upper"], column_kind)
     if kind in _MIRRORED:
-        return _compared(kind, tree["left"], tree["right"], column, column_type)
+        return _compared(kind, tree["left"], tree["right"], column, column_kind)
     return _EVERYTHING
 
 
 def _compared(
-    kind: str, left: Expression, right: Expression, column: str, column_type: str
+    kind: str, left: Expression, right: Expression, column: str, column_kind: LogicalType
 ) -> Interval:
-    if _is_values(right, column, column_type):
+    if _is_values(right, column, column_kind):
         kind, left, right = _MIRRORED[kind], right, left
-    if not _is_values(left, column, column_type):
+    if not _is_values(left, column, column_kind):
         return _EVERYTHING
-    value = _constant(right, column_type)
+    value = constant(right, column_kind)
     if kind == "COMPARE_EQUAL":
         return value, value
     return (None, value) if kind.startswith("COMPARE_LESS") else (value, None)
@@ -211,58 +206,21 @@ def _hull(one: Interval, other: Interval) -> Interval:
     )
 
 
-# ---- columns and constants
+# ---- columns
 
 
 def _is_null(tree: Expression, column: str) -> bool:
     return tree.get("type") == "OPERATOR_IS_NULL" and _is_column(tree["children"][0], column)
 
 
-def _is_values(tree: Expression, column: str, column_type: str) -> bool:
-    """Return whether this has the values of the column. DuckDB compares integers as HUGEINT if
-    no smaller type holds all values of both sides."""
-    if column_type in ("int64", "uint64") and tree.get("type") == "OPERATOR_CAST":
-        tree = tree["child"] if tree["type_expr"]["type_name"] == "HUGEINT" else tree
+def _is_values(tree: Expression, column: str, column_kind: LogicalType) -> bool:
+    """Return whether this has the values of the column. DuckDB compares integers in a type that
+    holds all values of both sides."""
+    if tree.get("type") == "OPERATOR_CAST":
+        wider = _WIDER.get("short" if column_kind.form == "integer" else column_kind.name, ())
+        tree = tree["child"] if tree["type_expr"]["type_name"] in wider else tree
     return _is_column(tree, column)
 
 
 def _is_column(tree: Expression, column: str) -> bool:
     return tree.get("type") == "COLUMN_REF" and tree["column_names"] == [column]
-
-
-def _constant(tree: Expression, column_type: str) -> Any:
-    """Return the constant as a value of the type. None: it is no constant, or may not be exact."""
-    if column_type == "string":
-        is_blob = tree.get("type") == "OPERATOR_CAST" and tree["type_expr"]["type_name"] == "BLOB"
-        kind, text = _literal(tree["child"]) if is_blob else ("", "")
-        return _bytes_of(text) if kind == "STRING" and text.isascii() else None
-    kind, text = _literal(tree)
-    if column_type == "utf8":
-        return text if kind == "STRING" else None
-    if kind not in ("INTEGER", "NUMERIC"):
-        return None
-    try:
-        value = float(text) if column_type == "double" else int(text)
-    except ValueError:
-        return None
-    return value if _fits(value, column_type) else None
-
-
-def _literal(tree: Expression) -> tuple[str, str]:
-    literal = tree.get("literal") if tree.get("type") == "VALUE_CONSTANT" else None
-    return (literal["kind"], literal["text"]) if literal else ("", "")
-
-
-def _bytes_of(text: str) -> bytes:
-    return _BLOB_ESCAPE.sub(lambda it: chr(int(it[1], 16)), text).encode("latin-1")
-
-
-def _fits(value: float, column_type: str) -> bool:
-    match column_type:
-        case "int64":
-            return -(1 << 63) <= value < 1 << 63
-        case "uint64":
-            return 0 <= value < 1 << 64
-        case "double":
-            return math.isfinite(value)
-    return False

@@ -13,8 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from dodona._core.writing.column_types import advice_for
+from dodona._core.writing.logical_casting import cast_logical, may_cast_logical
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.schema import Column
+from dodona_wire.rows.columns import Column
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import no_zone
 from dodona_wire.rows.text_format import json_of, reader_of
 from dodona_wire.rows.values import double_of
 
@@ -32,7 +35,9 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
     given = array.type
     try:
         array, extension = _plain(array)
-        if not _may_cast(column.type, array.type, extension):
+        if not _may_cast(column.logical, array.type, extension):
+            if _is_naive(column.logical, array.type):
+                raise no_zone(column.name)
             raise _refusal(column, wanted, given)
         return _at_row(array, lambda part: _cast(column, wanted, part, extension))
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
@@ -47,6 +52,8 @@ def _cast(column: Column, wanted: Any, array: Any, extension: str) -> Any:
             return pyarrow.array(_packed(column, array), wanted)
         if column.type == "double" and pyarrow.types.is_integer(array.type):
             return _doubles(column, wanted, array)
+        if not column.logical.is_stored:
+            return cast_logical(column, wanted, array)
         return array.cast(wanted, safe=True)
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError):
         raise
@@ -149,7 +156,7 @@ def _packed(column: Column, texts: Any) -> list[bytes | None]:
     ]
 
 
-def _may_cast(wanted: str, given: Any, extension: str) -> bool:
+def _may_cast(wanted: LogicalType, given: Any, extension: str) -> bool:
     """Return whether each value stays the same in a cast. Bytes in a column of type any are
     MessagePack, but those of a UUID are not."""
     import pyarrow
@@ -161,6 +168,8 @@ def _may_cast(wanted: str, given: Any, extension: str) -> bool:
     is_bytes = (
         types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
     )
+    if not wanted.is_stored:
+        return may_cast_logical(wanted, given, is_text=is_text, is_bytes=is_bytes)
     allowed: dict[str, bool] = {
         "int64": types.is_integer(given),
         "uint64": types.is_integer(given),
@@ -170,4 +179,11 @@ def _may_cast(wanted: str, given: Any, extension: str) -> bool:
         "utf8": is_text,
         "any": (is_bytes and not extension) or extension == _JSON,
     }
-    return allowed[wanted]
+    return allowed[wanted.name]
+
+
+def _is_naive(wanted: LogicalType, given: Any) -> bool:
+    import pyarrow
+
+    is_moment = wanted.form in ("seconds", "microseconds")
+    return is_moment and pyarrow.types.is_timestamp(given) and given.tz is None

@@ -13,7 +13,7 @@ A load has no key twice. A part that has one twice is refused here.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from dodona._core.protocol.arguments import INTEGER_MAX, check_number
 from dodona._core.protocol.context import Context
@@ -26,13 +26,20 @@ from dodona._core.writing.committing import check_mode
 from dodona._core.writing.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.writing.tabular import batches_of, converted
 from dodona._core.writing.writing import NO_TABLET
-from dodona_wire.errors import DodonaError, DuplicateKey, InvalidRequest, SchemaViolation
+from dodona_wire.errors import (
+    DodonaError,
+    DuplicateKey,
+    InvalidRequest,
+    MetadataChanged,
+    SchemaViolation,
+)
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import DataRequest
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_schema, check_lengths, stream_of
+from dodona_wire.rows.arrow import arrow_schema, arrow_type, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
+from dodona_wire.rows.logical_arrow import stored_array, stored_arrow_type
 from dodona_wire.rows.row_rules import missing_key_column
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
@@ -68,6 +75,14 @@ PART_MS: Final = 2_000
 """How long a part should take. It is far less than the time that a call waits for its answer. The
 last message of a part is answered after the whole part has arrived."""
 SAMPLE_ROWS: Final = 1024
+
+
+class Fitted(NamedTuple):
+    """Batches that fit a schema, in the form in which cells store them. Users' data of logical
+    types has another form."""
+
+    schema: TableSchema
+    parts: list[Any]
 
 
 def write_arrow(
@@ -140,13 +155,17 @@ def send_parts(
     pace = Pace(part_bytes_max)
     row_count = 0
     try:
-        route, data = yield from _converted(context, route, data, kind)
-        batches = batches_of(data)
-        first = list(islice(batches, 1))
-        route = yield from _suited(context, route, atomicity, first, kind)
-        for part in parts_of(route.schema, chain(first, batches), pace, kind):
+        if isinstance(data, Fitted):
+            schema, batches = _schema_of_fitted(route, atomicity, data), iter(data.parts)
+        else:
+            route, data = yield from _converted(context, route, data, kind)
+            batches = batches_of(data)
+            first = list(islice(batches, 1))
+            route = yield from _suited(context, route, atomicity, first, kind)
+            schema, batches = route.schema, chain(first, batches)
+        for part in parts_of(schema, batches, pace, kind):
             began_us = context.instant_us()
-            batch, keys = _in_order(route.schema, part, row_count, is_exact=is_exact)
+            batch, keys = _in_order(schema, part, row_count, is_exact=is_exact)
             job = _BatchJob(batch, keys, sender())
             yield from _send_part(context, route, job)
             row_count += part.num_rows
@@ -155,6 +174,16 @@ def send_parts(
         error.attributes.update(table=path, row_count=row_count)
         raise
     return row_count
+
+
+def _schema_of_fitted(route: TableRoute, atomicity: Atomicity, data: Fitted) -> TableSchema:
+    """Return the schema of the stored form. Raises MetadataChanged if the table has another schema
+    by now."""
+    check_mode(route, atomicity)
+    if route.schema != data.schema:
+        text = "the table was altered while its rows were checked"
+        raise MetadataChanged(text, table=route.path)
+    return route.schema.stored
 
 
 def _converted(
@@ -296,8 +325,9 @@ def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
 
 
 def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
-    """Return the batch with all columns of the table, in its order and types. To delete rows, take
-    the key columns only. To update rows, take the given columns only. Raises SchemaViolation."""
+    """Return the batch with all columns of the table, in its order and stored types. To delete
+    rows, take the key columns only. To update rows, take the given columns only. Raises
+    SchemaViolation."""
     import pyarrow
 
     names = batch.schema.names
@@ -318,33 +348,31 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
         for it in schema.columns
         if kind == "write" or it.sort_order is not None or it.name in places
     ]
-    fields = arrow_schema(schema)
+    fields = arrow_schema(schema.stored)
     wanted = pyarrow.schema([fields.field(column.name) for column in columns])
-    arrays = [
-        _fit_column(column, field.type, batch, places.get(column.name))
-        for column, field in zip(columns, wanted, strict=True)
-    ]
+    arrays = [_fit_column(column, batch, places.get(column.name)) for column in columns]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _fit_column(column: Column, wanted: Any, batch: Any, place: int | None) -> Any:
-    """Return the array of one column. `place` is its index in the batch, or None if it is
-    absent."""
+def _fit_column(column: Column, batch: Any, place: int | None) -> Any:
+    """Return the array of one column, in the form in which cells store it. `place` is its index in
+    the batch, or None if it is absent."""
     import pyarrow
 
-    name = column.name
+    name, kind, wanted = column.name, column.logical, arrow_type(column)
     if place is None:
         if column.sort_order is not None:
             raise missing_key_column(name, column.required)
         if column.required:
             raise SchemaViolation("required column is missing", column=name)
-        return pyarrow.nulls(batch.num_rows, wanted)
+        return pyarrow.nulls(batch.num_rows, stored_arrow_type(kind))
     array = batch.column(place)
     if not array.type.equals(wanted):
         array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
     if column.required and column.sort_order is None and array.null_count:
         row = array.is_null().index(True).as_py()
         raise SchemaViolation("required column is null", column=name, row_index=row)
+    array = stored_array(kind, name, array)
     check_lengths(column, array)
     return array
 

@@ -2,38 +2,45 @@
 
 Owns: the only table of both. A table that is made like a frame gets its columns from it. Owns also
 the advice for Arrow types that no column type holds. The other direction, from a column type to
-its Arrow type, is in `dodona_wire.rows.arrow`. `arrow_casting` says what an existing column takes.
-To add a column type, extend `_ARROW` and `_PYTHON`, and remove its advice.
+its Arrow type, is in `logical_types`. `arrow_casting` says what an existing column takes.
+Times get the types that begin in the year 1, because a later row may be before 1970.
 pyarrow is imported on first use.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
+from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.schema import ColumnType
+from dodona_wire.rows.columns import ColumnType
+from dodona_wire.rows.logical_types import PRECISION_MAX, SQL_PRECISION_MAX
+from dodona_wire.rows.logical_values import no_zone
 
 _ARROW: Final[tuple[tuple[ColumnType, tuple[str, ...]], ...]] = (
     ("boolean", ("is_boolean",)),
-    ("int64", ("is_signed_integer",)),
-    ("uint64", ("is_unsigned_integer",)),
-    ("double", ("is_floating",)),
+    *((it, (f"is_{it}",)) for it in ("int8", "int16", "int32", "int64")),
+    *((it, (f"is_{it}",)) for it in ("uint8", "uint16", "uint32", "uint64")),
+    ("float", ("is_float16", "is_float32")),
+    ("double", ("is_float64",)),
     ("utf8", ("is_string", "is_large_string", "is_string_view")),
     (
         "string",
         ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary"),
     ),
+    ("date32", ("is_date",)),
+    ("interval64", ("is_duration",)),
 )
 """For each column type, the tests in `pyarrow.types` of which one is true for its Arrow types."""
 _EXTENSIONS: Final[dict[str, ColumnType]] = {
     "arrow.bool8": "boolean",
     "arrow.json": "any",
-    "arrow.uuid": "string",
+    "arrow.uuid": "uuid",
 }
 """The column type of each extension type of Arrow, by its name."""
 _PYTHON: Final[dict[frozenset[type], ColumnType]] = {
     frozenset({bool}): "boolean",
-    frozenset({int}): "int64",
     frozenset({float}): "double",
     frozenset({int, float}): "double",
     frozenset({str}): "utf8",
@@ -41,19 +48,26 @@ _PYTHON: Final[dict[frozenset[type], ColumnType]] = {
     frozenset({dict}): "any",
     frozenset({list}): "any",
     frozenset({dict, list}): "any",
+    frozenset({date}): "date32",
+    frozenset({timedelta}): "interval64",
+    frozenset({UUID}): "uuid",
 }
 """The column type for Python values of these types beside each other."""
+_KINDS: Final = (bool, int, float, str, bytes, datetime, date, timedelta, Decimal, UUID)
+"""The types of values. A subclass stands before the type above it."""
 _ADVICE: Final = (
     ("is_timestamp", "Convert it to int64 first, such as to microseconds since 1970."),
     ("is_date", "Convert it to int64 first, such as to days since 1970, or to text."),
-    ("is_time", "Convert it to int64 first, such as to microseconds since midnight."),
     ("is_duration", "Convert it to int64 first, such as to microseconds."),
+    ("is_time", "Convert it to int64 first, such as to microseconds since midnight."),
     ("is_interval", "Convert it to int64 first, or to text."),
     ("is_decimal", "Convert it to text, or to double if it may be rounded."),
     ("is_nested", "Convert it to JSON text, or to MessagePack for a column of type any."),
     ("is_null", "It has only nulls, so give the schema of the table."),
 )
-"""For tests in `pyarrow.types`: what to do with a column for which one is true."""
+"""For tests in `pyarrow.types`: what to do with data for which one is true, if the column has
+another type."""
+_NAIVE: Final = "It has no time zone. Give it one first, such as UTC."
 DEPTH_MAX: Final = 8
 """How deep dictionaries and runs may be nested."""
 
@@ -68,16 +82,27 @@ def column_type_of(arrow_type: Any) -> ColumnType | None:
             arrow_type = arrow_type.value_type
     if isinstance(arrow_type, pyarrow.BaseExtensionType):
         return _EXTENSIONS.get(arrow_type.extension_name)
+    if types.is_timestamp(arrow_type) and arrow_type.tz is not None:
+        return "datetime64" if arrow_type.unit == "s" else "timestamp64"
+    if types.is_decimal(arrow_type):
+        return _decimal(arrow_type.precision, arrow_type.scale)
     for column_type, tests in _ARROW:
         if any(getattr(types, it)(arrow_type) for it in tests):
             return column_type
     return None
 
 
+def _decimal(precision: int, scale: int) -> ColumnType | None:
+    is_possible = 1 <= precision <= PRECISION_MAX and 0 <= scale <= precision
+    return f"decimal({precision},{scale})" if is_possible else None
+
+
 def advice_for(arrow_type: Any) -> str:
     """Return what to do with a column of an Arrow type that no column takes. It may be empty."""
     import pyarrow
 
+    if pyarrow.types.is_timestamp(arrow_type) and arrow_type.tz is None:
+        return _NAIVE
     for test, advice in _ADVICE:
         if getattr(pyarrow.types, test)(arrow_type):
             return advice
@@ -87,24 +112,19 @@ def advice_for(arrow_type: Any) -> str:
 def type_of_values(values: Iterable[Any], column: str) -> ColumnType:
     """Return the column type for Python values. None is null. Raises SchemaViolation if there are
     only nulls, or if no type holds all of the values."""
-    kinds: set[type] = set()
-    is_signed, most = False, 0
-    for value in values:
-        if value is None:
-            continue
-        kind = _kind_of(value)
-        kinds.add(kind)
-        if kind is int:
-            is_signed, most = is_signed or value < 0, max(most, value)
-    if not kinds:
+    given = [it for it in values if it is not None]
+    if not given:
         text = f"column {column!r} has only nulls: give the schema of the table"
         raise SchemaViolation(text, column=column)
+    kinds = {_kind_of(it) for it in given}
+    if decide := _BY_VALUES.get(frozenset(kinds)):
+        return decide(given, column)
     found = _PYTHON.get(frozenset(kinds))
     if found is None:
         names = ", ".join(sorted(it.__name__ for it in kinds))
         text = f"no column type holds all values of column {column!r}, which have types {names}"
         raise SchemaViolation(text, column=column)
-    return "uint64" if found == "int64" and most >= 1 << 63 and not is_signed else found
+    return found
 
 
 def _kind_of(value: Any) -> type:
@@ -113,4 +133,43 @@ def _kind_of(value: Any) -> type:
         return dict
     if isinstance(value, list | tuple):
         return list
-    return next((it for it in (bool, int, float, str, bytes) if isinstance(value, it)), type(value))
+    return next((it for it in _KINDS if isinstance(value, it)), type(value))
+
+
+def _type_of_ints(values: list[Any], _: str) -> ColumnType:
+    is_large = max(values) >= 1 << 63 and min(values) >= 0
+    return "uint64" if is_large else "int64"
+
+
+def _type_of_moments(values: list[Any], column: str) -> ColumnType:
+    """Without a time zone there is no moment, so no column type holds them."""
+    if any(it.utcoffset() is None for it in values):
+        raise no_zone(column)
+    return "timestamp64"
+
+
+def _type_of_decimals(values: list[Any], column: str) -> ColumnType:
+    """As many digits behind the point as the values have, and as many digits as SQL has, or more if
+    the values have more."""
+    parts = [Decimal(it).as_tuple() for it in values]
+    exponents = [it.exponent for it in parts]
+    if not all(isinstance(it, int) for it in exponents):
+        text = f"column {column!r} has a decimal that is no finite number"
+        raise SchemaViolation(text, column=column)
+    scale = max(0, *(-int(it) for it in exponents))
+    whole = max(len(it.digits) + int(it.exponent) for it in parts)
+    precision = max(SQL_PRECISION_MAX, max(0, whole) + scale)
+    found = _decimal(precision, scale)
+    if found is None:
+        text = f"column {column!r} has decimals of {precision} digits, more than {PRECISION_MAX}"
+        raise SchemaViolation(text, column=column)
+    return found
+
+
+_BY_VALUES: Final[dict[frozenset[type], Callable[[list[Any], str], ColumnType]]] = {
+    frozenset({int}): _type_of_ints,
+    frozenset({datetime}): _type_of_moments,
+    frozenset({Decimal}): _type_of_decimals,
+    frozenset({Decimal, int}): _type_of_decimals,
+}
+"""Types of Python whose column type depends on the values."""

@@ -16,13 +16,12 @@ from typing import Any, Final
 
 from dodona._core.writing.row_tables import checked_values
 from dodona_wire.errors import InvalidRequest, SchemaViolation
-from dodona_wire.rows.arrow import array_of
+from dodona_wire.rows.arrow import array_of_stored
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 
 EXACT_MAX: Final = (1 << 53) - 1
 """Up to this number, a double is no rounded integer. 2^53 may have been 2^53 + 1."""
-_WHOLE_NUMBERS: Final = ("int64", "uint64")
 
 
 def is_pandas_frame(data: Any) -> bool:
@@ -97,9 +96,10 @@ def array_of_series(column: Column, series: Any) -> Any:
     """Return a series as an Arrow array, which may have another type than the column. Raises
     SchemaViolation."""
     if series.dtype == object:
-        return array_of(column, checked_values(column, _python_values(series)))
+        return array_of_stored(column, checked_values(column, _python_values(series)))
     array = _array_by_itself(column.name, series)
-    if column.type in _WHOLE_NUMBERS and _pyarrow().types.is_floating(array.type):
+    is_whole = column.type in ("int64", "uint64") or column.logical.form == "integer"
+    if is_whole and _pyarrow().types.is_floating(array.type):
         return _whole_numbers(column, array)
     return array
 
@@ -135,12 +135,12 @@ def _whole_numbers(column: Column, floats: Any) -> Any:
     is_null = floats.is_null().to_numpy(zero_copy_only=False)
     values = floats.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     values = numpy.where(is_null, 0.0, values)
-    least = 0 if column.type == "uint64" else -EXACT_MAX
+    least = 0 if column.stored == "uint64" else -EXACT_MAX
     is_good = (values >= least) & (values <= EXACT_MAX) & (values == numpy.floor(values))
     if not is_good.all():
         row = int(is_good.argmin())
         raise _not_whole(column, float(values[row]), row)
-    dtype = numpy.dtype(column.type)
+    dtype = numpy.dtype(column.stored)
     return pyarrow.array(values.astype(dtype), mask=is_null)
 
 
@@ -148,7 +148,7 @@ def _not_whole(column: Column, value: float, row: int) -> SchemaViolation:
     reason = "is no whole number"
     if value == value and abs(value) > EXACT_MAX:
         reason = "may have been rounded: give the column the dtype Int64 or UInt64 from the start"
-    elif value < 0 and column.type == "uint64":
+    elif value < 0 and column.stored == "uint64":
         reason = "is below 0"
     text = f"column {column.name!r} is {column.type}, and the float {value!r} {reason}"
     return SchemaViolation(text, column=column.name, value=shown(value), row_index=row)

@@ -9,9 +9,9 @@ from typing import Any
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import table_of_columns
+from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.row_rules import missing_key_column
 from dodona_wire.rows.schema import Column, TableSchema
-from dodona_wire.rows.values import CHECKS
 
 
 def table_of_rows(
@@ -59,7 +59,7 @@ def _check_alike(rows: Sequence[Mapping[str, Any]], count: int, first_row: int) 
 def checked_values(column: Column, values: list[Any], first_row: int = 0) -> list[Any]:
     """Return the values of a column as they are stored, in the same list. Raises
     SchemaViolation."""
-    name, check = column.name, CHECKS[column.type]
+    name, check = column.name, store_of(column.logical)
     place = 0
     try:
         for place, value in enumerate(values):

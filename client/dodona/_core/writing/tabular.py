@@ -20,7 +20,7 @@ from dodona._core.writing.pandas_frames import (
 )
 from dodona._core.writing.row_tables import checked_values, table_of_rows
 from dodona_wire.errors import InvalidRequest, SchemaViolation
-from dodona_wire.rows.arrow import array_of
+from dodona_wire.rows.arrow import array_of_stored
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import named, shown
 
@@ -187,7 +187,7 @@ def _array(column: Column, values: Any) -> Any:
         return array
     if isinstance(values, Mapping | Iterator) or not _is_iterable(values):
         raise _no_values(column.name, values)
-    return array_of(column, checked_values(column, [*values]))
+    return array_of_stored(column, checked_values(column, [*values]))
 
 
 def _no_values(column: str, values: Any) -> SchemaViolation:

@@ -11,7 +11,7 @@ import msgspec
 
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.rows.text_format import FORMATTERS, json_of, read_value, value_of_text
+from dodona_wire.rows.text_format import format_value, json_of, read_value, value_of_text
 
 LENGTH_MAX: Final = 64 << 10
 
@@ -19,7 +19,7 @@ LENGTH_MAX: Final = 64 << 10
 def format_bound(schema: TableSchema, values: Sequence[Any]) -> str:
     """Return the leading values of a key as text."""
     formatted = [
-        value if value is None else FORMATTERS.get(column.type, _same)(value)
+        format_value(column, value)
         for column, value in zip(schema.key_columns, values, strict=False)
     ]
     return msgspec.json.encode(formatted).decode()
@@ -44,7 +44,3 @@ def read_bound(schema: TableSchema, text: str, what: str) -> list[Any] | None:
             f"values of {names}."
         )
     return [read_value(column, it) for column, it in zip(columns, values, strict=False)]
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dodona_wire.rows.logical_values import text_of_value
 from dodona_wire.rows.text_format import format_any
 
 TEXT_LENGTH_MAX: Final = 160
@@ -30,6 +31,7 @@ class Shown(NamedTuple):
 
 def show_value(value: Any) -> Shown:
     """Format any value of a row or of a query's result."""
+    value = text_of_value(value)
     if value is None:
         return Shown("null", "null")
     if isinstance(value, bool):

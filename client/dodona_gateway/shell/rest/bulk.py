@@ -22,11 +22,12 @@ from dodona.aio_loads import AsyncLoad
 from dodona_gateway.core.answers import BulkWritten, StreamedRows
 from dodona_gateway.core.batch_encoders import encoder_of
 from dodona_gateway.core.content import STREAM_FORMS, TYPES, Form, form_of
+from dodona_gateway.core.json_values import given_bound, given_rows
 from dodona_gateway.core.requests import BulkRead, BulkWrite, parse_bound
 from dodona_gateway.core.row_stream import reader_of
 from dodona_gateway.shell.bodies import pieces_of
 from dodona_gateway.shell.routes import Call, route
-from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, InvalidRequest, SchemaViolation
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Atomicity
 
@@ -123,7 +124,7 @@ async def _batches(
                 continue
             rows += found
             while len(rows) >= BATCH_ROWS:
-                yield table_of_rows(target.schema, rows[:BATCH_ROWS], first, is_update=is_update)
+                yield _table(target, rows[:BATCH_ROWS], first, is_update=is_update)
                 first += BATCH_ROWS
                 del rows[:BATCH_ROWS]
     rest = reader.finish()
@@ -133,7 +134,16 @@ async def _batches(
         return
     rows += rest
     if rows:
-        yield table_of_rows(target.schema, rows, first, is_update=is_update)
+        yield _table(target, rows, first, is_update=is_update)
+
+
+def _table(target: _Target, rows: list[Any], first: int, *, is_update: bool) -> Any:
+    try:
+        given = given_rows(target.schema, rows, target.path)
+    except SchemaViolation as error:
+        error.attributes["row_index"] += first
+        raise
+    return table_of_rows(target.schema, given, first, is_update=is_update)
 
 
 async def bulk_read(call: Call, asked: BulkRead) -> Response:
@@ -155,6 +165,7 @@ async def _parts(call: Call, asked: BulkRead) -> AsyncGenerator[bytes]:
     lower, upper = parse_bound("lower", asked.lower), parse_bound("upper", asked.upper)
     columns = None if asked.columns is None else asked.columns.split(",")
     schema = (await client.get_table(asked.table)).schema
+    lower, upper = given_bound(schema, lower), given_bound(schema, upper)
     encoder = encoder_of(call.form, schema, columns)
     async with (
         call.service.streams.take(),

@@ -24,7 +24,7 @@ async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written
     call.principal.check("write", asked.table)
     timestamp = await call.service.client.insert_rows(
         asked.table,
-        asked.rows,
+        await call.given(asked.table, asked.rows),
         asked.update,
         asked.aggregate,
         asked.durability,
@@ -37,7 +37,10 @@ async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written
     """Delete rows by key, in a separate transaction."""
     call.principal.check("write", asked.table)
     timestamp = await call.service.client.delete_rows(
-        asked.table, asked.keys, asked.durability, timeout_ms=asked.timeout_ms
+        asked.table,
+        await call.given(asked.table, asked.keys),
+        asked.durability,
+        timeout_ms=asked.timeout_ms,
     )
     return answers.Written(timestamp)
 
@@ -47,7 +50,7 @@ async def lookup_rows(call: Call, asked: requests.LookupRows) -> answers.FoundRo
     call.principal.check("read", asked.table)
     lookup = call.service.session.lookup_rows(
         asked.table,
-        asked.keys,
+        await call.given(asked.table, asked.keys),
         asked.columns,
         asked.keep_missing,
         asked.timestamp,
@@ -62,7 +65,7 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
     call.principal.check("read", asked.table)
     lookup = call.service.session.lookup_versions(
         asked.table,
-        asked.keys,
+        await call.given(asked.table, asked.keys),
         asked.columns,
         asked.keep_missing,
         asked.timestamp,
@@ -77,10 +80,11 @@ async def lookup_versions(call: Call, asked: requests.LookupVersions) -> answers
 async def select_rows(call: Call, asked: requests.SelectRows) -> Response:
     """Return the first rows of a range of keys, in key order."""
     call.principal.check("read", asked.table)
+    lower, upper = await call.given_bounds(asked.table, asked.lower, asked.upper)
     read = partial(
         call.service.session.first_rows,
-        lower=asked.lower,
-        upper=asked.upper,
+        lower=lower,
+        upper=upper,
         columns=asked.columns,
         retention_timestamp=asked.retention_timestamp,
     )

@@ -3,14 +3,17 @@
 Owns: these operations, each a few lines over the client, and the roles that they need.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
+from dodona_gateway.core.json_values import given_bound
 from dodona_gateway.shell.routes import Call, route
 from dodona_wire.messages.attribute_names import warnings_about
+from dodona_wire.rows.logical_values import text_of_value
+from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.text_format import format_any
 
 
@@ -38,11 +41,12 @@ async def get_cluster(call: Call, asked: requests.Nothing) -> answers.ClusterVie
 async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
     """Create a table."""
     call.principal.check("admin", asked.path)
+    schema = TableSchema.parse(asked.schema)
     await call.service.client.create_table(
         asked.path,
-        asked.schema,
+        schema,
         asked.atomicity,
-        asked.pivot_keys,
+        _pivots(schema, asked.pivot_keys),
         asked.tablet_count,
         asked.mount,
         asked.attributes,
@@ -109,7 +113,10 @@ async def reshard_table(call: Call, asked: requests.ReshardTable) -> TableView:
     call.principal.check("admin", asked.path)
     first, last = asked.first_tablet_index, asked.last_tablet_index
     reshard = call.service.client.reshard_table
-    await reshard(asked.path, asked.pivot_keys, asked.tablet_count, first, last)
+    pivots = asked.pivot_keys
+    if pivots is not None:
+        pivots = _pivots((await call.service.client.get_table(asked.path)).schema, pivots)
+    await reshard(asked.path, pivots, asked.tablet_count, first, last)
     return await _view(call, asked.path)
 
 
@@ -124,11 +131,15 @@ def _range_of(asked: requests.ChangeTable) -> tuple[str, int | None, int | None,
     return asked.path, asked.first_tablet_index, asked.last_tablet_index, asked.timeout_ms
 
 
+def _pivots(schema: TableSchema, pivots: list[list[Any]] | None) -> list[Any] | None:
+    return None if pivots is None else [given_bound(schema, it) for it in pivots]
+
+
 async def _view(call: Call, path: str) -> TableView:
     view = view_table(await call.service.client.get_table(path))
-    if call.form == "json":
-        for tablet in view.tablets:
-            tablet.pivot_key[:] = [format_any(it) for it in tablet.pivot_key]
+    for tablet in view.tablets:
+        shown = [text_of_value(it) for it in tablet.pivot_key]
+        tablet.pivot_key[:] = [format_any(it) for it in shown] if call.form == "json" else shown
     return view
 
 

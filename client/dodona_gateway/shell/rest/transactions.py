@@ -39,7 +39,7 @@ async def insert_rows_in_transaction(call: Call, asked: requests.InsertInTransac
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         await tx.insert_rows(
             asked.table,
-            asked.rows,
+            await call.given(asked.table, asked.rows),
             asked.update,
             asked.aggregate,
             asked.lock_type,
@@ -52,7 +52,8 @@ async def delete_rows_in_transaction(call: Call, asked: requests.DeleteInTransac
     """Delete rows by key, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        await tx.delete_rows(asked.table, asked.keys, timeout_ms=asked.timeout_ms)
+        keys = await call.given(asked.table, asked.keys)
+        await tx.delete_rows(asked.table, keys, timeout_ms=asked.timeout_ms)
         return _buffered(tx)
 
 
@@ -60,8 +61,9 @@ async def lock_rows_in_transaction(call: Call, asked: requests.LockRows) -> Buff
     """Lock rows, at the transaction's commit."""
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
+        keys = await call.given(asked.table, asked.keys)
         await tx.lock_rows(
-            asked.table, asked.keys, asked.locks, asked.lock_type, timeout_ms=asked.timeout_ms
+            asked.table, keys, asked.locks, asked.lock_type, timeout_ms=asked.timeout_ms
         )
         return _buffered(tx)
 
@@ -75,7 +77,7 @@ async def lookup_rows_in_transaction(
         buffer = buffer_of(tx)
         lookup = call.service.session.lookup_rows(
             asked.table,
-            asked.keys,
+            await call.given(asked.table, asked.keys),
             asked.columns,
             asked.keep_missing,
             buffer.read_timestamp(),
@@ -94,7 +96,7 @@ async def lookup_versions_in_transaction(
         at = buffer_of(tx).read_timestamp()
         lookup = call.service.session.lookup_versions(
             asked.table,
-            asked.keys,
+            await call.given(asked.table, asked.keys),
             asked.columns,
             asked.keep_missing,
             at,
@@ -111,10 +113,11 @@ async def select_rows_in_transaction(call: Call, asked: requests.SelectInTransac
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         buffer = buffer_of(tx)
+        lower, upper = await call.given_bounds(asked.table, asked.lower, asked.upper)
         read = partial(
             call.service.session.first_rows,
-            lower=asked.lower,
-            upper=asked.upper,
+            lower=lower,
+            upper=upper,
             columns=asked.columns,
             transaction=buffer,
         )

@@ -15,7 +15,7 @@ from dodona_tablets.core.tablet.snapshot import Look, values_of
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.data import Lookup, RowLock, TabletModifications
-from dodona_wire.rows.schema import MAIN_LOCK_MASK
+from dodona_wire.rows.columns import MAIN_LOCK_MASK
 from dodona_wire.types import Key, Timestamp
 
 

@@ -38,7 +38,8 @@ from dodona_wire.messages.data import (
     ScanVersions,
     VersionedRows,
 )
-from dodona_wire.rows.schema import MAIN_LOCK_MASK, Column, TableSchema
+from dodona_wire.rows.columns import MAIN_LOCK_MASK, Column
+from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import (
     ASYNC_LAST_COMMITTED,

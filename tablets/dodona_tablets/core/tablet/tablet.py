@@ -68,7 +68,7 @@ class Tablet:
 
     def __init__(self, assignment: TabletAssignment, flushed_ahead: int = 0) -> None:
         """Make and mount a tablet. `flushed_ahead` is as in `Stores`."""
-        self.schema = TableSchema(assignment.columns)
+        self.schema = TableSchema(assignment.columns).stored
         self.stores = Stores(self.schema, flushed_ahead)
         self.locks: LockTable = {}
         self.fence: Timestamp = NULL_TIMESTAMP
@@ -102,8 +102,9 @@ class Tablet:
     def mount(self, assignment: TabletAssignment) -> None:
         """Take the table's description as of this mount. Serving begins with the fence."""
         assert self.active_count == 0, "mounted under a transaction"
-        if assignment.columns != self.schema.columns:
-            self.schema = TableSchema(assignment.columns)
+        schema = TableSchema(assignment.columns).stored
+        if schema != self.schema:
+            self.schema = schema
             self.stores.alter(self.schema)
         self.assignment = assignment
         self.is_atomic = assignment.atomicity == "full"

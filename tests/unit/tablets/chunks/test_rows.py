@@ -78,7 +78,7 @@ def test_no_rows_are_no_batches() -> None:
 def test_values_of_all_types_come_back() -> None:
     types = ["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
     schema = TableSchema.parse(
-        [Column("k", "boolean", sort_order="ascending"), *[Column(it, it) for it in types]]  # type: ignore[arg-type]
+        [Column("k", "boolean", sort_order="ascending"), *[Column(it, it) for it in types]]
     )
     values = [
         (-(1 << 63), (1 << 64) - 1, -0.0, True, b"\x00\xff", "ä\x00", {"a": [1, None, b"x", "x"]}),

@@ -143,7 +143,7 @@ def test_a_row_of_other_columns_is_refused(rows: list[Any]) -> None:
 def test_columns_are_checked() -> None:
     for wrong in ([], [("a", "int64"), ("a", "int64")], [("a", "int32")], [("\ud800", "int64")]):
         with pytest.raises(InvalidRequest):
-            RowWriter(wrong)  # type: ignore[arg-type]
+            RowWriter(wrong)
 
 
 def test_values_come_as_the_column_takes_them() -> None:

@@ -19,6 +19,7 @@ from dodona_tablets.core.rows.chunks.vectors import first_of_kind
 from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
+from dodona_wire.rows.logical_arrow import check_stored_columns
 from dodona_wire.rows.packed_names import unpacked
 from dodona_wire.rows.row_rules import ROW_BYTES_MAX
 from dodona_wire.rows.schema import Column, TableSchema
@@ -54,6 +55,7 @@ def prepare_batch(
     given = (*schema.key_columns, *schema.columns_of(mask))
     columns = [_checked(column, _whole(table.column(column.name))) for column in given]
     batch = pa.RecordBatch.from_arrays(columns, schema=expected)
+    check_stored_columns(schema, batch)
     found = encode_keys(schema, batch)
     _check_row_sizes(schema, found, batch)
     order, keys = in_order(found)

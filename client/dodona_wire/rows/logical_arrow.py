@@ -1,0 +1,331 @@
+"""Convert Arrow columns of logical types: to the stored form, and back. No object per row is made.
+
+Owns: the Arrow type of each logical type, and these conversions, which give what `logical_values`
+gives for each value. Only a text of JSON is checked value by value, as values of type any are.
+Invariant: what a conversion returns is right or there is an error: a range is checked before bits
+are read as another type. numpy and pyarrow are imported on first use: the light client works
+without them.
+"""
+
+from collections.abc import Sequence
+from decimal import Context
+from functools import cache
+from typing import Any, Final
+
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.columns import Column
+from dodona_wire.rows.logical_types import (
+    PRECISION_MAX,
+    SQL_PRECISION_MAX,
+    UUID_BYTES,
+    LogicalType,
+)
+from dodona_wire.rows.logical_values import check_json, load_of, refusal, text_of
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.shown import shown
+
+_NO_FRACTION: Final = ".000000Z"
+_WORD_BYTES: Final = 8
+_SIGN_OF_4: Final = 1 << 31
+_SIGN_OF_8: Final = 1 << 63
+"""The sign bits of the first 4 and of the first 8 bytes."""
+_CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
+
+
+@cache
+def arrow_type_of(kind: LogicalType) -> Any:
+    """Return the Arrow type of a column of this type."""
+    import pyarrow
+
+    if kind.form == "decimal":
+        is_short = kind.precision <= SQL_PRECISION_MAX
+        make = pyarrow.decimal128 if is_short else pyarrow.decimal256
+        return make(kind.precision, kind.scale)
+    if kind.form == "integer":
+        return getattr(pyarrow, kind.name)()
+    return {
+        "float": pyarrow.float32(),
+        "date": pyarrow.date32(),
+        "seconds": pyarrow.timestamp("s", "UTC"),
+        "microseconds": pyarrow.timestamp("us", "UTC"),
+        "interval": pyarrow.duration("us"),
+        "uuid": pyarrow.binary(UUID_BYTES),
+        "json": pyarrow.string(),
+        "stored": _stored_types()[kind.stored],
+    }[kind.form]
+
+
+def stored_arrow_type(kind: LogicalType) -> Any:
+    """Return the Arrow type of a column in the form in which cells store it."""
+    return _stored_types()[kind.stored]
+
+
+@cache
+def _stored_types() -> dict[str, Any]:
+    import pyarrow
+
+    return {
+        "int64": pyarrow.int64(),
+        "uint64": pyarrow.uint64(),
+        "double": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "string": pyarrow.binary(),
+        "utf8": pyarrow.string(),
+        "any": pyarrow.binary(),
+    }
+
+
+# ---- from a user's column to the stored one
+
+
+def stored_array(kind: LogicalType, column: str, array: Any) -> Any:
+    """Return a column of the type's Arrow type in the stored form. Raises SchemaViolation."""
+    import pyarrow
+
+    if isinstance(array, pyarrow.ChunkedArray):
+        chunks = [stored_array(kind, column, it) for it in array.chunks]
+        return pyarrow.chunked_array(chunks, stored_arrow_type(kind))
+    stored = stored_arrow_type(kind)
+    match kind.form:
+        case "stored" | "json":
+            return array
+        case "integer" | "float":
+            return array.cast(stored)
+        case "uuid":
+            return array.cast(stored)
+        case "decimal":
+            return _stored_decimals(kind, column, array)
+    numbers = array.view(pyarrow.int32() if kind.form == "date" else pyarrow.int64())
+    _check_ends(kind, column, numbers.cast(pyarrow.int64()))
+    return numbers.cast(stored)
+
+
+def _check_ends(kind: LogicalType, column: str, numbers: Any) -> None:
+    """Check that all stored numbers are in the range. Raises SchemaViolation with the row."""
+    import pyarrow.compute
+
+    ends = pyarrow.compute.min_max(numbers)
+    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or (kind.lowest <= least and greatest <= kind.highest):
+        return
+    bad = least if least < kind.lowest else greatest
+    row = numbers.index(pyarrow.scalar(bad, numbers.type)).as_py()
+    error = refusal(kind, bad, column)
+    error.attributes.update(row_index=row)
+    raise error
+
+
+def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
+    import pyarrow
+    import pyarrow.compute
+
+    ends = pyarrow.compute.min_max(array)
+    largest = 10**kind.precision - 1
+    for end in (ends["min"], ends["max"]):
+        value = end.as_py()
+        if value is not None and abs(int(value.scaleb(kind.scale, _CONTEXT))) > largest:
+            raise refusal(kind, value, column)
+    words = _words_of(array, arrow_type_of(kind).byte_width)
+    numpy, size = _numpy(), kind.size_bytes
+    if size < _WORD_BYTES:
+        stored = (words[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)).astype(">u4")
+    else:
+        count = size // _WORD_BYTES  # the lowest word comes first in Arrow, and last here
+        stored = words[:, count - 1 :: -1] if count < words.shape[1] else words[:, ::-1]
+        stored = stored.astype(">u8")
+        stored[:, 0] ^= numpy.uint64(_SIGN_OF_8)
+    return _binary_of(stored.view("u1").reshape(len(array), size), array)
+
+
+def _words_of(array: Any, width: int) -> Any:
+    """Return values of so many bytes as rows of words of 64 bits, as they are in memory."""
+    numpy = _numpy()
+    data = numpy.frombuffer(array.buffers()[1] or b"", "u1")
+    data = data[array.offset * width : (array.offset + len(array)) * width]
+    return data.view("<u8").reshape(-1, width // _WORD_BYTES)
+
+
+def _binary_of(rows: Any, like: Any) -> Any:
+    """Return rows of bytes as binary values, with null where `like` has it."""
+    import pyarrow
+
+    fixed = pyarrow.binary(rows.shape[1])
+    array = pyarrow.Array.from_buffers(fixed, len(rows), [None, pyarrow.py_buffer(rows)])
+    if like.null_count:
+        array = pyarrow.compute.if_else(like.is_valid(), array, pyarrow.scalar(None, fixed))
+    return array.cast(pyarrow.binary())
+
+
+# ---- from the stored column to a user's
+
+
+def user_array(kind: LogicalType, array: Any) -> Any:
+    """Return a stored column in the type's Arrow type. Cells have checked its values."""
+    import pyarrow
+
+    if isinstance(array, pyarrow.ChunkedArray):
+        chunks = [user_array(kind, it) for it in array.chunks]
+        return pyarrow.chunked_array(chunks, arrow_type_of(kind))
+    wanted = arrow_type_of(kind)
+    match kind.form:
+        case "stored" | "json":
+            return array
+        case "integer" | "float" | "uuid":
+            return array.cast(wanted)
+        case "date":
+            return array.cast(pyarrow.int32()).view(wanted)
+        case "decimal":
+            return _user_decimals(kind, array)
+    return array.cast(pyarrow.int64()).view(wanted)
+
+
+def _user_decimals(kind: LogicalType, array: Any) -> Any:
+    import pyarrow
+
+    numpy, size, wanted = _numpy(), kind.size_bytes, arrow_type_of(kind)
+    fixed = array.fill_null(bytes(size)) if array.null_count else array
+    fixed = fixed.cast(pyarrow.binary(size))
+    data = numpy.frombuffer(fixed.buffers()[1] or b"", "u1")
+    data = data[fixed.offset * size : (fixed.offset + len(fixed)) * size]
+    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<u8")
+    if size < _WORD_BYTES:
+        count, numbers = 1, data.view(">u4").astype("u4") ^ numpy.uint32(_SIGN_OF_4)
+        words[:, 0] = numbers.view("i4").astype("i8").view("u8")
+    else:
+        count = size // _WORD_BYTES
+        words[:, :count] = data.view(">u8").reshape(-1, count)[:, ::-1]
+        words[:, count - 1] ^= numpy.uint64(_SIGN_OF_8)
+    if count < words.shape[1]:
+        words[:, count:] = (words[:, count - 1].view("i8") >> 63).view("u8")[:, None]
+    mask = array.is_valid().buffers()[1] if array.null_count else None
+    return pyarrow.Array.from_buffers(wanted, len(array), [mask, pyarrow.py_buffer(words)])
+
+
+# ---- to Python and to text
+
+
+def values_of(kind: LogicalType, array: Any) -> list[Any]:
+    """Return a column of the type's Arrow type as a list of users' values."""
+    values: list[Any] = array.to_pylist()
+    if kind.form != "uuid":
+        return values
+    load = load_of(kind)
+    return [None if it is None else load(it) for it in values]
+
+
+def text_array(kind: LogicalType, array: Any) -> Any:
+    """Return the texts of a column of the type's Arrow type, as `text_of` gives them."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    text = pyarrow.string()
+    match kind.form:
+        case "date":
+            return array.cast(text)
+        case "seconds" | "microseconds":
+            texts = pc.replace_substring(array.cast(text), " ", "T")
+            return pc.replace_substring(texts, _NO_FRACTION, "Z")
+    values = values_of(kind, array)
+    return pyarrow.array([None if it is None else text_of(kind, it) for it in values], text)
+
+
+# ---- whole tables
+
+
+def user_table(columns: Sequence[Column], table: Any) -> Any:
+    """Return a `pyarrow.Table` in which these columns, which came from cells, have the Arrow types
+    of their logical types. Other columns stay as they are."""
+    for column in columns:
+        kind = column.logical
+        if not kind.is_stored:
+            place = table.schema.get_field_index(column.name)
+            field = table.schema.field(place).with_type(arrow_type_of(kind))
+            table = table.set_column(place, field, user_array(kind, table.column(place)))
+    return table
+
+
+def stored_table(columns: Sequence[Column], table: Any) -> Any:
+    """Return a `pyarrow.Table` of these columns, which have the types of users, as it is stored."""
+    for place, column in enumerate(columns):
+        kind = column.logical
+        if not kind.is_stored:
+            field = table.schema.field(place).with_type(stored_arrow_type(kind))
+            array = stored_array(kind, column.name, table.column(place))
+            table = table.set_column(place, field, array)
+    return table
+
+
+# ---- checks in a cell
+
+
+def check_stored_columns(schema: TableSchema, batch: Any) -> None:
+    """Check the columns of a record batch or a table that came from outside, in a cell. Raises
+    SchemaViolation with the row."""
+    for name, kind in schema.narrow_by_name.items():
+        if name in batch.schema.names:
+            check_stored_array(kind, name, batch.column(name))
+
+
+def check_stored_array(kind: LogicalType, column: str, array: Any) -> None:
+    """Check that a stored column, which came from outside, has values of the type only. Raises
+    SchemaViolation with the row."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    if kind.form == "json":
+        _check_jsons(column, array)
+        return
+    if kind.form == "decimal" and _are_plain_decimals(kind, array):
+        return
+    if kind.form == "float":
+        nearest = array.cast(pyarrow.float32()).cast(pyarrow.float64())
+        is_fit = pc.or_(pc.equal(nearest, array), pc.is_nan(array))
+    else:
+        is_fit = None
+        if kind.size_bytes:
+            is_fit = pc.equal(pc.binary_length(array), kind.size_bytes)
+        if kind.lowest is not None:
+            ends = pc.min_max(array)
+            least, greatest = ends["min"].as_py(), ends["max"].as_py()
+            if least is not None and not kind.lowest <= least <= greatest <= kind.highest:
+                low, high = (pyarrow.scalar(it, array.type) for it in (kind.lowest, kind.highest))
+                in_range = pc.and_(pc.greater_equal(array, low), pc.less_equal(array, high))
+                is_fit = in_range if is_fit is None else pc.and_(is_fit, in_range)
+    row = -1 if is_fit is None else is_fit.index(False).as_py()
+    if row >= 0:
+        text = f"stored value does not fit in {kind.name}"
+        value = shown(array[row].as_py())
+        raise SchemaViolation(text, column=column, value=value, row_index=row)
+
+
+def _are_plain_decimals(kind: LogicalType, array: Any) -> bool:
+    """Return whether all values have the right length, no value is null, and their first bytes say
+    that they are in the range. Nearly all columns are like that."""
+    numpy, size = _numpy(), kind.size_bytes
+    if array.null_count or not len(array) or hasattr(array, "chunks"):
+        return False
+    _, ends, data = array.buffers()
+    ends = numpy.frombuffer(ends, "i4")[array.offset : array.offset + len(array) + 1]
+    if (ends[1:] - ends[:-1] != size).any():
+        return False
+    word = f">u{min(size, _WORD_BYTES)}"
+    rows = numpy.frombuffer(data, "u1")[ends[0] : ends[-1]].reshape(-1, size)
+    first = rows[:, : numpy.dtype(word).itemsize].view(word)[:, 0]
+    low, high = (int.from_bytes(it[: first.itemsize], "big") for it in (kind.lowest, kind.highest))
+    return bool(low < first.min() and first.max() < high)
+
+
+def _check_jsons(column: str, array: Any) -> None:
+    for row, text in enumerate(array.to_pylist()):
+        try:
+            if text is not None:
+                check_json(text, column)
+        except SchemaViolation as error:
+            error.attributes["row_index"] = row
+            raise
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy

@@ -1,0 +1,148 @@
+"""Python text for logical types, from which `row_code` makes the functions of a schema.
+
+Owns: for each type the test of plain values, and the expressions that convert them. `{0}` is the
+name of the value. What is plain is the common case only: `logical_values` has all cases, and gives
+the same results. Pure.
+"""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from uuid import UUID  # noqa: TID251 - the type of values; no id is made
+
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import (
+    EPOCH,
+    EPOCH_ORDINAL,
+    FLOAT_MAX,
+    MICROSECOND,
+    SECOND,
+    check_json,
+    load_of,
+    single,
+    store_of,
+)
+
+JSON_BYTES_MAX: Final = 1 << 16
+"""Bytes of a plain JSON text."""
+
+
+class TypeCode(NamedTuple):
+    """The text of one type."""
+
+    test: str
+    """Whether a user's value is plain."""
+    store: str = "{0}"
+    """The stored form of a plain value."""
+    load: str = "{0}"
+    """The user's value of a stored one."""
+    scope: tuple[tuple[str, Any], ...] = ()
+    """The names that the texts use, and what they mean."""
+
+
+@lru_cache(4096)
+def code_of(kind: LogicalType) -> TypeCode:
+    """Return the text of a logical type."""
+    match kind.form:
+        case "integer":
+            return TypeCode(f"type({{0}}) is int and {kind.lowest} <= {{0}} <= {kind.highest}")
+        case "float":
+            test = f"type({{0}}) is float and {-FLOAT_MAX!r} <= {{0}} <= {FLOAT_MAX!r}"
+            return TypeCode(test, "single({0})", scope=(("single", single),))
+        case "date" | "seconds" | "microseconds" | "interval":
+            return _time_code(kind)
+        case "uuid":
+            scope = (("UUID", UUID),)
+            return TypeCode("type({0}) is UUID", "{0}.bytes", "UUID(bytes={0})", scope)
+        case "decimal":
+            return _decimal_code(kind)
+    test = f"type({{0}}) is str and len({{0}}) <= {JSON_BYTES_MAX} and {{0}}.isascii()"
+    return TypeCode(f"{test} and is_json({{0}})", scope=(("is_json", _is_json),))
+
+
+def _time_code(kind: LogicalType) -> TypeCode:
+    """The ends are compared as users' values, which are named after the type."""
+    low, high = f"{kind.name}_low", f"{kind.name}_high"
+    load = load_of(kind)
+    ends = ((low, load(kind.lowest)), (high, load(kind.highest)))
+    scope: tuple[tuple[str, Any], ...]
+    within = f"{low} <= {{0}} <= {high}"
+    if kind.form == "date":
+        scope = (("date", date), ("from_ordinal", date.fromordinal), *ends)
+        return TypeCode(
+            f"type({{0}}) is date and {within}",
+            f"{{0}}.toordinal() - {EPOCH_ORDINAL}",
+            f"from_ordinal({{0}} + {EPOCH_ORDINAL})",
+            scope,
+        )
+    if kind.form == "interval":
+        scope = (("timedelta", timedelta), ("microsecond", MICROSECOND), *ends)
+        test = f"type({{0}}) is timedelta and {within}"
+        return TypeCode(test, "{0} // microsecond", "timedelta(0, 0, {0})", scope)
+    is_second = kind.form == "seconds"
+    scope = (
+        ("datetime", datetime),
+        ("utc", UTC),
+        ("epoch", EPOCH),
+        ("timedelta", timedelta),
+        ("second" if is_second else "microsecond", SECOND if is_second else MICROSECOND),
+        *ends,
+    )
+    test = f"type({{0}}) is datetime and {{0}}.tzinfo is utc and {within}"
+    if is_second:
+        test, unit, place = f"{test} and not {{0}}.microsecond", "second", "0, {0}"
+    else:
+        unit, place = "microsecond", "0, 0, {0}"
+    return TypeCode(test, f"({{0}} - epoch) // {unit}", f"epoch + timedelta({place})", scope)
+
+
+def _decimal_code(kind: LogicalType) -> TypeCode:
+    """A value that does not fit is not plain. So it is converted in the test, and again after
+    it."""
+    name = f"decimal_{kind.precision}_{kind.scale}"
+    store, load = store_of(kind), load_of(kind)
+
+    def is_plain(value: Decimal) -> bool:
+        try:
+            store(value, "")
+        except SchemaViolation:
+            return False
+        return True
+
+    scope = (
+        ("Decimal", Decimal),
+        (f"is_{name}", is_plain),
+        (f"store_{name}", store),
+        (f"load_{name}", load),
+    )
+    test = f"type({{0}}) is Decimal and is_{name}({{0}})"
+    return TypeCode(test, f'store_{name}({{0}}, "")', f"load_{name}({{0}})", scope)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        check_json(text, "")
+    except SchemaViolation:
+        return False
+    return True
+
+
+@lru_cache(4096)
+def check_code(kind: LogicalType) -> TypeCode:
+    """Return the test of a stored value, beyond the test of its stored type."""
+    if kind.form == "float":
+        return TypeCode("single({0}) == {0}", scope=(("single", single),))
+    if kind.form == "json":
+        return TypeCode("is_json({0})", scope=(("is_json", _is_json),))
+    tests = [f"len({{0}}) == {kind.size_bytes}"] if kind.size_bytes else []
+    if kind.lowest is None:
+        return TypeCode(" and ".join(tests))
+    name = re.sub(r"\W+", "_", kind.name)
+    scope = ((f"lowest_{name}", kind.lowest), (f"highest_{name}", kind.highest))
+    if isinstance(kind.lowest, int):
+        return TypeCode(f"{kind.lowest} <= {{0}} <= {kind.highest}")
+    tests.append(f"lowest_{name} <= {{0}} <= highest_{name}")
+    return TypeCode(" and ".join(tests), scope=scope)

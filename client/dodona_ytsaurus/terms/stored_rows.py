@@ -1,0 +1,79 @@
+"""Convert rows between YTsaurus's values and those of Dodona's client. Pure.
+
+Owns: the form of a value of a logical type in YSON. YTsaurus's clients send and get the stored
+form: a date is a number of days, a decimal and a UUID are bytes. Dodona's client takes and gives
+users' values. Tables without logical types cost nothing here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.columns import Column
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import check_of, load_of, store_of
+from dodona_wire.rows.schema import TableSchema
+
+Convert = Callable[[Any], Any]
+
+
+def given_rows(schema: TableSchema, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows or keys that YTsaurus's client sent, with users' values. Raises SchemaViolation
+    with the row and the column."""
+    readers = {it.name: _reader(it) for it in schema.columns if not it.logical.is_stored}
+    if not readers:
+        return rows
+    return [_given(row, readers, place) for place, row in enumerate(rows)]
+
+
+def _given(row: dict[str, Any], readers: Mapping[str, Convert], place: int) -> dict[str, Any]:
+    try:
+        return {name: readers[name](it) if name in readers else it for name, it in row.items()}
+    except SchemaViolation as error:
+        error.attributes["row_index"] = place
+        raise
+
+
+def given_key(schema: TableSchema, values: Sequence[Any]) -> list[Any]:
+    """Return leading values of a key in the same way."""
+    readers = [_reader(it) for it in schema.key_columns]
+    kept = values[len(readers) :]  # too many: the client refuses them
+    return [*[read(it) for read, it in zip(readers, values, strict=False)], *kept]
+
+
+def _reader(column: Column) -> Convert:
+    kind, name = column.logical, column.name
+    check, load = check_of(kind), load_of(kind)
+
+    def read(value: Any) -> Any:
+        if value is None or kind.is_stored:
+            return value
+        return load(check(_plain(kind, value), name))
+
+    return read
+
+
+def _plain(kind: LogicalType, value: Any) -> Any:
+    """Return the value without its YSON type. Bytes that are UTF-8 came as text."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if kind.stored == "double" else int(value)
+    if isinstance(value, str) and kind.stored == "string":
+        return value.encode()
+    return value
+
+
+def shown_by_name(schema: TableSchema) -> dict[str, Convert]:
+    """Return the conversions of users' values to stored ones, for columns of logical types."""
+    return {it.name: _writer(it) for it in schema.columns if not it.logical.is_stored}
+
+
+def _writer(column: Column) -> Convert:
+    store, name = store_of(column.logical), column.name
+    return lambda value: None if value is None else store(value, name)
+
+
+def shown_row(row: Mapping[str, Any], convert: Mapping[str, Convert]) -> Mapping[str, Any]:
+    """Return a row of the client with stored values."""
+    if not convert:
+        return row
+    return {name: convert[name](it) if name in convert else it for name, it in row.items()}
