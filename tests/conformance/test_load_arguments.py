@@ -82,7 +82,7 @@ def test_a_load_accepts_only_rows_of_its_own_tables(db: Client, make_table: Make
         first.write(other_path, rows([1]))
     with refused(InvalidRequest, "another load", is_retryable=False):
         first.publish(second.write(other_path, rows([1])))
-    for data in ([{"k": 1}], "rows", None, 5):
+    for data in ({1}, "rows", None, 5):
         with refused(InvalidRequest, "rows in bulk are", is_retryable=False):
             first.write(path, data)
     with refused(InvalidRequest, 'Durability must be "sync"', is_retryable=False):

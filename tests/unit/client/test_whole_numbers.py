@@ -76,7 +76,8 @@ def test_an_integer_that_no_double_holds_exactly_is_refused(way: str, number: in
         SchemaViolation, match=f"no double equals {number}: to round the number"
     ) as raised:
         VALUES[way](number)
-    assert raised.value.attributes == {"column": "d", "value": str(number)}
+    row = {"row_index": 1} if way == "arrow" else {}
+    assert raised.value.attributes == {"column": "d", "value": str(number), **row}
 
 
 @pytest.mark.parametrize("number", [10**400, -(10**400)])

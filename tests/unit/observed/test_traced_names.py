@@ -76,6 +76,7 @@ def test_each_call_that_declares_a_span_has_it(seen: Seen, db: dodona.Client) ->
         "RowSession.commit": commit,
         "RowSession.write_rows": lambda: db.insert_rows("//a", [row]),
         "RowSession.erase_rows": lambda: db.delete_rows("//a", [key]),
+        "write": lambda: db.write("//a", [row]),
         "send_parts": lambda: db.write_arrow("//n", data),
         "ReadSession.lookup_rows": lambda: db.lookup_rows("//a", [key]),
         "ReadSession.lookup_versions": lambda: db.lookup_versions("//a", [key]),

@@ -215,7 +215,8 @@ def test_values_and_rows_that_are_too_long_are_refused(monkeypatch: pytest.Monke
     assert refusal(stream).attributes == {"size_bytes": 18 + 100 + len(PACKED), "row_index": 1}
     monkeypatch.setattr(arrow, "VALUE_BYTES_MAX", 99)
     error = refusal(stream)
-    assert (type(error), error.attributes) == (SchemaViolation, {"column": "text"})
+    assert type(error) is SchemaViolation
+    assert error.attributes == {"column": "text", "row_index": 1}
 
 
 @pytest.mark.parametrize(("number", "is_refused"), [(1, True), (2, False), (4, False), (5, True)])
