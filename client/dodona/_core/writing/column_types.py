@@ -7,11 +7,12 @@ To add a column type, extend `_ARROW` and `_PYTHON`, and remove its advice.
 pyarrow is imported on first use.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.schema import ColumnType
+from dodona_wire.shown import shown
 
 _ARROW: Final[tuple[tuple[ColumnType, tuple[str, ...]], ...]] = (
     ("boolean", ("is_boolean",)),
@@ -87,24 +88,42 @@ def advice_for(arrow_type: Any) -> str:
 def type_of_values(values: Iterable[Any], column: str) -> ColumnType:
     """Return the column type for Python values. None is null. Raises SchemaViolation if there are
     only nulls, or if no type holds all of the values."""
-    kinds: set[type] = set()
-    is_signed, most = False, 0
-    for value in values:
-        if value is None:
-            continue
-        kind = _kind_of(value)
-        kinds.add(kind)
-        if kind is int:
-            is_signed, most = is_signed or value < 0, max(most, value)
-    if not kinds:
+    given = [it for it in values if it is not None]
+    if not given:
         text = f"column {column!r} has only nulls: give the schema of the table"
         raise SchemaViolation(text, column=column)
+    kinds = {_kind_of(it) for it in given}
     found = _PYTHON.get(frozenset(kinds))
+    if int in kinds and found is not None:
+        found = _type_of_numbers([it for it in given if _kind_of(it) is int], found, column)
     if found is None:
         names = ", ".join(sorted(it.__name__ for it in kinds))
         text = f"no column type holds all values of column {column!r}, which have types {names}"
         raise SchemaViolation(text, column=column)
-    return "uint64" if found == "int64" and most >= 1 << 63 and not is_signed else found
+    return found
+
+
+def _type_of_numbers(ints: Sequence[int], found: ColumnType, column: str) -> ColumnType:
+    """Return the column type that holds these integers, beside floats if it is double. Raises
+    SchemaViolation if no type holds all of them."""
+    least, most = min(ints), max(ints)
+    if found == "double":
+        if all(is_exact_double(it) for it in ints):
+            return found
+    elif least >= -(1 << 63) and most < 1 << 63:
+        return "int64"
+    elif least >= 0 and most < 1 << 64:
+        return "uint64"
+    text = f"no column type holds all values of column {column!r}: {shown(least)} to {shown(most)}"
+    raise SchemaViolation(text, column=column)
+
+
+def is_exact_double(number: int) -> bool:
+    """Return whether a double has this value."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _kind_of(value: Any) -> type:
