@@ -37,7 +37,7 @@ def test_insert_creates_a_table_like_the_file(
     columns = dodona.value("describe", NEW, "--schema")
     assert [(it["name"], it["type"]) for it in columns] == [
         ("name", "utf8"),
-        ("id", "int64"),
+        ("id", "int32"),
         ("total", "double"),
     ]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType
 from dodona_wire.rows.schema import Column
 
 _NUMBERS: Final = {
@@ -23,7 +23,7 @@ _NUMBERS: Final = {
 """The extension array of each kind of numbers, and the NumPy dtype of its values, to which the bits
 of the dtype are added. A mask marks the nulls."""
 
-_POLARS: Final = {
+_POLARS: Final[dict[str, Callable[[Any, LogicalType], Any]]] = {
     "integer": lambda polars, kind: getattr(polars, kind.pandas),
     "float": lambda polars, _: polars.Float32,
     "date": lambda polars, _: polars.Date,

@@ -63,6 +63,23 @@ def _cast(column: Column, wanted: Any, array: Any, extension: str) -> Any:
         ) from error
 
 
+def check_text(column: Column, array: Any) -> None:
+    """Check that the text of a column is UTF-8. Arrow does not, unless it is asked to. Raises
+    SchemaViolation."""
+    if column.stored == "utf8":
+        _at_row(array, lambda part: _check_text(column, part))
+
+
+def _check_text(column: Column, array: Any) -> None:
+    import pyarrow
+
+    try:
+        array.validate(full=True)
+    except pyarrow.ArrowException as error:
+        text = f"column {column.name!r} is {column.type}, and the value is not UTF-8 text"
+        raise SchemaViolation(text, column=column.name) from error
+
+
 def _at_row(array: Any, cast: Callable[[Any], Any]) -> Any:
     """Return the cast array. A refusal gets the row of the first value that is refused. It is found
     by casting halves, since the errors of Arrow do not name it."""

@@ -21,7 +21,7 @@ from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
-from dodona._core.writing.arrow_casting import cast_column
+from dodona._core.writing.arrow_casting import cast_column, check_text
 from dodona._core.writing.committing import check_mode
 from dodona._core.writing.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.writing.tabular import batches_of, converted
@@ -254,6 +254,9 @@ def parts_of(
         while batch.num_rows:
             with counted_from(passed):
                 head = _head(schema, batch, size_bytes, row_count, kind)
+            if gathered and gathered[0].schema != head.schema:  # an update of other columns
+                yield _joined(gathered)
+                size_bytes, row_count = pace.size_bytes, PART_ROWS_MAX
             passed += head.num_rows
             gathered.append(head)
             batch = batch.slice(head.num_rows)
@@ -369,6 +372,7 @@ def _fit_column(column: Column, batch: Any, place: int | None) -> Any:
     array = batch.column(place)
     if not array.type.equals(wanted):
         array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
+    check_text(column, array)
     if column.required and column.sort_order is None and array.null_count:
         row = array.is_null().index(True).as_py()
         raise SchemaViolation("required column is null", column=name, row_index=row)

@@ -17,6 +17,7 @@ from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import ColumnType
 from dodona_wire.rows.logical_types import PRECISION_MAX, SQL_PRECISION_MAX
 from dodona_wire.rows.logical_values import no_zone
+from dodona_wire.shown import shown
 
 _ARROW: Final[tuple[tuple[ColumnType, tuple[str, ...]], ...]] = (
     ("boolean", ("is_boolean",)),
@@ -42,7 +43,6 @@ _EXTENSIONS: Final[dict[str, ColumnType]] = {
 _PYTHON: Final[dict[frozenset[type], ColumnType]] = {
     frozenset({bool}): "boolean",
     frozenset({float}): "double",
-    frozenset({int, float}): "double",
     frozenset({str}): "utf8",
     frozenset({bytes}): "string",
     frozenset({dict}): "any",
@@ -127,6 +127,20 @@ def type_of_values(values: Iterable[Any], column: str) -> ColumnType:
     return found
 
 
+def is_exact_double(number: int) -> bool:
+    """Return whether a double has this value."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
+
+
+def _none_holds(ints: list[int], column: str) -> SchemaViolation:
+    least, most = shown(min(ints)), shown(max(ints))
+    text = f"no column type holds all values of column {column!r}: {least} to {most}"
+    return SchemaViolation(text, column=column)
+
+
 def _kind_of(value: Any) -> type:
     """Return the built-in type of a value, also of a subclass: numpy's floats are floats."""
     if isinstance(value, Mapping):
@@ -136,9 +150,20 @@ def _kind_of(value: Any) -> type:
     return next((it for it in _KINDS if isinstance(value, it)), type(value))
 
 
-def _type_of_ints(values: list[Any], _: str) -> ColumnType:
-    is_large = max(values) >= 1 << 63 and min(values) >= 0
-    return "uint64" if is_large else "int64"
+def _type_of_ints(values: list[Any], column: str) -> ColumnType:
+    least, most = min(values), max(values)
+    if least >= -(1 << 63) and most < 1 << 63:
+        return "int64"
+    if least >= 0 and most < 1 << 64:
+        return "uint64"
+    raise _none_holds(values, column)
+
+
+def _type_of_doubles(values: list[Any], column: str) -> ColumnType:
+    ints = [it for it in values if _kind_of(it) is int]
+    if not all(is_exact_double(it) for it in ints):
+        raise _none_holds(ints, column)
+    return "double"
 
 
 def _type_of_moments(values: list[Any], column: str) -> ColumnType:
@@ -168,6 +193,7 @@ def _type_of_decimals(values: list[Any], column: str) -> ColumnType:
 
 _BY_VALUES: Final[dict[frozenset[type], Callable[[list[Any], str], ColumnType]]] = {
     frozenset({int}): _type_of_ints,
+    frozenset({int, float}): _type_of_doubles,
     frozenset({datetime}): _type_of_moments,
     frozenset({Decimal}): _type_of_decimals,
     frozenset({Decimal, int}): _type_of_decimals,

@@ -20,8 +20,9 @@ from dodona_wire.rows.arrow import array_of_stored
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 
-EXACT_MAX: Final = (1 << 53) - 1
-"""Up to this number, a double is no rounded integer. 2^53 may have been 2^53 + 1."""
+EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
+"""For the bits of a float: the bits of the smallest integer that may be rounded. As a double, 2^53
+may have been 2^53 + 1."""
 
 
 def is_pandas_frame(data: Any) -> bool:
@@ -132,21 +133,22 @@ def _whole_numbers(column: Column, floats: Any) -> Any:
     pyarrow = _pyarrow()
     if isinstance(floats, pyarrow.ChunkedArray):
         floats = floats.combine_chunks()
+    exact_max = (1 << EXACT_BITS[floats.type.bit_width]) - 1
     is_null = floats.is_null().to_numpy(zero_copy_only=False)
     values = floats.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     values = numpy.where(is_null, 0.0, values)
-    least = 0 if column.stored == "uint64" else -EXACT_MAX
-    is_good = (values >= least) & (values <= EXACT_MAX) & (values == numpy.floor(values))
+    least = 0 if column.stored == "uint64" else -exact_max
+    is_good = (values >= least) & (values <= exact_max) & (values == numpy.floor(values))
     if not is_good.all():
         row = int(is_good.argmin())
-        raise _not_whole(column, float(values[row]), row)
+        raise _not_whole(column, float(values[row]), row, exact_max)
     dtype = numpy.dtype(column.stored)
     return pyarrow.array(values.astype(dtype), mask=is_null)
 
 
-def _not_whole(column: Column, value: float, row: int) -> SchemaViolation:
+def _not_whole(column: Column, value: float, row: int, exact_max: int) -> SchemaViolation:
     reason = "is no whole number"
-    if value == value and abs(value) > EXACT_MAX:
+    if value == value and abs(value) > exact_max:
         reason = "may have been rounded: give the column the dtype Int64 or UInt64 from the start"
     elif value < 0 and column.stored == "uint64":
         reason = "is below 0"

@@ -7,7 +7,7 @@ Data is *whole* if it is in memory. Otherwise it is a stream, which can be read 
 pyarrow is imported on first use.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from dodona._core.writing.pandas_frames import (
@@ -185,9 +185,13 @@ def _array(column: Column, values: Any) -> Any:
     array = _arrow_array(column.name, values)
     if array is not None:
         return array
-    if isinstance(values, Mapping | Iterator) or not _is_iterable(values):
+    if isinstance(values, _WITHOUT_ORDER) or not _is_iterable(values):
         raise _no_values(column.name, values)
     return array_of_stored(column, checked_values(column, [*values]))
+
+
+_WITHOUT_ORDER: Final = (Mapping, Iterator, Set)
+"""Collections that are no column: sets have no order, and iterators can't be read twice."""
 
 
 def _no_values(column: str, values: Any) -> SchemaViolation:
@@ -259,6 +263,6 @@ def _type_or_values(column: str, values: Any) -> Any:
     array = _arrow_array(column, values)
     if array is not None:
         return array.type
-    if isinstance(values, Mapping | Iterator) or not _is_iterable(values):
+    if isinstance(values, _WITHOUT_ORDER) or not _is_iterable(values):
         raise _no_values(column, values)
     return [*values]
