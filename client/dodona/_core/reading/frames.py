@@ -60,10 +60,12 @@ def frame_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) 
 def _series(pandas: Any, column: Column, values: Sequence[Any]) -> Any:
     dtype = column.logical.pandas
     name = dtype.rstrip("0123456789")
-    if name not in _NUMBERS:
-        return pandas.Series(list(values), dtype=dtype)
     import numpy
 
+    if column.logical.form == "interval":  # pandas would go by way of nanoseconds, which are less
+        return pandas.Series(numpy.array(values, dtype))
+    if name not in _NUMBERS:
+        return pandas.Series(list(values), dtype=dtype)
     array, plain_name = _NUMBERS[name]
     plain_dtype = plain_name + dtype.removeprefix(name)
     plain = numpy.array([0 if it is None else it for it in values], plain_dtype)
