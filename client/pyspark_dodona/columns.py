@@ -1,9 +1,9 @@
 """Convert columns of a table to columns of a DataFrame, and back.
 
 Owns: the mapping of types. `uint64` is a decimal of 20 digits, because Spark has no unsigned
-integers. `any` is binary with MessagePack, as everywhere in Arrow. A DataFrame fits a table if it
-has all key columns and all required columns, and no unknown ones. Each of its types must convert
-without loss.
+integers. A UUID is text, and so is JSON. `any` is binary with MessagePack, as everywhere in Arrow.
+A DataFrame fits a table if it has all key columns and all required columns, and no unknown ones.
+Each of its types must convert without loss.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,8 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -23,11 +25,14 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import arrow_type
-from dodona_wire.rows.columns import Column, ColumnType
+from dodona_wire.rows.columns import Column
+from dodona_wire.rows.logical_arrow import text_array
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
 from dodona_wire.types import LoadMode
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 
 UINT64_DIGITS: Final = 20
 
-SPARK_TYPES: Final[dict[ColumnType, DataType]] = {
+_STORED: Final[dict[str, DataType]] = {
     "int64": LongType(),
     "uint64": DecimalType(UINT64_DIGITS, 0),
     "double": DoubleType(),
@@ -44,25 +49,73 @@ SPARK_TYPES: Final[dict[ColumnType, DataType]] = {
     "utf8": StringType(),
     "any": BinaryType(),
 }
-"""The Spark type to which each column type is read."""
+_INTEGERS_READ: Final[dict[str, DataType]] = {
+    "int8": ByteType(),
+    "int16": ShortType(),
+    "int32": IntegerType(),
+    "uint8": ShortType(),
+    "uint16": IntegerType(),
+    "uint32": LongType(),
+}
+"""Spark has no unsigned integers: each becomes the next wider type."""
+_FORMS: Final[dict[str, DataType]] = {
+    "float": FloatType(),
+    "date": DateType(),
+    "seconds": TimestampType(),
+    "microseconds": TimestampType(),
+    "interval": DayTimeIntervalType(),
+    "uuid": StringType(),
+    "json": StringType(),
+}
+
+
+def spark_type(column: Column) -> DataType:
+    """Return the Spark type to which a column is read. Raises SchemaViolation for a decimal that
+    Spark does not have."""
+    kind = column.logical
+    if kind.is_stored:
+        return _STORED[kind.name]
+    if kind.form == "integer":
+        return _INTEGERS_READ[kind.name]
+    if kind.form != "decimal":
+        return _FORMS[kind.form]
+    if kind.precision > SQL_PRECISION_MAX:
+        raise SchemaViolation(
+            f"Spark has decimals of at most {SQL_PRECISION_MAX} digits, and column {column.name!r} "
+            f"is {kind.name}: choose other columns by option('columns')",
+            column=column.name,
+        )
+    return DecimalType(kind.precision, kind.scale)
+
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
-_ACCEPTED: Final[dict[ColumnType, tuple[type[DataType], ...]]] = {
+_FLOATS: Final = (FloatType, DoubleType)
+_ACCEPTED: Final[dict[str, tuple[type[DataType], ...]]] = {
     "int64": _INTEGERS,
     "uint64": (*_INTEGERS, DecimalType),
-    "double": (FloatType, DoubleType),
+    "double": _FLOATS,
     "boolean": (BooleanType,),
     "string": (BinaryType, StringType),
     "utf8": (StringType,),
     "any": (BinaryType,),
+    "integer": _INTEGERS,
+    "float": _FLOATS,
+    "date": (DateType,),
+    "seconds": (TimestampType,),
+    "microseconds": (TimestampType,),
+    "interval": (DayTimeIntervalType,),
+    "decimal": (*_INTEGERS, DecimalType),
+    "uuid": (StringType, BinaryType),
+    "json": (StringType,),
 }
-"""The Spark types from which each column type can be written."""
+"""The Spark types from which a column can be written, by stored types and by forms of logical
+types."""
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """Return the schema of a DataFrame with these columns."""
+    """Return the schema of a DataFrame with these columns. Raises SchemaViolation."""
     return StructType(
-        [StructField(it.name, SPARK_TYPES[it.type], nullable=not it.required) for it in columns]
+        [StructField(it.name, spark_type(it), nullable=not it.required) for it in columns]
     )
 
 
@@ -105,11 +158,14 @@ def check_frame(
 
 def check_type(column: Column, given: DataType, path: str) -> None:
     """Check that a column accepts values of a type without loss. Raises SchemaViolation."""
-    is_accepted = isinstance(given, _ACCEPTED[column.type])
+    kind = column.logical
+    is_accepted = isinstance(given, _ACCEPTED[kind.name if kind.is_stored else kind.form])
     if isinstance(given, DecimalType):
-        is_accepted = is_accepted and given.scale == 0 and given.precision <= UINT64_DIGITS
+        scale, digits = kind.scale, kind.precision or UINT64_DIGITS
+        is_accepted = is_accepted and given.scale <= scale
+        is_accepted = is_accepted and given.precision - given.scale <= digits - scale
     if not is_accepted:
-        wanted = SPARK_TYPES[column.type].simpleString()
+        wanted = "a decimal" if kind.precision else spark_type(column).simpleString()
         raise SchemaViolation(
             f"column {column.name!r} of table {path} is {column.type}, which takes {wanted}, "
             f"not {given.simpleString()}: cast it"
@@ -127,30 +183,19 @@ def check_types(columns: Sequence[Column], read: "pyarrow.Schema", path: str) ->
             )
 
 
-def arrow_for_spark(table: "pyarrow.Table", schema: "pyarrow.Schema") -> "pyarrow.Table":
-    """Return the columns of a scan in exactly the Arrow schema that Spark expects."""
+def arrow_for_spark(
+    columns: Sequence[Column], table: "pyarrow.Table", schema: "pyarrow.Schema"
+) -> "pyarrow.Table":
+    """Return the columns of a scan in exactly the Arrow schema that Spark expects. `columns` are
+    those of the table."""
     import pyarrow
 
-    arrays = [table.column(field.name).cast(field.type) for field in schema]
+    uuids = {it.name: it.logical for it in columns if it.logical.form == "uuid"}
+    arrays = []
+    for field in schema:
+        array = table.column(field.name)
+        if field.name in uuids:
+            chunks = [text_array(uuids[field.name], it) for it in array.chunks]
+            array = pyarrow.chunked_array(chunks, pyarrow.string())
+        arrays.append(array.cast(field.type))
     return pyarrow.Table.from_arrays(arrays, schema=schema)
-
-
-def arrow_from_spark(batch: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
-    """Return a batch of a DataFrame in the client's types: decimals become uint64.
-
-    Raises SchemaViolation for a value that uint64 cannot hold."""
-    import pyarrow
-
-    for at, field in enumerate(batch.schema):
-        if pyarrow.types.is_decimal(field.type):
-            batch = batch.set_column(at, field.name, _unsigned(field.name, batch.column(at)))
-    return batch
-
-
-def _unsigned(name: str, decimals: "pyarrow.Array") -> "pyarrow.Array":
-    import pyarrow
-
-    try:
-        return decimals.cast(pyarrow.uint64())
-    except pyarrow.ArrowInvalid as error:
-        raise SchemaViolation(f"a value does not fit in uint64: {error}", column=name) from error

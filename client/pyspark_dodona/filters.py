@@ -29,8 +29,10 @@ from pyspark.sql.datasource import (
 )
 
 from dodona._core.sql.pushdown import Interval, intersection, key_range
+from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.schema import Column, TableSchema
 from pyspark_dodona.ranges import Range
 
@@ -43,6 +45,7 @@ NO_VALUE: Final = object()
 _EVERYTHING: Final[Interval] = (None, None)
 _LAST_CHARACTER: Final = chr(0x10FFFF)
 _SURROGATES: Final = range(0xD800, 0xE000)
+_PUSHED_FORMS: Final = ("integer", "date", "seconds", "microseconds", "decimal")
 _RANGED: Final = ("int64", "uint64", "double", "string", "utf8")
 
 _Comparison = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
@@ -86,6 +89,8 @@ def _column_of(columns: Sequence[Column], condition: Filter) -> Column | None:
 
 def _constant(column: Column, value: Any) -> Any:
     """Return the value in the type of the column, or NO_VALUE."""
+    if not column.logical.is_stored:
+        return _logical_constant(column, value)
     match column.type, value:
         case "int64" | "uint64", Decimal() if value == value.to_integral_value():
             value = int(value)
@@ -103,6 +108,20 @@ def _constant(column: Column, value: Any) -> Any:
         case "string" | "any", bytes() | bytearray():
             return bytes(value)
     return NO_VALUE
+
+
+def _logical_constant(column: Column, value: Any) -> Any:
+    """Texts, intervals and floats have no constants: Spark may compare them in another way."""
+    kind = column.logical
+    if kind.form in ("seconds", "microseconds") and getattr(value, "tzinfo", None) is None:
+        return NO_VALUE
+    if kind.form not in _PUSHED_FORMS:
+        return NO_VALUE
+    try:
+        store_of(kind)(value, column.name)
+    except SchemaViolation:
+        return NO_VALUE
+    return value
 
 
 def _scalar(column: Column, value: Any) -> "pyarrow.compute.Expression":
@@ -182,13 +201,20 @@ def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
     columns = schema.key_columns
 
     def interval_of(place: int, kind: LogicalType) -> Interval:
-        if kind.name not in _RANGED:
+        if kind.name not in _RANGED and kind.form not in _PUSHED_FORMS:
             return _EVERYTHING
         own = [it for it in conditions if _column_of(columns, it) == columns[place]]
-        return intersection(*[_interval(columns[place], it) for it in own])
+        ends = intersection(*[_interval(columns[place], it) for it in own])
+        least, greatest = (None if it is None else _stored(columns[place], it) for it in ends)
+        return least, greatest
 
     lower, upper = key_range([it.logical for it in columns], interval_of)
     return Range(schema.load_bound(lower or None), schema.load_bound(upper))
+
+
+def _stored(column: Column, value: Any) -> Any:
+    kind = column.logical
+    return value if kind.is_stored else store_of(kind)(value, column.name)
 
 
 def _interval(column: Column, condition: Filter) -> Interval:

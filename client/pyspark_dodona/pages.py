@@ -58,7 +58,9 @@ def read_part(
         check_types(snapshot.columns, table.schema, snapshot.path)
         rows = keep(table)
         if rows.num_rows:
-            yield from arrow_for_spark(rows, expected).to_batches(max_chunksize=BATCH_ROWS)
+            yield from arrow_for_spark(snapshot.columns, rows, expected).to_batches(
+                max_chunksize=BATCH_ROWS
+            )
 
 
 def _versions(

@@ -23,6 +23,8 @@ from pyspark.sql.types import (
 )
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
+from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.schema import Column
 from pyspark_dodona.columns import UINT64_DIGITS, check_type
 
@@ -30,6 +32,7 @@ PARTITIONS_MAX: Final = 100_000
 RANGES_MAX: Final = 256
 """Spark makes one Java method from the search, which may have 64 KiB."""
 _LONG_MAX: Final = (1 << 63) - 1
+_SECOND_US: Final = 1_000_000
 _PLAIN_COLLATION: Final = StringType().collation
 
 
@@ -132,9 +135,11 @@ class _KeyColumn:
             column.type == "string" or given.collation != _PLAIN_COLLATION
         )
         self.value = f"CAST({name} AS BINARY)" if is_text_as_bytes else name
+        if not column.logical.is_stored:
+            self.value = _value_of(column, given, name)
         self._is_text = isinstance(given, StringType) and not is_text_as_bytes
         is_float = isinstance(given, FloatType | DoubleType)
-        self.hashed = f"IF({name} = 0, 0, {name})" if is_float else self.value
+        self.hashed = f"IF({self.value} = 0, 0, {self.value})" if is_float else self.value
 
     def is_at_least(self, value: Any) -> str:
         return "TRUE" if value is None else self._compared(">=", value)
@@ -153,6 +158,8 @@ class _KeyColumn:
         return f"{self.value} {operator} {self._literal(value)}"
 
     def _literal(self, value: Any) -> str:
+        if not self._column.logical.is_stored:
+            return _logical_literal(self._column, value)
         match self._column.type:
             case "int64":
                 return f"{value}L"
@@ -164,3 +171,50 @@ class _KeyColumn:
                 return "TRUE" if value else "FALSE"
         raw = value.encode() if isinstance(value, str) else value
         return f"CAST(X'{raw.hex()}' AS STRING)" if self._is_text else f"X'{raw.hex()}'"
+
+
+def _value_of(column: Column, given: DataType, name: str) -> str:
+    """Return a value of a logical type so that equal keys are equal, in the order of the table."""
+    match column.logical.form:
+        case "float":
+            return f"CAST({name} AS FLOAT)"
+        case "decimal":
+            return f"CAST({name} AS DECIMAL({_digits(column)}))"
+        case "uuid" if isinstance(given, StringType):
+            return f"UNHEX(REPLACE({name}, '-', ''))"
+        case "json":
+            return f"CAST({name} AS BINARY)"
+    return name
+
+
+def _digits(column: Column) -> str:
+    kind = column.logical
+    if kind.precision > SQL_PRECISION_MAX:
+        text = f"Spark can't divide a key of type {kind.name} among tasks. Write without it."
+        raise SchemaViolation(text, column=column.name)
+    return f"{kind.precision}, {kind.scale}"
+
+
+def _logical_literal(column: Column, value: Any) -> str:
+    """Return a key value of a logical type as SQL, which does not depend on the session's zone."""
+    kind = column.logical
+    stored = store_of(kind)(value, column.name)
+    match kind.form:
+        case "integer":
+            return f"{stored}L"
+        case "float":
+            return f"CAST('{stored!r}' AS FLOAT)"
+        case "date":
+            return f"DATE_FROM_UNIX_DATE({stored})"
+        case "seconds":
+            return f"TIMESTAMP_SECONDS({stored}L)"
+        case "microseconds":
+            return f"TIMESTAMP_MICROS({stored}L)"
+        case "interval":
+            seconds, rest = divmod(abs(stored), _SECOND_US)
+            sign = "-" if stored < 0 else ""
+            return f"INTERVAL '{sign}{seconds}.{rest:06}' SECOND"
+        case "decimal":
+            return f"CAST('{value:f}' AS DECIMAL({_digits(column)}))"
+    raw = stored.encode() if isinstance(stored, str) else stored
+    return f"X'{raw.hex()}'"

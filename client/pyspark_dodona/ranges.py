@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dodona_wire.rows.logical_values import is_shown_otherwise
 from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.text_format import read_value
 from dodona_wire.types import KEY_MAX, KEY_MIN, Key
+from pyspark_dodona.option_values import KeyRange
 
 Bound = tuple[Any, ...] | None
 """Leading key column values, or None for no bound."""
@@ -22,6 +25,26 @@ class Range:
 
     lower: Bound = None
     upper: Bound = None
+
+
+def range_of(schema: TableSchema, given: KeyRange | None) -> Range:
+    """Return the range of an option, whose values have their form of JSON. Raises
+    SchemaViolation."""
+    if given is None:
+        return Range()
+    lower, upper = (_read(schema, it) for it in (given.lower, given.upper))
+    return Range(lower, upper)
+
+
+def _read(schema: TableSchema, values: Bound) -> Bound:
+    if values is None:
+        return None
+    kept = values[len(schema.key_columns) :]  # too many: the client refuses them
+    pairs = zip(schema.key_columns, values, strict=False)
+    read = [
+        read_value(column, it) if is_shown_otherwise(column.logical) else it for column, it in pairs
+    ]
+    return (*read, *kept)
 
 
 def intersection(schema: TableSchema, ranges: Iterable[Range]) -> Range:

@@ -19,7 +19,7 @@ from dodona_wire.types import ReaderId, Timestamp
 from pyspark_dodona.columns import choose_columns
 from pyspark_dodona.connection import connect
 from pyspark_dodona.options import ReadOptions
-from pyspark_dodona.ranges import Range, intersection
+from pyspark_dodona.ranges import Range, intersection, range_of
 
 _NOT_KEPT_ANY_MORE = (
     "the versions of this snapshot may be removed. Call load() again, and pass no timestamp or a "
@@ -72,7 +72,7 @@ def pin_snapshot(options: ReadOptions) -> TableSnapshot:
     ranges: list[Range] = []
     filtered: tuple[str, ...] = ()
     if options.key_range is not None:
-        ranges.append(Range(options.key_range.lower, options.key_range.upper))
+        ranges.append(range_of(schema, options.key_range))
     if options.filter is not None:
         wanted = condition.plan(schema, options.filter)
         ranges.append(Range(schema.load_bound(wanted.lower), schema.load_bound(wanted.upper)))

@@ -208,7 +208,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found:
             table = pyarrow.Table.from_batches(found)
             check_types(self._columns, table.schema, options.path)
-            ordered = in_commit_order(arrow_for_spark(table, schema))
+            ordered = in_commit_order(arrow_for_spark(self._columns, table, schema))
             yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
 
     # ---- the table, and the snapshot that is held

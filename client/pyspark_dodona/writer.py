@@ -20,10 +20,11 @@ from pyspark.sql.types import StructType
 
 from dodona import LoadTicket, Published, StagedBatch
 from dodona_wire.errors import CommitOutcomeUnknown
-from pyspark_dodona.columns import arrow_from_spark, check_frame
+from pyspark_dodona.columns import check_frame
 from pyspark_dodona.connection import connect
 from pyspark_dodona.options import StreamWriteOptions, WriteOptions
 from pyspark_dodona.overlap import overlapped
+from pyspark_dodona.ranges import range_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,12 +58,12 @@ def begin(options: WriteOptions | StreamWriteOptions, frame: StructType) -> Load
     if batch is not None and batch.load_ticket is not None:
         return batch.load_ticket
     db = connect(options)
-    columns = db.get_table(options.path).schema.columns
-    check_frame(columns, frame, options.path, options.write_mode)
+    schema = db.get_table(options.path).schema
+    check_frame(schema.columns, frame, options.path, options.write_mode)
     erased = None
     if options.is_overwrite:
-        bounds = options.key_range
-        erased = {options.path: (None, None) if bounds is None else (bounds.lower, bounds.upper)}
+        keys = range_of(schema, options.key_range)
+        erased = {options.path: (keys.lower, keys.upper)}
     load = db.loads.begin(
         [options.path],
         atomicity=options.atomicity,
@@ -101,7 +102,7 @@ def write_task(
 
 
 class _Counted:
-    """Batches in the client's types, which are counted as they pass."""
+    """Batches that are counted as they pass."""
 
     def __init__(self, batches: "Iterator[pyarrow.RecordBatch]") -> None:
         self._batches = batches
@@ -110,7 +111,7 @@ class _Counted:
     def __iter__(self) -> "Iterator[pyarrow.RecordBatch]":
         for batch in self._batches:
             self.count += batch.num_rows
-            yield arrow_from_spark(batch)
+            yield batch
 
 
 def publish(

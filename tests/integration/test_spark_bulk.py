@@ -24,7 +24,7 @@ from dodona_wire.rows.key_prefixes import decode_prefix
 from integration.frames import PAIRS, complaint, create, pairs, read
 from pyspark_dodona import writer
 from pyspark_dodona.bulk import BATCH_SETTING, arranged
-from pyspark_dodona.columns import SPARK_TYPES
+from pyspark_dodona.columns import spark_type
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
 from suite.levels import examples
 
@@ -82,7 +82,7 @@ def tables(draw: st.DrawFn) -> tuple[TableSchema, list[Values], list[Values]]:
 
 def frame_of(spark: SparkSession, schema: TableSchema, keys: list[Values]) -> DataFrame:
     """Each key with its place."""
-    columns = ", ".join(f"{it.name} {SPARK_TYPES[it.type].simpleString()}" for it in schema.columns)
+    columns = ", ".join(f"{it.name} {spark_type(it).simpleString()}" for it in schema.columns)
     is_decimal = [kind == "uint64" for kind in schema.key_types]
     rows = [
         (

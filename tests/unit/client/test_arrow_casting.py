@@ -102,7 +102,7 @@ GIVEN: Final[dict[str, tuple[Any, dict[str, list[Any]]]]] = {
     ),
     "dictionary of null": (coded(pa.nulls(6)), dict.fromkeys(TYPES, [None] * 6)),
     "float16": (pa.array(numpy.arange(6, dtype="f2")), {"double": [0.0, 1, 2, 3, 4, 5]}),
-    "decimal": (pa.array(NUMBERS).cast(pa.decimal128(20)), {}),
+    "decimal": (pa.array(NUMBERS).cast(pa.decimal128(20)), {"int64": NUMBERS}),
     "timestamp": (pa.array(NUMBERS, pa.timestamp("us")), {}),
     "date": (pa.array(NUMBERS, pa.date32()), {}),
     "duration": (pa.array(NUMBERS, pa.duration("s")), {}),

@@ -128,11 +128,12 @@ def _may_cast(wanted: LogicalType, given: Any, extension: str) -> bool:
     is_bytes = (
         types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
     )
+    is_whole = types.is_integer(given) or (types.is_decimal(given) and given.scale == 0)
     if not wanted.is_stored:
         return may_cast_logical(wanted, given, is_text=is_text, is_bytes=is_bytes)
     allowed: dict[str, bool] = {
-        "int64": types.is_integer(given),
-        "uint64": types.is_integer(given),
+        "int64": is_whole,
+        "uint64": is_whole,
         "double": types.is_floating(given) or types.is_integer(given),
         "boolean": types.is_boolean(given),
         "string": is_text or is_bytes,
