@@ -13,6 +13,7 @@ from documents.figures_page import figures_text
 from documents.metrics_page import metrics_text
 from documents.settings_page import settings_text
 from documents.spans_page import spans_text
+from documents.types_page import types_text
 from dodona_loadtest.harness.document import write_section
 
 GENERATED: Final[Mapping[str, tuple[str, Callable[[], str]]]] = {
@@ -22,6 +23,7 @@ GENERATED: Final[Mapping[str, tuple[str, Callable[[], str]]]] = {
     "reference/cli-options.md": ("commands", commands_text),
     "reference/metrics.md": ("metrics", metrics_text),
     "reference/settings.md": ("settings", settings_text),
+    "reference/types.md": ("types", types_text),
 }
 """By page: the name of its part, and what makes it."""
 

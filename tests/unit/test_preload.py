@@ -27,8 +27,8 @@ BY_VARIABLE: Final = {
 }
 """Reads whose type a caller says: KINDS below names all of them."""
 
-PLAIN: Final = {"bool", "int", "Values"}
-"""Hold no fields of their own: a truth value, a number, a list of anything."""
+PLAIN: Final = {"bool", "int", "timedelta", "Values"}
+"""Hold no fields of their own: a truth value, a number, a duration, a list of anything."""
 
 KINDS: Final = """
 import msgspec

@@ -88,8 +88,8 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def formatter_of(column: Column) -> Callable[[Any], Any] | None:
-    """Return the function that makes the JSON of a value of the column. None: such values are JSON
-    as they are."""
+    """Return the function that makes the JSON of a value of the column, which is not null. Return
+    None if such values are JSON as they are."""
     kind = column.logical
     return partial(text_of, kind) if is_shown_otherwise(kind) else _FORMATTERS.get(kind.name)
 

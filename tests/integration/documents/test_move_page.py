@@ -1,7 +1,9 @@
 """What the page on moving from YTsaurus defines copies more than the table that the page has: keys
 of every type, cut between any two rows, and values that are no text."""
 
+from datetime import UTC, date, datetime
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 
@@ -12,7 +14,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PAGE: Final = "docs/how-to/move-from-ytsaurus.md"
 COPYING: Final = "2. Copy a table"
-TYPES: Final = ("string", "uint64", "boolean", "double", "utf8", "int64")
+TYPES: Final = (
+    *("string", "uint64", "boolean", "double", "utf8", "int64"),
+    *("date", "timestamp64", "uuid", "float", "int8"),
+)
 EXTREMES: Final[dict[str, list[Any]]] = {
     "string": [None, b"", b'a"\\', b"\xff\x00"],
     "uint64": [None, 0, 2**64 - 1],
@@ -20,6 +25,11 @@ EXTREMES: Final[dict[str, list[Any]]] = {
     "double": [None, -1.5e300, 0.1],
     "utf8": [None, "", 'ö"\\'],
     "int64": [None, -(2**63) + 1, 7],
+    "date": [None, date(1970, 1, 1), date(2105, 12, 31)],
+    "timestamp64": [None, datetime(1, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 1, 2, 3, 4, UTC)],
+    "uuid": [None, UUID(int=0), UUID(int=(1 << 128) - 1)],
+    "float": [None, -0.5, 0.25],
+    "int8": [None, -128, 127],
 }
 ANYTHING: Final = [None, {"a": [1, None, {"b": "ö"}]}, ["x", 1.5, True], "text", -7, False]
 

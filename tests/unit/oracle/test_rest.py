@@ -221,7 +221,7 @@ def test_omitted_fields_of_a_request_have_defaults() -> None:
         (b'{"path":"//a","columns":[],"atomicty":"none"}', "atomicty"),
         (b'{"path":"//a","columns":[],"atomicity":"half"}', "half"),
         (b'{"path":"//a","columns":[],"pivot_keys":["not base64!"]}', "base64"),
-        (b'{"path":"//a","columns":[{"name":"k","type":"int65"}]}', "int65"),
+        (b'{"path":"//a","columns":[{"name":"k","type":65}]}', "type"),
         (b'{"path":"//a\xff","columns":[]}', "body"),
         (b'{"path":"//a","columns":' + b"[" * 100_000, "body"),
     ],
