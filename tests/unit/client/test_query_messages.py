@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona._core.sql.messages import moved_up, parameter_at
+from dodona._core.sql.messages import moved_up, parameter_at, without_trace
 
 LONG = "x" * 200
 
@@ -43,6 +43,12 @@ def test_a_parameter_is_found_at_the_mark(
         {4: "day"} if "$" in text else {len(text.encode()) - 6: "1", len(text.encode()) - 1: "2"}
     )
     assert parameter_at(message, text, names) == name
+
+
+def test_a_message_has_no_stack_of_the_machine() -> None:
+    message = "INTERNAL Error: a value\n\nStack Trace:\n\n/home/me/lib.so(_Z1a) [0x1]\n"
+    assert without_trace(message) == "INTERNAL Error: a value"
+    assert without_trace("Error: no stack\n") == "Error: no stack"
 
 
 def test_a_message_without_a_place_points_at_nothing() -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.constants import Expression
-from dodona._core.sql.messages import moved_up, parameter_at
+from dodona._core.sql.messages import moved_up, parameter_at, without_trace
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
@@ -163,7 +163,7 @@ class Engine:
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
             if _OUT_OF_MEMORY in str(error):  # Arrow raises it as another type
                 raise self._out_of_memory(error) from error
-            message = moved_up(str(error).strip(), line_count)
+            message = moved_up(without_trace(str(error)), line_count)
             raise self._refusal(message, text, values or {}) from error
         except RecursionError as error:
             raise InvalidRequest("The query is nested too deeply. Simplify the query.") from error
@@ -180,7 +180,8 @@ class Engine:
 
     def _out_of_memory(self, error: BaseException) -> LimitExceeded:
         mib = self._limits.memory_mib_max
-        text = f"The query needs more than {mib} MiB. Query fewer rows or columns. Reason: {error}"
+        reason = without_trace(str(error))
+        text = f"The query needs more than {mib} MiB. Query fewer rows or columns. Reason: {reason}"
         return LimitExceeded(text, memory_mib_max=mib)
 
 

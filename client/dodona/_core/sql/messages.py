@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 _PLACE: Final = re.compile(r"\nLINE (\d+): ([^\n]*)\n( *)(\^+) *\Z")
+_TRACE: Final = "\n\nStack Trace:"
 _NAMED: Final = re.compile(r"\$(\w+)")
+
+
+def without_trace(message: str) -> str:
+    """Return the message without DuckDB's own stack, which names files of this machine."""
+    return message.partition(_TRACE)[0].strip()
 
 
 def moved_up(message: str, line_count: int) -> str:

@@ -24,6 +24,8 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 
 DECIMAL_DIGITS_MAX: Final = 38
 """The most digits of a DECIMAL. DuckDB would round a longer one to a DOUBLE."""
+OFFSET_END: Final = timedelta(hours=16)
+"""DuckDB takes no offset from here on, and none below 0, of a time of day."""
 NAMES_SHOWN_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 100
 VALUE_BYTES: Final = 8
@@ -160,13 +162,34 @@ def _checked(value: Any, place: str, budget: _Budget) -> Any:
     if not is_list:
         return _scalar(value, place, budget)
     items = [_scalar(it, f"{place}[{at}]", budget) for at, it in enumerate(value)]
-    kinds = {type(it) for it in items if it is not None}
-    if kinds == {int, float}:
+    kinds = {_kind_of(it) for it in items if it is not None}
+    if kinds == {"int", "float"}:
         return [None if it is None else _exact_float(it, place) for it in items]
     if len(kinds) > 1:
-        names = " and ".join(sorted(it.__name__ for it in kinds))
+        names = " and ".join(sorted(kinds))
         raise InvalidRequest(f"{place} has values of the types {names}. Use one type in a list.")
+    if kinds == {"Decimal"}:
+        _check_decimals([it for it in items if it is not None], place)
     return items
+
+
+def _kind_of(value: Any) -> str:
+    """Return the name of the type. DuckDB would change times that have no time zone beside others
+    that have one."""
+    name = type(value).__name__
+    has_zone = isinstance(value, datetime | time) and value.tzinfo is not None
+    return f"{name} with a time zone" if has_zone else name
+
+
+def _check_decimals(values: list[Decimal], place: str) -> None:
+    """Check that one DECIMAL type holds all values of a list. DuckDB would round them."""
+    sizes = [_digits_of(it) for it in values]
+    count = max(whole for whole, _ in sizes) + max(scale for _, scale in sizes)
+    if count > DECIMAL_DIGITS_MAX:
+        raise InvalidRequest(
+            f"{place} has decimals that need {count} digits together, and a DECIMAL has at most "
+            f"{DECIMAL_DIGITS_MAX}. Round them, or pass floats."
+        )
 
 
 def _exact_float(value: float, place: str) -> float:
@@ -234,6 +257,11 @@ def _time(value: time, place: str) -> time:
         raise InvalidRequest(
             f"{place} has a time zone without one offset for all dates. Pass a fixed offset."
         )
+    if not timedelta(0) <= offset < OFFSET_END:
+        raise InvalidRequest(
+            f"{place} is {value}, and DuckDB takes the offsets +00:00 to +15:59. Pass the time "
+            "in UTC."
+        )
     return value.replace(tzinfo=timezone(offset), fold=0)
 
 
@@ -250,15 +278,22 @@ def _check_nanoseconds(nanoseconds: int, place: str) -> None:
 def _decimal(value: Decimal, place: str) -> Decimal:
     if not value.is_finite():
         raise InvalidRequest(f"{place} is {value}, which no DECIMAL is. Pass a float.")
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int), "only a Decimal that is not finite has another exponent"
-    count = max(len(digits) + max(exponent, 0), -exponent)
+    count = sum(_digits_of(value))
     if count > DECIMAL_DIGITS_MAX:
         raise InvalidRequest(
             f"{place} has {count} digits, and a DECIMAL has at most {DECIMAL_DIGITS_MAX}. "
             "Round it, or pass a float."
         )
     return Decimal(value)
+
+
+def _digits_of(value: Decimal) -> tuple[int, int]:
+    """Return the digits before and behind the point that DuckDB gives a value. A value such as 0.01
+    has a digit before it, and 0.11 has none."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), "only a Decimal that is not finite has another exponent"
+    scale = max(-exponent, 0)
+    return max(len(digits) + exponent, int(len(digits) < scale)), scale
 
 
 _CONVERSIONS: Final[tuple[tuple[Any, Callable[[Any, str], Any]], ...]] = (
