@@ -61,9 +61,9 @@ HEAD: Final = """\
 """
 NOTES: Final = {
     PREPARE: """\
-Makes the cluster's key once, and gives all volumes to the servers' user: a new volume is root's. It
-is root, may only change owners, and has no network. The volumes come last: a run that was cut off
-before can still write the key.""",
+Makes the cluster's key if there is none, and gives all volumes to the servers' user: a new volume
+is root's. It is root, may only change owners, and has no network. It owns the key's folder while it
+writes there: without more rights, root can write only what is its own.""",
     TOOLS: "The command line. Start it by `docker compose run --rm tools WORDS`.",
 }
 PREPARATION: Final = """\
@@ -72,10 +72,17 @@ from pathlib import Path
 from dodona_wire.net.cluster_key import make_key
 
 key_file, user = Path(sys.argv[1]), int(sys.argv[2])
+os.chown(key_file.parent, os.getuid(), os.getgid())
 make_key(key_file)
 for path in (key_file, *sorted(key_file.parent.parent.iterdir())):
     os.chown(path, user, user)
 """
+BEHIND: Final = {
+    "proxy": ("master",),
+    "node": ("master",),
+    "gateway": ("master", "proxy", "node"),
+}
+"""The roles that a role starts after, and ends before. It does not wait until they are ready."""
 CHECK_S: Final = 5
 """Between two health checks, each of which starts a Python."""
 
@@ -108,13 +115,18 @@ def _common(rendered: Rendered) -> Service:
     """What all servers have in common."""
     user = pod_template(rendered.find("StatefulSet", "-master"))["spec"]["securityContext"]
     return {
-        "depends_on": {PREPARE: {"condition": "service_completed_successfully"}},
+        "depends_on": _depends([]),
         "restart": "unless-stopped",
         "user": f"{user['runAsUser']}:{user['runAsGroup']}",
         **_closed(),
         "tmpfs": ["/tmp:size=64m"],
         "ulimits": {"nofile": DESCRIPTORS},
     }
+
+
+def _depends(others: list[str]) -> Service:
+    started = {it: {"condition": "service_started"} for it in others}
+    return {PREPARE: {"condition": "service_completed_successfully"}, **started}
 
 
 def _closed() -> Service:
@@ -174,7 +186,8 @@ def _server(owner: Object, index: int, names: dict[str, str]) -> Service:
     given = run.words[len(entry_point(_role(owner))) :]
     words = [hosts.sub(lambda it: names[it[0]], it) for it in given]
     found = {
-        **_image(container, _role(owner)),
+        **_image(container, _role(owner), is_built=index == 0),
+        **_order(_role(owner), names),
         "command": [it.replace(f"http://{HERE}:{port}", f"http://{HERE}:{PORT}") for it in words],
         "environment": {it: run.environment[it] for it in run.environment if "POD_" not in it},
         "volumes": [*_mounts(container, _name(owner, index))],
@@ -191,7 +204,17 @@ def _container(owner: Object) -> Object:
     return found
 
 
-def _image(container: Object, role: str) -> Service:
+def _order(role: str, names: dict[str, str]) -> Service:
+    """Compose ends services in the opposite order of their start."""
+    before = BEHIND.get(role, ())
+    others = [it for it in dict.fromkeys(names.values()) if it.partition("-")[0] in before]
+    return {"depends_on": _depends([it for it in others if it != "node"])} if before else {}
+
+
+def _image(container: Object, role: str, *, is_built: bool = True) -> Service:
+    """One service builds the image. Two builds at once can't both write it."""
+    if not is_built:
+        return {"image": container["image"], "pull_policy": "never"}
     build = {"context": "../..", "dockerfile": f"helm/docker/{role}.Dockerfile"}
     return {"image": container["image"], "build": build}
 
@@ -233,7 +256,7 @@ def _prepare(rendered: Rendered, volumes: list[str]) -> Service:
     owner = rendered.find("StatefulSet", "-master")
     user = pod_template(owner)["spec"]["securityContext"]["runAsUser"]
     return {
-        **_image(_container(owner), "master"),
+        **_image(_container(owner), "master", is_built=False),
         "entrypoint": [PYTHON, "-I", "-c", PREPARATION],
         "command": [f"/volumes/{KEY_VOLUME}/{KEY_FILE}", str(user)],
         "restart": "no",

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.integration
 
 HEALTHY_S_MAX: Final = 60.0
 COMMAND_S_MAX: Final = 60.0
+PAUSE_S: Final = 0.2
+"""Between two health checks. Compose waits longer."""
 
 
 class Project:
@@ -66,10 +68,12 @@ class Project:
         deadline = time.monotonic() + HEALTHY_S_MAX
         for service in self._servers():
             words = self._here(service, service.health[1:])
-            while subprocess.run(words, check=False, capture_output=True).returncode != 0:
+            timeout_s = float(service.raw["healthcheck"]["timeout"].removesuffix("s"))
+            while not _passes(words, timeout_s):
                 if time.monotonic() > deadline:
                     said = self.log(service.name).read_text()[-2000:]
                     raise TimeoutError(f"{service.name} is not healthy: {said}")
+                time.sleep(PAUSE_S)
 
     def dodona(self, *words: str) -> str:
         """What `docker compose run tools WORDS` prints."""
@@ -133,6 +137,14 @@ class Project:
             text = text.replace(f"http://{name}:", f"http://{address}:")
         text = text.replace(f"{PYTHON} -I", sys.executable).replace(PYTHON, sys.executable)
         return text.replace("127.0.0.1", own).replace("0.0.0.0", own)
+
+
+def _passes(words: list[str], timeout_s: float) -> bool:
+    try:
+        ended = subprocess.run(words, check=False, capture_output=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return ended.returncode == 0
 
 
 @pytest.fixture

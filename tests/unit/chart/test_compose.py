@@ -160,20 +160,43 @@ def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
     else:
         assert raw["user"] == "65532:65532"
         assert "cap_add" not in raw
-        assert raw["depends_on"] == {PREPARE: {"condition": "service_completed_successfully"}}
+        assert raw["depends_on"][PREPARE] == {"condition": "service_completed_successfully"}
     text = (DOCKER / f"{FILE.services[name].role}.Dockerfile").read_text()
     assert "USER 65532:65532" in text
 
 
+def test_a_service_ends_before_those_that_it_needs() -> None:
+    """Compose ends them in the opposite order of their start, and waits for no readiness."""
+    behind = {
+        name: {it for it in raw["depends_on"] if it != PREPARE}
+        for name, raw in ((name, it.raw) for name, it in FILE.services.items())
+        if "depends_on" in raw
+    }
+    nodes = {"node-0": {"master"}, "node-1": {"master"}}
+    others = {"gateway": {"master", "proxy", *nodes}, "master": set(), TOOLS: set()}
+    assert behind == {"proxy": {"master"}, **nodes, **others}
+    for name, needed in behind.items():
+        for it in needed:
+            condition = FILE.services[name].raw["depends_on"][it]
+            assert condition == {"condition": "service_started"}
+
+
+def test_each_image_is_built_once_from_its_dockerfile() -> None:
+    built = [it for it in FILE.services.values() if "build" in it.raw]
+    assert sorted(it.role for it in built) == sorted({it.role for it in FILE.services.values()})
+    for service in built:
+        build = service.raw["build"]
+        assert (COMPOSE.parent / build["context"]).resolve() == ROOT
+        assert ROOT / build["dockerfile"] == DOCKER / f"{service.role}.Dockerfile"
+        assert (ROOT / build["dockerfile"]).is_file()
+
+
 @pytest.mark.parametrize("name", FILE.services)
-def test_an_image_is_built_from_its_dockerfile(name: str) -> None:
+def test_an_image_is_of_this_version_and_never_pulled(name: str) -> None:
     service = FILE.services[name]
-    role = service.role
-    build = service.raw["build"]
-    assert (COMPOSE.parent / build["context"]).resolve() == ROOT
-    assert ROOT / build["dockerfile"] == DOCKER / f"{role}.Dockerfile"
-    assert (ROOT / build["dockerfile"]).is_file()
-    assert service.raw["image"] == f"dodona-{role}:{project_of('dodona-server')['version']}"
+    version = project_of("dodona-server")["version"]
+    assert service.raw["image"] == f"dodona-{service.role}:{version}"
+    assert "build" in service.raw or service.raw["pull_policy"] == "never"
 
 
 @pytest.mark.parametrize("name", SERVER_NAMES)
@@ -219,13 +242,14 @@ def test_the_preparation_makes_the_key_once_and_gives_all_volumes_away(
     monkeypatch.setattr(sys, "argv", ["-c", *words])
     exec(code, {})
     key_file = tmp_path / "cluster-key" / "key"
+    assert given.pop(0) == ("cluster-key", os.getuid(), os.getgid()), "else root may not write"
     ClusterKey.read(key_file)
     first = key_file.read_text()
     assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
     assert given == [(it, 65532, 65532) for it in ("cluster-key/key", *sorted(FILE.volumes))]
     exec(code, {})
     assert key_file.read_text() == first
-    assert len(given) == 2 * (1 + len(FILE.volumes))
+    assert len(given) == 2 * (1 + len(FILE.volumes)) + 1
 
 
 def test_the_tools_run_the_command_line_with_the_key(tmp_path: Path) -> None:
@@ -269,11 +293,29 @@ def test_the_page_names_the_file_and_the_port_of_the_gateway() -> None:
     assert f"COMPOSE_FILE={COMPOSE.relative_to(ROOT)}\n" in text
     port = SERVERS["gateway"].raw["ports"][0].rpartition(":")[2]
     assert {*re.findall(r"127\.0\.0\.1:(\d+)", text)} == {port}
+    typed = "".join(it.text for it in blocks_of(PAGE) if it.language == "sh")
+    addresses = {*re.findall(r"127\.0\.0\.1:([^/]+)/", typed)}
+    assert addresses == {f"${{DODONA_PORT:-{port}}}"}
     assert "DODONA_PORT=" in text
 
 
+def test_the_page_says_how_much_memory_the_containers_may_take() -> None:
+    limits = {name: it.raw["mem_limit"] for name, it in FILE.services.items() if name != PREPARE}
+    mib = {name: int(it[:-1]) * {"m": 1, "g": 1024}[it[-1]] for name, it in limits.items()}
+    servers_gib = sum(mib[it] for it in SERVERS) / 1024
+    said = f"add up to {servers_gib} GiB, and to {servers_gib + mib[TOOLS] / 1024} GiB"
+    assert said in " ".join((ROOT / PAGE).read_text().split())
+
+
+def test_the_page_builds_the_tools_with_the_servers() -> None:
+    """`build` leaves out services with a profile that is not named."""
+    builds = [it for it in lines_of_page("docker compose") if "build" in it or "--build" in it]
+    assert len(builds) == 2
+    assert all(it == ["docker", "compose", "--profile", TOOLS, "build"] for it in builds)
+
+
 def test_the_page_s_docker_commands_name_services_and_files_of_theirs() -> None:
-    lines = [it[2:] for it in lines_of_page("docker compose")]
+    lines = [it[4:] if it[2] == "--profile" else it[2:] for it in lines_of_page("docker compose")]
     assert {it[0] for it in lines} == SUBCOMMANDS
     for subcommand, *words in lines:
         named = [it for it in words if not it.startswith("-")]
