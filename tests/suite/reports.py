@@ -5,6 +5,7 @@ file of a whole run. A test that failed once and passed by itself has a `flakyFa
 is what Maven's reports call it.
 """
 
+import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from xml.etree import ElementTree
 SLOWEST_COUNT: Final = 20
 ERROR_CHARACTERS_MAX: Final = 300
 """Of an error, in the summary."""
+WHOLE_MODULE: Final = "collection skipped"
+"""pytest's message about a module that skips itself. Its reason is in the text."""
 
 
 class BrokenReport(Exception):
@@ -46,7 +49,10 @@ class Case:
         skipped = self.element.find("skipped")
         if skipped is None or skipped.get("type") == "pytest.xfail":
             return None
-        return (skipped.get("message") or "no reason")[:ERROR_CHARACTERS_MAX]
+        message = skipped.get("message") or "no reason"
+        if message == WHOLE_MODULE:
+            message = _reason_of_module(skipped.text or "") or message
+        return message[:ERROR_CHARACTERS_MAX]
 
     @property
     def kind(self) -> str:
@@ -86,6 +92,17 @@ def _case(element: ElementTree.Element, phase: str) -> Case:
     properties = {it.get("name"): it.get("value") for it in element.iter("property")}
     seconds = float(element.get("time", 0))
     return Case(_name_of(element), phase, seconds, error, "is_real" in properties, element)
+
+
+def _reason_of_module(text: str) -> str | None:
+    """From a tuple as Python writes it: the file, the line and the reason."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+    if not isinstance(found, tuple) or not found or not isinstance(found[-1], str):
+        return None
+    return found[-1].removeprefix("Skipped: ")
 
 
 def _name_of(element: ElementTree.Element) -> str:
@@ -131,7 +148,10 @@ def minutes_by_kind(cases: Iterable[Case]) -> list[str]:
 def skips(cases: Iterable[Case]) -> list[str]:
     """Lines about what was left out, and why."""
     counts = Counter(it.skip_reason for it in cases if it.skip_reason is not None)
-    return [f"SKIPPED {count} tests: {reason}" for reason, count in counts.most_common()]
+    return [
+        f"SKIPPED {count} {'test' if count == 1 else 'tests'}: {reason}"
+        for reason, count in counts.most_common()
+    ]
 
 
 def shown_count(cases: Sequence[Case]) -> str:

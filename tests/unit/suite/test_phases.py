@@ -175,6 +175,13 @@ def test_without_java_tests_of_spark_are_skipped_and_the_last_line_says_so(proje
     assert lines[-1].startswith("3 tests, 2 of them SKIPPED, in ")
 
 
+def test_the_reason_why_a_whole_module_is_skipped_is_said(project: Path) -> None:
+    text = "import pytest\npytest.importorskip('no_such', reason=\"Helm's wheel: for 'Linux'\")\n"
+    (project / "tests" / "test_absent.py").write_text(text)
+    _, lines = run_whole(project, "-k", "alone_passes or absent")
+    assert "SKIPPED 1 test: Helm's wheel: for 'Linux'" in lines
+
+
 def test_a_name_that_differs_between_workers_is_refused_by_name(project: Path) -> None:
     text = "import pytest\n@pytest.mark.parametrize('it', [1], ids=[str(object())])\n"
     (project / "tests" / "test_named.py").write_text(f"{text}def test_named(it): ...\n")
