@@ -2,9 +2,10 @@
 
 Owns: the modes of such a call, and how the data is written.
 
-- Few rows of a table with atomicity are one transaction. If it conflicts, it is a load.
-- All else of a table with atomicity is a bulk load. The client carries it out, since it renews the
-  lease meanwhile: this module returns a `Pending` load.
+- An upsert or a delete of few rows of a table with atomicity is one transaction. If it conflicts, it
+  is a load.
+- All else, also each insert, update and replace, of a table with atomicity is a bulk load. The
+  client carries it out, since it renews the lease meanwhile: this module returns a `Pending` load.
 - A table without atomicity gets the rows in bulk.
 
 Whole data (see `tabular`) is checked before the first request. A stream is checked as it is sent.
