@@ -41,8 +41,8 @@ VERSIONS_BY_EXTRA: Final[dict[str, dict[str, tuple[str, str | None]]]] = {
     "sql": {"duckdb": ("2.0", None)},
     "spark": {"pandas": ("2.2", "3"), "pyspark": ("4.3", "4.4")},
 }
-"""The first version that fits, and the first one that does not fit any more, where another extra or
-an older install may well have brought one that does not fit."""
+"""The first version that fits, and the first one that is too new. Only packages of which another
+extra, or an older install, may have brought a version that does not fit."""
 
 
 def require_extras(*extras: str) -> None:

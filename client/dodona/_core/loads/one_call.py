@@ -2,8 +2,8 @@
 
 Owns: the modes of such a call, and how the data is written.
 
-- An upsert or a delete of few rows of a table with atomicity is one transaction. If it conflicts, it
-  is a load.
+- An upsert or a delete of few rows of a table with atomicity is one transaction. If it conflicts,
+  it is a load.
 - All else, also each insert, update and replace, of a table with atomicity is a bulk load. The
   client carries it out, since it renews the lease meanwhile: this module returns a `Pending` load.
 - A table without atomicity gets the rows in bulk.
