@@ -158,6 +158,8 @@ class Reader(ChangeReader):
         - None, bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, UUID, and
           scalars of numpy. For `column in $list`, pass a list of one of these types.
         - An int is from -2^63 to 2^64 - 1, and a Decimal has 38 digits at most.
+        - A list of Decimals needs 38 digits at most, before and after the point together.
+        - A time has an offset of whole seconds from 0 to 15:59:59, or none.
         - A datetime with a time zone is a moment, in UTC. A datetime without one is a TIMESTAMP,
           which DuckDB compares with moments as if it were in UTC.
         - Compare columns of type `string` with bytes. A str works as a literal does: it must be

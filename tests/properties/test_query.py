@@ -2,16 +2,20 @@
 
 Each example is run with its conditions pushed down and with whole tables read, and a condition on
 one table also by plain Python, with SQL's three truth values. The same holds if parameters stand
-for its constants, by name or in order.
+for its constants, by name or in order. A value of a parameter is the same in the query, or refused.
 """
 
 import math
 import operator
 import re
+import uuid
 from collections.abc import Callable, Sequence
+from datetime import UTC, time, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
 
+import numpy
 import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ from dodona._core.reading import query as query_module
 from dodona._core.reading.query import Query, Source
 from dodona._core.sql.parameters import Parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange
+from dodona.errors import InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
 from dodona_wire.rows.arrow import arrow_of_tuples
@@ -334,3 +339,93 @@ def test_parameters_change_no_result_for_any_shape_of_query(data: st.DataObject)
     expected = tables.ask(plain, is_pushed=True)
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
     assert wanted == tables.wanted
+
+
+OFFSETS = st.timedeltas(timedelta(hours=-24), timedelta(hours=24)).filter(
+    lambda it: abs(it) < timedelta(hours=24)
+)
+ZONES = st.one_of(
+    st.none(),
+    st.just(UTC),
+    st.integers(-23, 23).map(lambda it: timezone(timedelta(hours=it))),
+    OFFSETS.map(timezone),
+)
+DECIMALS = st.builds(
+    lambda sign, digits, exponent: Decimal((sign, digits, exponent)),
+    st.integers(0, 1),
+    st.lists(st.integers(0, 9), min_size=1, max_size=40).map(tuple),
+    st.integers(-40, 5),
+)
+BITS = st.integers(-(2**63), 2**63 - 1)
+GIVEN: tuple[st.SearchStrategy[Any], ...] = (
+    st.booleans(),
+    st.integers(-(2**63) - 1, 2**64),
+    st.integers(-(2**63), 2**64 - 1) | st.floats(),
+    st.text(),
+    st.binary(),
+    st.dates(),
+    st.datetimes(timezones=ZONES),
+    st.times(timezones=ZONES),
+    st.timedeltas(),
+    DECIMALS,
+    st.uuids(),
+    st.floats(width=32).map(numpy.float32) | st.floats(width=16).map(numpy.float16),
+    BITS.map(numpy.int64) | st.integers(0, 2**64 - 1).map(numpy.uint64),
+    st.text().map(numpy.str_) | st.binary().map(numpy.bytes_),
+    st.builds(numpy.timedelta64, BITS, st.sampled_from(("ns", "us", "s", "D", "M"))),
+    st.builds(numpy.datetime64, BITS, st.sampled_from(("ns", "us", "s", "D", "M"))),
+)
+"""Values by kind. A list mostly has one kind."""
+
+
+REFUSED = object()
+
+
+def accepted(value: Any) -> Any:
+    """Return what the query gets as the value of the parameter x, or REFUSED."""
+    try:
+        return checked_parameters({"x": value}, QueryLimits())["x"]
+    except InvalidRequest as error:
+        if not error.message.startswith("Parameter x"):
+            raise
+        return REFUSED
+
+
+def returned(value: Any, given: Any) -> Any:
+    """Return a value of a result in the type of the checked parameter. Arrow has no such type for
+    some."""
+    match given:
+        case timedelta():
+            months, days, nanoseconds = value
+            assert (months, nanoseconds % 1_000) == (0, 0)
+            return timedelta(days, microseconds=nanoseconds // 1_000)
+        case uuid.UUID():
+            return uuid.UUID(str(value))
+        case time() if given.tzinfo is not None:
+            return time.fromisoformat(value)
+    return value
+
+
+def is_same(found: Any, given: Any) -> bool:
+    if type(given) in (numpy.timedelta64, numpy.datetime64):
+        is_null = bool(numpy.isnat(given))
+        return found is None if is_null else bool(type(given)(found) == given)
+    number = given.item() if isinstance(given, numpy.number) else given
+    return bool(found == number) or (found != found and number != number)
+
+
+@given(
+    st.sampled_from(GIVEN).flatmap(lambda it: it | st.lists(it | st.none(), max_size=4))
+    | st.lists(st.one_of(*GIVEN), max_size=3)
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_a_value_of_a_parameter_is_the_same_in_the_query_or_refused(value: Any) -> None:
+    checked = accepted(value)
+    if checked is REFUSED:
+        return
+    is_list = isinstance(value, list)
+    text = "select unnest($x) as x" if is_list else "select $x as x"
+    rows = Tables({}).ask(text, is_pushed=True, parameters={"x": value})
+    values, plain = (value, checked) if is_list else ([value], [checked])
+    found = [returned(row["x"], it) for row, it in zip(rows, plain, strict=True)]
+    assert all(is_same(it, given) for it, given in zip(found, values, strict=True)), found

@@ -47,8 +47,11 @@ def test_a_parameter_is_found_at_the_mark(
 
 def test_a_message_has_no_stack_of_the_machine() -> None:
     message = "INTERNAL Error: a value\n\nStack Trace:\n\n/home/me/lib.so(_Z1a) [0x1]\n"
-    assert without_trace(message) == "INTERNAL Error: a value"
-    assert without_trace("Error: no stack\n") == "Error: no stack"
+    assert without_trace(message).startswith(
+        "INTERNAL Error: a value\n\nThis is a defect in DuckDB"
+    )
+    assert "/home" not in without_trace(message)
+    assert without_trace("Error: no stack") == "Error: no stack"
 
 
 def test_a_message_without_a_place_points_at_nothing() -> None:

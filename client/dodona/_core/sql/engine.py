@@ -8,6 +8,7 @@ duckdb is imported on first use. A call takes as long as DuckDB takes, so an eve
 thread.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -26,6 +27,7 @@ _OUT_OF_MEMORY: Final = "Out of Memory Error"
 _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _MIXED: Final = "Mixing named and positional parameters"
 _PARAMETER: Final = "VALUE_PARAMETER"
+_NAME: Final = re.compile(rb"[\w\x80-\xff]*")
 _EXPLAIN: Final = "explain (format json)"
 _ONLY_SELECT: Final = "a query is one SELECT statement"
 # These two would hide a condition from the plan, or treat a table that is not read yet as empty.
@@ -163,7 +165,7 @@ class Engine:
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
             if _OUT_OF_MEMORY in str(error):  # Arrow raises it as another type
                 raise self._out_of_memory(error) from error
-            message = moved_up(without_trace(str(error)), line_count)
+            message = moved_up(without_trace(str(error)).strip(), line_count)
             raise self._refusal(message, text, values or {}) from error
         except RecursionError as error:
             raise InvalidRequest("The query is nested too deeply. Simplify the query.") from error
@@ -251,12 +253,22 @@ def _check_node(node: dict[str, Any]) -> None:
 
 
 def _check_parameter(node: dict[str, Any], text: bytes) -> None:
-    """Check that the name of a parameter has no quotes, which DuckDB's Python client does not
-    read. Raises InvalidRequest."""
-    if text.startswith(b'$"', node["query_location"]):
+    """Check that a parameter is written as DuckDB's Python client reads it: a name or a number
+    right after the $, without quotes. Raises InvalidRequest."""
+    name, at = node["identifier"], node["query_location"]
+    if not text.startswith(b"$", at):
+        return
+    if text.startswith(b'$"', at):
         raise InvalidRequest(
-            f"The parameter {shown(node['identifier'])} has quotes. Write a name of letters, "
-            "digits and underscores, without quotes."
+            f"The parameter {shown(name)} has quotes. Write a name of letters, digits and "
+            "underscores, without quotes."
+        )
+    written = _NAME.match(text, at + 1)
+    found = "" if written is None else written[0].decode(errors="replace")
+    if found.lower() != name.lower() and found.lstrip("0") != name:
+        raise InvalidRequest(
+            f"The parameter {shown(name)} has a blank after its $, or letters after its number. "
+            f"Write {shown(f'${name}')}, and a blank after it."
         )
 
 

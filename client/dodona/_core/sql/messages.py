@@ -1,6 +1,7 @@
 """Read where a message of DuckDB points, and correct it. Pure.
 
-Owns: the form of such a place: `LINE 2: …`, and below it marks under a part of the line.
+Owns: the form of such a place: `LINE 2: …`, and below it marks under a part of the line. And where
+the calls begin in a message about a defect in DuckDB.
 Must not import: duckdb.
 """
 
@@ -9,13 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 _PLACE: Final = re.compile(r"\nLINE (\d+): ([^\n]*)\n( *)(\^+) *\Z")
-_TRACE: Final = "\n\nStack Trace:"
+_TRACE: Final = re.compile(r"((?:INTERNAL|FATAL) Error: .*?)\s*\n\s*Stack Trace:.*", re.DOTALL)
 _NAMED: Final = re.compile(r"\$(\w+)")
 
 
 def without_trace(message: str) -> str:
-    """Return the message without DuckDB's own stack, which names files of this machine."""
-    return message.partition(_TRACE)[0].strip()
+    """Return the message without the calls inside DuckDB, and the paths of this machine."""
+    return _TRACE.sub(r"\1\n\nThis is a defect in DuckDB. Write the query another way.", message)
 
 
 def moved_up(message: str, line_count: int) -> str:

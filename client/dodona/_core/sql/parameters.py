@@ -24,8 +24,6 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 
 DECIMAL_DIGITS_MAX: Final = 38
 """The most digits of a DECIMAL. DuckDB would round a longer one to a DOUBLE."""
-OFFSET_END: Final = timedelta(hours=16)
-"""DuckDB takes no offset from here on, and none below 0, of a time of day."""
 NAMES_SHOWN_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 100
 VALUE_BYTES: Final = 8
@@ -34,8 +32,10 @@ _FINER_UNITS: Final = ("ns", "ps", "fs", "as")
 """The units of numpy's times that datetime does not have."""
 _TYPES: Final = (
     "None, a bool, an int, a float, a str, bytes, a date, a datetime, a time, a timedelta, "
-    "a Decimal, a UUID, a scalar of numpy, or a list of values of one of these types"
+    "a Decimal, a UUID, a scalar of numpy that converts to one of these, or a list of values of "
+    "one of these types"
 )
+_OFFSET_END: Final = timedelta(hours=16)
 
 
 def checked_parameters(given: Parameters | None, limits: QueryLimits) -> dict[str, Any]:
@@ -162,34 +162,22 @@ def _checked(value: Any, place: str, budget: _Budget) -> Any:
     if not is_list:
         return _scalar(value, place, budget)
     items = [_scalar(it, f"{place}[{at}]", budget) for at, it in enumerate(value)]
-    kinds = {_kind_of(it) for it in items if it is not None}
+    kinds = {_kind(it) for it in items if it is not None}
     if kinds == {"int", "float"}:
         return [None if it is None else _exact_float(it, place) for it in items]
     if len(kinds) > 1:
         names = " and ".join(sorted(kinds))
         raise InvalidRequest(f"{place} has values of the types {names}. Use one type in a list.")
     if kinds == {"Decimal"}:
-        _check_decimals([it for it in items if it is not None], place)
+        _check_digits([it for it in items if it is not None], place)
     return items
 
 
-def _kind_of(value: Any) -> str:
-    """Return the name of the type. DuckDB would change times that have no time zone beside others
-    that have one."""
+def _kind(value: Any) -> str:
+    """Return the name of a type. DuckDB would change the values of a list that has several."""
     name = type(value).__name__
     has_zone = isinstance(value, datetime | time) and value.tzinfo is not None
     return f"{name} with a time zone" if has_zone else name
-
-
-def _check_decimals(values: list[Decimal], place: str) -> None:
-    """Check that one DECIMAL type holds all values of a list. DuckDB would round them."""
-    sizes = [_digits_of(it) for it in values]
-    count = max(whole for whole, _ in sizes) + max(scale for _, scale in sizes)
-    if count > DECIMAL_DIGITS_MAX:
-        raise InvalidRequest(
-            f"{place} has decimals that need {count} digits together, and a DECIMAL has at most "
-            f"{DECIMAL_DIGITS_MAX}. Round them, or pass floats."
-        )
 
 
 def _exact_float(value: float, place: str) -> float:
@@ -212,7 +200,8 @@ def _plain(plain: Any, given: Any, place: str) -> Any:
     for kind, convert in _CONVERSIONS:
         if isinstance(plain, kind):
             return convert(plain, place)
-    raise InvalidRequest(f"{place} is {_TYPES}, not {type(given).__name__}.")
+    reason = ", which converts to none of these" if _is_numpy(given, "generic") else ""
+    raise InvalidRequest(f"{place} is {_TYPES}, not {type(given).__name__}{reason}.")
 
 
 def _integer(value: int, place: str) -> int:
@@ -250,19 +239,21 @@ def _datetime(value: datetime, place: str) -> datetime | None:
 
 
 def _time(value: time, place: str) -> time:
+    plain = time(value.hour, value.minute, value.second, value.microsecond)
     if value.tzinfo is None:
-        return value.replace(fold=0)
+        return plain
     offset = value.utcoffset()
     if offset is None:
         raise InvalidRequest(
             f"{place} has a time zone without one offset for all dates. Pass a fixed offset."
         )
-    if not timedelta(0) <= offset < OFFSET_END:
+    if not timedelta(0) <= offset < _OFFSET_END or offset.microseconds:
         raise InvalidRequest(
-            f"{place} is {value}, and DuckDB takes the offsets +00:00 to +15:59. Pass the time "
-            "in UTC."
+            f"{place} has the offset {timezone(offset)}. DuckDB takes offsets of whole seconds "
+            "from UTC+00:00 to UTC+15:59:59. For others, pass a text such as '12:00:00-05:00', and "
+            "write $name::timetz."
         )
-    return value.replace(tzinfo=timezone(offset), fold=0)
+    return plain.replace(tzinfo=timezone(offset))
 
 
 def _timedelta(value: timedelta, place: str) -> timedelta:
@@ -278,29 +269,38 @@ def _check_nanoseconds(nanoseconds: int, place: str) -> None:
 def _decimal(value: Decimal, place: str) -> Decimal:
     if not value.is_finite():
         raise InvalidRequest(f"{place} is {value}, which no DECIMAL is. Pass a float.")
-    count = sum(_digits_of(value))
-    if count > DECIMAL_DIGITS_MAX:
+    plain = Decimal(value)
+    _check_digits([plain], place)
+    return plain
+
+
+def _check_digits(values: Sequence[Decimal], place: str) -> None:
+    """Check that one DECIMAL has all digits of all values. DuckDB would round them."""
+    counts = [_digits_of(it) for it in values]
+    before, after = [max(it) for it in zip(*counts, strict=True)]
+    if before + after > DECIMAL_DIGITS_MAX:
         raise InvalidRequest(
-            f"{place} has {count} digits, and a DECIMAL has at most {DECIMAL_DIGITS_MAX}. "
-            "Round it, or pass a float."
+            f"{place} needs a DECIMAL of {before + after} digits, {before} before the point and "
+            f"{after} after it. A DECIMAL has at most {DECIMAL_DIGITS_MAX}. Round the digits, or "
+            "pass a float."
         )
-    return Decimal(value)
 
 
 def _digits_of(value: Decimal) -> tuple[int, int]:
-    """Return the digits before and behind the point that DuckDB gives a value. A value such as 0.01
-    has a digit before it, and 0.11 has none."""
+    """Return how many digits before and after the point DuckDB takes for a value. It counts the
+    zero of 0.05, but not that of 0.5."""
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int), "only a Decimal that is not finite has another exponent"
-    scale = max(-exponent, 0)
-    return max(len(digits) + exponent, int(len(digits) < scale)), scale
+    after = max(-exponent, 0)
+    before = len(digits) + exponent
+    return (1 if before < 0 else before), after
 
 
 _CONVERSIONS: Final[tuple[tuple[Any, Callable[[Any, str], Any]], ...]] = (
     (int, _integer),
     (str, _text),
     (float, lambda value, _: float(value)),
-    ((bytes, bytearray, memoryview), lambda value, _: bytes(value)),
+    ((bytes, bytearray, memoryview), lambda value, _: bytes(memoryview(value))),
     (datetime, _datetime),
     (date, lambda value, _: date(value.year, value.month, value.day)),
     (time, _time),
@@ -323,7 +323,8 @@ def _of_numpy(value: Any, place: str) -> Any:
     """Return a scalar of numpy as a value of Python. Without a time, NaT is null."""
     import numpy
 
-    if isinstance(value, numpy.void):
+    # Those of characters are str and bytes. `item` would lose the zeros at their end.
+    if isinstance(value, numpy.void | numpy.character):
         return value
     if not isinstance(value, numpy.datetime64 | numpy.timedelta64):
         return value.item()
