@@ -8,12 +8,14 @@ than msgspec. No other form is shorter, except floats of 32 bits. So the length 
 are none of these. All other values need a second pass.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
-from dodona_wire.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.json_text import Place, name_refusal, object_of, place_of_repeated
+from dodona_wire.rows.values import CHECKS
 
 _FLOAT32: Final = b"\xca"
 _decode: Final = msgspec.msgpack.Decoder().decode
@@ -26,6 +28,24 @@ def unpacked(packed: bytes, column: str) -> Any:
     if type(found) in (dict, list) and (place := repeated_in_packed(packed, found)):
         raise name_refusal(place, column=column)
     return found
+
+
+def nulls_in_packed(values: Sequence[bytes | None], column: str) -> list[bool]:
+    """Check the values of a column of type any. Return which of them are null: None, or the
+    MessagePack of null. Raises SchemaViolation, which names the row."""
+    check = CHECKS["any"]
+    is_null = [False] * len(values)
+    row = 0
+    try:
+        for row, packed in enumerate(values):
+            is_null[row] = packed is None or check(unpacked(packed, column), column) is None
+    except SchemaViolation as error:
+        error.attributes.setdefault("row_index", row)
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        text = f"not MessagePack: {error}"
+        raise SchemaViolation(text, column=column, row_index=row) from error
+    return is_null
 
 
 def repeated_in_packed(packed: bytes, found: Any) -> Place:

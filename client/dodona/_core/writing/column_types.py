@@ -17,6 +17,7 @@ from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import ColumnType
 from dodona_wire.rows.logical_types import PRECISION_MAX, SQL_PRECISION_MAX
 from dodona_wire.rows.logical_values import no_zone
+from dodona_wire.rows.values import double_of
 from dodona_wire.shown import shown
 
 _ARROW: Final[tuple[tuple[ColumnType, tuple[str, ...]], ...]] = (
@@ -127,14 +128,6 @@ def type_of_values(values: Iterable[Any], column: str) -> ColumnType:
     return found
 
 
-def is_exact_double(number: int) -> bool:
-    """Return whether a double has this value."""
-    try:
-        return int(float(number)) == number
-    except OverflowError:
-        return False
-
-
 def _none_holds(ints: list[int], column: str) -> SchemaViolation:
     least, most = shown(min(ints)), shown(max(ints))
     text = f"no column type holds all values of column {column!r}: {least} to {most}"
@@ -160,9 +153,9 @@ def _type_of_ints(values: list[Any], column: str) -> ColumnType:
 
 
 def _type_of_doubles(values: list[Any], column: str) -> ColumnType:
-    ints = [it for it in values if _kind_of(it) is int]
-    if not all(is_exact_double(it) for it in ints):
-        raise _none_holds(ints, column)
+    for it in values:
+        if _kind_of(it) is int:
+            double_of(it, column)  # raises SchemaViolation if no double is equal to it
     return "double"
 
 

@@ -10,18 +10,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
-
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.protocol.steps import Pause, Protocol
 from dodona._core.writing.bulk import PART_BYTES_FIRST, Pace, counted_from, parts_of
 from dodona._core.writing.tabular import batches_of, converted, is_whole
-from dodona_wire.errors import DuplicateKey, InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.errors import DuplicateKey, InvalidRequest, LimitExceeded
 from dodona_wire.rows.arrow import arrow_schema, value_rows
 from dodona_wire.rows.arrow_keys import KEYS_BYTES_MAX, encode_keys, first_disorder, first_repeated
-from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.rows.values import CHECKS
 from dodona_wire.shown import shown
 from dodona_wire.types import DELETE_MASK, BatchKind, Key, Write
 
@@ -81,19 +78,9 @@ def _checking(schema: TableSchema, data: Any, kind: BatchKind, checked: Checked)
 
 def _check_packed(schema: TableSchema, part: Any) -> None:
     """Check the values of type any as cells do, which would refuse them one message at a time."""
-    check = CHECKS["any"]
     given = set(part.schema.names)
     for name in [it.name for it in schema.columns if it.type == "any" and it.name in given]:
-        for row, packed in enumerate(part.column(name).to_pylist()):
-            try:
-                if packed is not None:
-                    check(unpacked(packed, name), name)
-            except SchemaViolation as error:
-                error.attributes.setdefault("row_index", row)
-                raise
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                text = f"not MessagePack: {error}"
-                raise SchemaViolation(text, column=name, row_index=row) from error
+        nulls_in_packed(part.column(name).to_pylist(), name)
 
 
 def _check_repeated(schema: TableSchema, parts: list[Any]) -> None:

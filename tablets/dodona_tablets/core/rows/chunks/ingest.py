@@ -8,7 +8,6 @@ for values of `any`.
 
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +19,9 @@ from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
 from dodona_wire.rows.logical_arrow import check_stored_columns
-from dodona_wire.rows.packed_names import unpacked
+from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.row_rules import ROW_BYTES_MAX
 from dodona_wire.rows.schema import Column, TableSchema
-from dodona_wire.rows.values import CHECKS
 from dodona_wire.types import DELETE_MASK, BatchKind, Key
 
 _TEXT_TYPES: Final = ("string", "utf8", "any")
@@ -131,19 +129,8 @@ def _checked(column: Column, array: pa.Array) -> pa.Array:
 def _checked_any(column: Column, array: pa.Array) -> pa.Array:
     """Check values of type `any`. The MessagePack of null becomes null, so that null has one form
     only."""
-    check = CHECKS["any"]
-    is_null = np.zeros(len(array), np.bool_)
-    row = 0
-    try:
-        for row, value in enumerate(array.to_pylist()):
-            is_null[row] = value is None or check(unpacked(value, column.name), column.name) is None
-    except SchemaViolation as error:
-        error.attributes.setdefault("row_index", row)
-        raise
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        text = f"not MessagePack: {error}"
-        raise SchemaViolation(text, column=column.name, row_index=row) from error
-    if int(is_null.sum()) == array.null_count:
+    is_null = nulls_in_packed(array.to_pylist(), column.name)
+    if sum(is_null) == array.null_count:
         return array
     return pc.if_else(pa.array(is_null), pa.scalar(None, array.type), array)
 
