@@ -19,6 +19,9 @@ RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels 
  && pip --python /opt/dodona/bin/python install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM ${BASE}
+# The base has its standard library without bytecode, and nothing can be written where this runs: each
+# start, health check and child process would compile what it imports.
+RUN python -m compileall -q -x '/(site-packages|tests?)/' "$(python -c 'import os; print(os.path.dirname(os.__file__))')"
 COPY --from=build /opt/dodona /opt/dodona
 USER 65532:65532
 EXPOSE 8502

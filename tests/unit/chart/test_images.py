@@ -4,6 +4,7 @@ they copy what there is, install what is locked, and start what there is."""
 import fnmatch
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -72,9 +73,34 @@ def test_an_image_is_plain(role: str) -> None:
     last = found[max(index for index, (word, _) in enumerate(found) if word == "FROM") :]
     words = [word for word, _ in last]
     assert words == [
-        it for it in ("FROM", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT") if it in words
+        it for it in ("FROM", "RUN", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT") if it in words
     ]
     assert dict(last)["USER"] == "65532:65532", "a number: Kubernetes can tell that it is not root"
+
+
+@pytest.mark.parametrize("role", IMAGES)
+def test_an_image_has_the_bytecode_of_the_standard_library(role: str, tmp_path: Path) -> None:
+    """The base has none, and a root file system that can't be written gets none."""
+    found = instructions(role)
+    last = found[max(index for index, (word, _) in enumerate(found) if word == "FROM") :]
+    (line,) = [rest for word, rest in last if word == "RUN"]
+    library = tmp_path / "lib"
+    sources = [
+        library / it for it in ("good.py", "package/it.py", "tests/bad.py", "site-packages/a.py")
+    ]
+    for source in sources:
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("def :" if "bad" in source.name else "x = 1")
+    *words, folder = shlex.split(line)
+    assert words[:3] == ["python", "-m", "compileall"]
+    (code,) = re.findall(r"^\$\(python -c '(.*)'\)$", folder)
+    asked = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert Path(asked.stdout.strip()) == Path(json.__file__).parent.parent
+    ended = subprocess.run([sys.executable, *words[1:], str(library)], check=False, timeout=60)
+    assert ended.returncode == 0, "a file that is wrong on purpose stops no build"
+    assert {it.name.partition(".")[0] for it in library.rglob("*.pyc")} == {"good", "it"}
 
 
 @pytest.mark.parametrize("role", IMAGES)
