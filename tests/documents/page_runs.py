@@ -111,7 +111,7 @@ SHOWN: Final = {
     ("docs/how-to/run-on-kubernetes.md", "yaml"): (3, "are values and pods, which tests compare"),
     ("docs/how-to/run-on-machines.md", "ini"): (8, "are units; test_shown_blocks.py starts them"),
     ("docs/how-to/run-on-machines.md", "sh"): (9, "need systemd; the units' tests read them"),
-    ("docs/how-to/run-with-compose.md", "sh"): (7, "need Docker; test_compose.py reads them"),
+    ("docs/how-to/run-with-compose.md", "sh"): (8, "need Docker; test_compose.py reads them"),
     ("docs/how-to/run-with-compose.md", "yaml"): (1, "changes services; test_compose.py reads it"),
     ("docs/how-to/use-the-console.md", "text"): (1, "is of `dodona up`, which the README runs"),
     ("docs/reference/access.md", "text"): (1, "starts a master: test_shown_blocks.py does, too"),

@@ -23,7 +23,6 @@ BACKUPS: Final = "backups"
 TOOLS: Final = "tools"
 KEY_FILE: Final = "key"
 PYTHON: Final = "/opt/dodona/bin/python"
-DESCRIPTORS: Final = 65_536
 LAPTOP: Final[dict[str, Any]] = {
     "logs": {"format": "text"},
     "networkPolicy": {"enabled": False},
@@ -117,10 +116,11 @@ def _common(rendered: Rendered) -> Service:
     return {
         "depends_on": _depends([]),
         "restart": "unless-stopped",
+        # Nothing that the first process of a container gets before it listens for signals arrives.
+        "init": True,
         "user": f"{user['runAsUser']}:{user['runAsGroup']}",
         **_closed(),
         "tmpfs": ["/tmp:size=64m"],
-        "ulimits": {"nofile": DESCRIPTORS},
     }
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,30 @@ def test_a_container_has_no_more_rights_than_it_needs(name: str) -> None:
     assert "USER 65532:65532" in text
 
 
+@pytest.mark.parametrize("name", [*SERVER_NAMES, TOOLS])
+def test_a_signal_to_end_arrives_from_the_first_moment_on(name: str) -> None:
+    """Linux gives the first process of a container no signal that it does not listen for. While a
+    server is imported it listens for none, so Docker would wait all of the time to end."""
+    raw = FILE.services[name].raw
+    assert raw["init"] is True
+    assert raw["restart"] == ("no" if name == TOOLS else "unless-stopped")
+
+
+def test_nothing_is_asked_of_docker_that_it_may_not_give() -> None:
+    """A server itself raises its limit of open files to what Docker allows. More than that stops
+    all containers."""
+    assert not [name for name, it in FILE.services.items() if "ulimits" in it.raw]
+    code = (
+        "import resource as it; it.setrlimit(it.RLIMIT_NOFILE, (128, 256)); "
+        "from dodona_server.process import prepare_process; prepare_process(); "
+        "print(it.getrlimit(it.RLIMIT_NOFILE))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ended.stdout.strip() == "(256, 256)"
+
+
 def test_a_service_ends_before_those_that_it_needs() -> None:
     """Compose ends them in the opposite order of their start, and waits for no readiness."""
     behind = {
@@ -307,6 +332,41 @@ def test_the_page_says_how_much_memory_the_containers_may_take() -> None:
     assert said in " ".join((ROOT / PAGE).read_text().split())
 
 
+def test_the_page_s_program_runs_in_the_image_of_the_tools_and_in_the_network() -> None:
+    (line,) = lines_of_page("docker run")
+    raw = FILE.services[TOOLS].raw
+    image = line.index(raw["image"])
+    options = dict(zip(line[3:image:2], line[4:image:2], strict=True))
+    name = helm.values_from_yaml(COMPOSE.read_text())["name"]
+    assert options["--network"] == f"{name}_default"
+    assert options["--env"] == "DODONA_CLUSTER_KEY"
+    assert (options["--entrypoint"], line[image + 1]) == ("python", "/work/program.py")
+    assert "ENV PATH=/opt/dodona/bin:$PATH" in (DOCKER / f"{TOOLS}.Dockerfile").read_text()
+    (text,) = [it.text for it in blocks_of(PAGE) if "program.py << 'END'" in it.text]
+    program = text.partition("'END'\n")[2].partition("END\n")[0]
+    compile(program, "program.py", "exec")
+    (url,) = re.findall(r'connect\("(.*?)"\)', program)
+    assert url == raw["environment"]["DODONA_URL"]
+
+
+def test_the_page_waits_only_if_the_cluster_starts_and_shows_what_does_not_run() -> None:
+    text = " ".join(it.text for it in blocks_of(PAGE) if it.language == "sh")
+    assert re.search(r"docker compose up --detach &&\s+curl ", text), "else it waits for nothing"
+    shown = lines_of_page("docker compose ps")
+    assert shown
+    assert all("--all" in it for it in shown), "others are not listed: they were only created"
+
+
+def test_the_page_s_rows_fit_its_table() -> None:
+    (text,) = [it.text for it in blocks_of(PAGE) if "> orders.csv" in it.text]
+    (made,) = re.findall(r"printf '(.*)' > orders.csv", text)
+    header, *rows = made.replace("\\n", "\n").splitlines()
+    (schema,) = re.findall(r"--schema '(.*)'", text)
+    assert header.split(",") == [it.partition(":")[0] for it in schema.split(",")]
+    assert rows
+    assert {it.count(",") for it in rows} == {header.count(",")}
+
+
 def test_the_page_builds_the_tools_with_the_servers() -> None:
     """`build` leaves out services with a profile that is not named."""
     builds = [it for it in lines_of_page("docker compose") if "build" in it or "--build" in it]
@@ -331,7 +391,7 @@ def test_the_page_s_docker_commands_name_services_and_files_of_theirs() -> None:
     "words", [it[it.index(TOOLS) + 1 :] for it in lines_of_page("docker compose run")]
 )
 def test_the_page_s_commands_are_taken_by_dodona(words: list[str]) -> None:
-    if words[0] == "-C":  # of tar, to take a backup away
+    if words[0] == "-C":  # of tar, to take a backup away or to bring it back
         assert words[1] in FILE.services[TOOLS].mounts
         return
     typed = words[: words.index("<")] if "<" in words else words
