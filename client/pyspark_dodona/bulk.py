@@ -129,7 +129,10 @@ def arranged(
         df = df.repartitionById(partitioning.count, number)
     else:  # in Spark 4.0, some partitions get the rows of several numbers, and some get none
         df = df.repartition(partitioning.count, number)
-    order = [f.expr(it).asc_nulls_first() for it in keys.order()]
+    order = [
+        f.expr(it).desc_nulls_last() if is_descending else f.expr(it).asc_nulls_first()
+        for it, is_descending in keys.order()
+    ]
     return df.sortWithinPartitions(*order, *[f.col(it).asc_nulls_first() for it in last_by])
 
 

@@ -109,7 +109,7 @@ def test_spark_places_and_sorts_rows_like_the_client(
     keys = KeyColumns(schema.columns, frame.schema, "//t")
     partitioning = Partitioning(tuple(pivots), splits)
     number = f.expr(keys.partition(partitioning)).alias("number")
-    order = [f.expr(it).asc_nulls_first() for it in keys.order()]
+    order = [f.expr(it).asc_nulls_first() for it, _ in keys.order()]
     sorted_frame = frame.coalesce(1).sortWithinPartitions(*order, "row")
     numbers = {it.row: it.number for it in sorted_frame.select("row", number).collect()}
     assert list(numbers) == sorted(range(len(rows)), key=lambda it: (encoded[it], it))

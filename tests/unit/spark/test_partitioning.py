@@ -83,7 +83,7 @@ def test_the_search_is_as_deep_as_the_logarithm() -> None:
 def test_names_are_quoted() -> None:
     strange = (Column("a`b.c", "int64", "ascending"), COLUMNS[2])
     keys = KeyColumns(strange, frame(**{"a`b.c": LongType()}), "//t")
-    assert keys.order() == ["`a``b.c`"]
+    assert keys.order() == [("`a``b.c`", False)]
     assert keys.partition(Partitioning(((7,),), 1)) == "IF(`a``b.c` >= 7L, 1, 0)"
 
 
