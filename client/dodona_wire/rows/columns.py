@@ -5,7 +5,7 @@ a column is a name of `logical_types`. Imports no clock and no I/O.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -17,6 +17,8 @@ from dodona_wire.shown import shown
 
 ColumnType = str
 """The name of a type of columns: see `logical_types`."""
+SortOrder = Literal["ascending", "descending"]
+"""The order of the values of a key column."""
 ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
 """A column's name, the check of its values, and whether it is required."""
 
@@ -55,7 +57,7 @@ class Column(
     type: ColumnType
     """The name of a type, such as int64, utf8, date or decimal(10,2). The reference of types has
     all names, and the values that each type takes."""
-    sort_order: Literal["ascending", "descending"] | None = None
+    sort_order: SortOrder | None = None
     """The order of a key column, None for a value column. "ascending" puts the smallest value
     first, and null before it. "descending" puts the greatest value first, and null last."""
     required: bool = False
@@ -110,7 +112,7 @@ def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
 
 
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
-    "sort_order": ("ascending", "descending"),
+    "sort_order": get_args(SortOrder),
     "aggregate": tuple(AGGREGATE_TYPES),
 }
 

@@ -54,7 +54,7 @@ _KEY_PARTS: Final = {
     "utf8": _TEXT.replace("{0}", "{0}.encode()"),
     "-int64": f"integer({TAGS['-int64']}, {_SIGN - 1} - {{0}})",
     "-uint64": f"integer({TAGS['-uint64']}, {_ALL} - {{0}})",
-    "-boolean": '(b"\xf9\xfe" if {0} else b"\xf9\xff")',
+    "-boolean": '(b"\\xf9\\xfe" if {0} else b"\\xf9\\xff")',
     "-string": f"({_TEXT}).translate(flipped)",
     "-utf8": f"({_TEXT.replace('{0}', '{0}.encode()')}).translate(flipped)",
 }
