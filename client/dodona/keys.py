@@ -10,6 +10,7 @@ from dodona_wire.rows.keys import (
     decode_key,
     encode_key,
     first_columns,
+    null_suffix,
     successor,
 )
 
@@ -20,5 +21,6 @@ __all__ = [
     "decode_key",
     "encode_key",
     "first_columns",
+    "null_suffix",
     "successor",
 ]

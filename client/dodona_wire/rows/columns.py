@@ -59,7 +59,8 @@ class Column(
     all names, and the values that each type takes."""
     sort_order: SortOrder | None = None
     """The order of a key column, None for a value column. "ascending" puts the smallest value
-    first, and null before it. "descending" puts the greatest value first, and null last."""
+    first, and null before it. "descending" puts the greatest value first, and null last. Ranges
+    and pivot keys are places in this order. The order of a column never changes."""
     required: bool = False
     """Whether the column is never null."""
     lock: str | None = None

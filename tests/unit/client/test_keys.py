@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.errors import DataCorrupted, SchemaViolation
-from dodona.keys import decode_key, encode_key, successor
+from dodona.keys import decode_key, encode_key, null_suffix, successor
 from dodona.types import KEY_MAX, KEY_MIN, Key
-from dodona_wire.rows.keys import null_suffix
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-(1 << 63), (1 << 63) - 1),
