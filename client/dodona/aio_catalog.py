@@ -85,7 +85,8 @@ class AsyncTree(ProcessBound):
 
         - `schema`: a list of columns, as `Column` objects or as dicts of their fields.
         - `pivot_keys`: the first key of each tablet, as a list of leading key column values. The
-          keys rise, and the first one is empty. By default, the table has one tablet.
+          keys rise in the order of the table, and the first one is empty. By default, the table has
+          one tablet.
         - `tablet_count`: the number of tablets that divide all values of the first key column
           evenly.
         - `mount`: also mount the table. Not allowed in a master transaction. If the mount fails,
@@ -94,7 +95,8 @@ class AsyncTree(ProcessBound):
           setting is an error. A YTsaurus setting that has no effect here causes a `DodonaWarning`.
         - `like`: in place of `schema`, data as in `AsyncClient.write`, or a `pyarrow.Schema`. The
           table gets a column of the fitting type for each column. No rows are written.
-        - `keys`: with `like`, the names of the key columns, which come first, in this order.
+        - `keys`: with `like`, the names of the key columns, which come first, in this order. All
+          are ascending: pass `schema` for a descending one.
         - `if_not_exists`: a table at the path is no error if it has this schema and this atomicity.
           Otherwise TableExists lists the `differences`. Other arguments are not compared.
 

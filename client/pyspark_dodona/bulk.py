@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from dodona import Load
@@ -129,8 +129,16 @@ def arranged(
         df = df.repartitionById(partitioning.count, number)
     else:  # in Spark 4.0, some partitions get the rows of several numbers, and some get none
         df = df.repartition(partitioning.count, number)
-    order = [f.expr(it).asc_nulls_first() for it in keys.order()]
-    return df.sortWithinPartitions(*order, *[f.col(it).asc_nulls_first() for it in last_by])
+    last = [f.col(it).asc_nulls_first() for it in last_by]
+    return df.sortWithinPartitions(*sort_columns(keys), *last)
+
+
+def sort_columns(keys: KeyColumns) -> list[Column]:
+    """Return the columns by which to sort rows in the order of the table."""
+    return [
+        f.expr(it).desc_nulls_last() if is_descending else f.expr(it).asc_nulls_first()
+        for it, is_descending in keys.order()
+    ]
 
 
 def parallelism_of(session: SparkSession) -> int:

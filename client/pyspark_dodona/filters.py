@@ -208,7 +208,7 @@ def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
         least, greatest = (None if it is None else _stored(columns[place], it) for it in ends)
         return least, greatest
 
-    lower, upper = key_range([it.logical for it in columns], interval_of)
+    lower, upper = key_range(columns, interval_of)
     return Range(schema.load_bound(lower or None), schema.load_bound(upper))
 
 

@@ -1,10 +1,10 @@
 """Choose the task of a bulk write for each row, by an SQL expression of Spark over the key columns.
 
 Owns: how tablets are divided among tasks, and how pivot keys become SQL. The SQL must put a row
-where the client would send it. Null comes first, text is compared by its UTF-8 bytes, -0.0 is 0.0,
-and uint64 is a decimal. No Python runs for a row, and Spark broadcasts nothing. The expression is a
-binary search, whose depth is the logarithm of the number of tasks. It only makes a write fast: the
-client finds the tablet of each row in any case.
+where the client would send it. Null comes first, and last in a descending column. Text is compared
+by its UTF-8 bytes, -0.0 is 0.0, and uint64 is a decimal. No Python runs for a row, and Spark
+broadcasts nothing. The expression is a binary search, whose depth is the logarithm of the number of
+tasks. It only makes a write fast: the client finds the tablet of each row in any case.
 
 Invariant: rows with one key are in one partition.
 """
@@ -42,7 +42,7 @@ class Partitioning:
     one."""
 
     bounds: tuple[tuple[Any, ...], ...]
-    """The leading key values at which all ranges but the first begin, in rising order."""
+    """The leading key values at which all ranges but the first begin, in the order of the table."""
     splits: int
 
     @property
@@ -92,9 +92,10 @@ class KeyColumns:
             self.names.append(key.name)
             self._columns.append(_KeyColumn(key, types[key.name]))
 
-    def order(self) -> list[str]:
-        """Return the expressions by which to sort the rows in the order of the table."""
-        return [column.value for column in self._columns]
+    def order(self) -> list[tuple[str, bool]]:
+        """Return the expressions by which to sort the rows in the order of the table, each with
+        whether it is descending."""
+        return [(column.value, column.is_descending) for column in self._columns]
 
     def partition(self, partitioning: Partitioning) -> str:
         """Return the SQL expression of the number of a row's partition."""
@@ -115,12 +116,12 @@ class KeyColumns:
         return f"IF({self._is_at_least(bounds[middle - 1])}, {above}, {below})"
 
     def _is_at_least(self, bound: tuple[Any, ...]) -> str:
-        """Return the condition that the key of a row is the bound or above it. A null result counts
-        as false, because the condition has no NOT in it."""
+        """Return the condition that the key of a row is the bound or behind it in the table. A null
+        result counts as false, because the condition has no NOT in it."""
         *leading, last = zip(self._columns, bound, strict=False)
         condition = last[0].is_at_least(last[1])
         for column, value in reversed(leading):
-            condition = f"({column.is_above(value)} OR ({column.equals(value)} AND {condition}))"
+            condition = f"({column.is_behind(value)} OR ({column.equals(value)} AND {condition}))"
         return condition
 
 
@@ -130,6 +131,7 @@ class _KeyColumn:
     def __init__(self, column: Column, given: DataType) -> None:
         self._column = column
         self._given = given
+        self.is_descending = column.is_descending
         name = f"`{column.name.replace('`', '``')}`"
         is_text_as_bytes = isinstance(given, StringType) and (
             column.type == "string" or given.collation != _PLAIN_COLLATION
@@ -142,18 +144,25 @@ class _KeyColumn:
         self.hashed = f"IF({self.value} = 0, 0, {self.value})" if is_float else self.value
 
     def is_at_least(self, value: Any) -> str:
+        if self.is_descending:
+            return self.equals(None) if value is None else self._compared_or_null("<=", value)
         return "TRUE" if value is None else self._compared(">=", value)
 
-    def is_above(self, value: Any) -> str:
+    def is_behind(self, value: Any) -> str:
+        if self.is_descending:
+            return "FALSE" if value is None else self._compared_or_null("<", value)
         return f"{self.value} IS NOT NULL" if value is None else self._compared(">", value)
 
     def equals(self, value: Any) -> str:
         return f"{self.value} IS NULL" if value is None else self._compared("=", value)
 
+    def _compared_or_null(self, operator: str, value: Any) -> str:
+        return f"({self._compared(operator, value)} OR {self.value} IS NULL)"
+
     def _compared(self, operator: str, value: Any) -> str:
         if self._column.type == "uint64" and not isinstance(self._given, DecimalType):
             if value > _LONG_MAX:  # larger than all values of this DataFrame's type
-                return "FALSE"
+                return "TRUE" if operator.startswith("<") else "FALSE"
             return f"{self.value} {operator} {value}L"
         return f"{self.value} {operator} {self._literal(value)}"
 

@@ -1,7 +1,8 @@
 """Ranges of keys, as leading key column values.
 
-Owns: the intersection of ranges. The order of encoded keys decides which of two ends is higher.
-Null comes first, and a prefix comes before all keys that begin with it.
+Owns: the intersection of ranges. Ends are places in the order of the table, and the order of
+encoded keys decides which of two ends comes first. A prefix comes before all keys that begin with
+it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -20,10 +20,11 @@ import dodona
 import dodona.spark
 from dodona.errors import DodonaError, InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
+from dodona_wire.rows.columns import SortOrder
 from dodona_wire.rows.key_prefixes import decode_prefix
 from integration.frames import PAIRS, complaint, create, pairs, read
 from pyspark_dodona import writer
-from pyspark_dodona.bulk import BATCH_SETTING, arranged
+from pyspark_dodona.bulk import BATCH_SETTING, arranged, sort_columns
 from pyspark_dodona.columns import spark_type
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
 from suite.levels import examples
@@ -69,7 +70,8 @@ Values = tuple[Any, ...]
 def tables(draw: st.DrawFn) -> tuple[TableSchema, list[Values], list[Values]]:
     """A table's columns, its pivot keys, and keys of rows, some of which are pivots."""
     types = draw(st.sampled_from(KEY_TYPES))
-    columns = [Column(f"c{at}", kind, "ascending") for at, kind in enumerate(types)]
+    orders: st.SearchStrategy[SortOrder] = st.sampled_from(["ascending", "descending"])
+    columns = [Column(f"c{at}", kind, draw(orders)) for at, kind in enumerate(types)]
     schema = TableSchema((*columns, Column("row", "int64")))
     values = [st.none() | VALUES[kind] for kind in types]
     prefixes = [st.tuples(*values[:count]) for count in range(1, len(types) + 1)]
@@ -83,7 +85,7 @@ def tables(draw: st.DrawFn) -> tuple[TableSchema, list[Values], list[Values]]:
 def frame_of(spark: SparkSession, schema: TableSchema, keys: list[Values]) -> DataFrame:
     """Each key with its place."""
     columns = ", ".join(f"{it.name} {spark_type(it).simpleString()}" for it in schema.columns)
-    is_decimal = [kind == "uint64" for kind in schema.key_types]
+    is_decimal = [it.type == "uint64" for it in schema.key_columns]
     rows = [
         (
             *(
@@ -109,8 +111,7 @@ def test_spark_places_and_sorts_rows_like_the_client(
     keys = KeyColumns(schema.columns, frame.schema, "//t")
     partitioning = Partitioning(tuple(pivots), splits)
     number = f.expr(keys.partition(partitioning)).alias("number")
-    order = [f.expr(it).asc_nulls_first() for it in keys.order()]
-    sorted_frame = frame.coalesce(1).sortWithinPartitions(*order, "row")
+    sorted_frame = frame.coalesce(1).sortWithinPartitions(*sort_columns(keys), "row")
     numbers = {it.row: it.number for it in sorted_frame.select("row", number).collect()}
     assert list(numbers) == sorted(range(len(rows)), key=lambda it: (encoded[it], it))
     assert {row: it // splits for row, it in numbers.items()} == {
@@ -145,6 +146,9 @@ def test_numbers_without_a_sign_come_in_any_type(spark: SparkSession, given_type
     keys = KeyColumns((Column("k", "uint64", "ascending"),), frame.schema, "//t")
     number = f.expr(keys.partition(Partitioning(((3,), (1 << 63,)), 1)))
     assert [it[0] for it in frame.select(number).collect()] == [0, 0, 0, 1, 1]
+    keys = KeyColumns((Column("k", "uint64", "descending"),), frame.schema, "//t")
+    number = f.expr(keys.partition(Partitioning(((1 << 63,), (3,)), 1)))
+    assert [it[0] for it in frame.select(number).collect()] == [2, 2, 2, 2, 1]
 
 
 def test_spark_without_ids_of_partitions_does_as_well(

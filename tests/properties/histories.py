@@ -34,7 +34,7 @@ SIMPLE = TableSchema.parse(
 AGGREGATES = TableSchema.parse(
     [
         {"name": "name", "type": "string", "sort_order": "ascending"},
-        {"name": "part", "type": "uint64", "sort_order": "ascending"},
+        {"name": "part", "type": "uint64", "sort_order": "descending"},
         {"name": "plain", "type": "boolean"},
         {"name": "sum", "type": "int64", "aggregate": "sum"},
         {"name": "max", "type": "utf8", "aggregate": "max"},
@@ -86,7 +86,7 @@ def histories(
 ) -> History:
     """Of a few rows, some with many versions."""
     schema = draw(st.sampled_from(list(schemas)))
-    keys = st.tuples(*(st.sampled_from(VALUES[it]) for it in schema.key_types))
+    keys = st.tuples(*(st.sampled_from(VALUES[it.type]) for it in schema.key_columns))
     drawn = draw(st.lists(keys, min_size=1, max_size=row_count_max))
     found = sorted({encode_key(values, schema.key_types) for values in drawn})
     store_count = draw(st.integers(1, 4))

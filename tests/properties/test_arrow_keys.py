@@ -45,9 +45,14 @@ EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 Rows = list[tuple[Any, ...]]
 
 
+def order_of_type(key_type: str) -> str:
+    return "descending" if key_type.startswith("-") else "ascending"
+
+
 def schema_of(types: Sequence[str]) -> TableSchema:
     keys: Any = [
-        {"name": f"k{at}", "type": it, "sort_order": "ascending"} for at, it in enumerate(types)
+        {"name": f"k{at}", "type": it.removeprefix("-"), "sort_order": order_of_type(it)}
+        for at, it in enumerate(types)
     ]
     return TableSchema.parse([*keys, {"name": "value", "type": "int64"}])
 
@@ -70,8 +75,10 @@ def tables(draw: st.DrawFn) -> tuple[TableSchema, Rows]:
     """A schema and rows of its key: half of the time of numbers alone, without nulls."""
     is_plain = draw(st.booleans())
     kinds = NUMBERS if is_plain else VALUES
-    types = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=4))
-    columns = [kinds[it] if is_plain else st.none() | kinds[it] for it in types]
+    drawn = st.tuples(st.sampled_from(["", "-"]), st.sampled_from(sorted(kinds))).map("".join)
+    types = draw(st.lists(drawn, min_size=1, max_size=4))
+    values = [kinds[it.removeprefix("-")] for it in types]
+    columns = values if is_plain else [st.none() | it for it in values]
     return schema_of(types), draw(st.lists(st.tuples(*columns), max_size=12))
 
 
@@ -165,7 +172,7 @@ def spoiled(keys: Sequence[bytes]) -> st.SearchStrategy[bytes]:
         return key[:at] + bytes([byte]) + key[at + 1 :]
 
     key = st.sampled_from(keys)
-    byte = st.sampled_from([0, 1, 2, 3, 0x10, 0x7F, 0x80, 0xFF])
+    byte = st.sampled_from([0, 1, 2, 3, 0x10, 0x7F, 0x80, 0xEF, 0xFC, 0xFD, 0xFE, 0xFF])
     return (
         st.binary(max_size=20)
         | st.tuples(key, st.integers(0, 100), byte).map(change)

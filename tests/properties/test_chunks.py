@@ -91,7 +91,7 @@ class Case(NamedTuple):
 
 
 def keys_of(schema: TableSchema) -> st.SearchStrategy[Key]:
-    values = st.tuples(*[st.none() | KEY_VALUES[it] for it in schema.key_types])
+    values = st.tuples(*[st.none() | KEY_VALUES[it.type] for it in schema.key_columns])
     return values.map(schema.bound_of)
 
 

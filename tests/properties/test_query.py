@@ -30,6 +30,7 @@ from dodona.errors import InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
 from dodona_wire.rows.arrow import arrow_of_tuples
+from dodona_wire.rows.columns import SortOrder
 from suite.levels import examples
 
 Row = tuple[Any, ...]
@@ -44,6 +45,7 @@ VALUES: dict[str, list[Any]] = {
     "string": [b"", b"\x00", b"a", b"a\x00", b"'", b"\\x41", b"\xff", b"\xff\x00"],
     "utf8": ["", "a", "a\x7f", "b", "'", "it''s", "é", "\U0010ffff", "x\ny", "c0_0 = 1 AND"],
 }
+ORDERS: tuple[SortOrder, ...] = ("ascending", "descending")
 COMPARISONS = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -98,7 +100,8 @@ def schemas(draw: st.DrawFn) -> TableSchema:
     types: Sequence[ColumnType] = draw(
         st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=4)
     )
-    keys = [Column(f"k{place}", it, "ascending") for place, it in enumerate(types[:-1])]
+    order = st.sampled_from(ORDERS)
+    keys = [Column(f"k{place}", it, draw(order)) for place, it in enumerate(types[:-1])]
     return TableSchema.parse([*keys, Column("v", types[-1])])
 
 

@@ -29,7 +29,7 @@ Row = tuple[Any, ...]
 SCHEMA: Final = TableSchema.parse(
     [
         {"name": "k", "type": "int64", "sort_order": "ascending"},
-        {"name": "s", "type": "string", "sort_order": "ascending"},
+        {"name": "s", "type": "string", "sort_order": "descending"},
         {"name": "n", "type": "int64", "sort_order": "ascending", "required": True},
         {"name": "u", "type": "uint64"},
         {"name": "d", "type": "double"},

@@ -19,6 +19,7 @@ from dodona_wire.rows.sizes import write_bytes
 
 NAMES = ("id", "a b", "it's", 'x"y', "\\", "\n", "{0}", "für", "None", "k0", "v0")
 KEY_TYPES = ("int64", "uint64", "boolean", "string", "utf8", "double")
+ORDERS = ("ascending", "descending")
 VALUE_TYPES = (*KEY_TYPES, "any")
 INT_EDGES = [0, -1, 1, -(1 << 63), (1 << 63) - 1, 1 << 63, -(1 << 63) - 1, (1 << 64) - 1, 1 << 64]
 
@@ -37,7 +38,7 @@ def schemas(draw: st.DrawFn) -> TableSchema:
     keys, values = draw(columns(KEY_TYPES, 3)), draw(columns(VALUE_TYPES, 4))
     names = draw(st.permutations(NAMES))
     for column in keys:
-        column["sort_order"] = "ascending"
+        column["sort_order"] = draw(st.sampled_from(ORDERS))
     named = [{**it, "name": name} for it, name in zip(keys + values, names, strict=False)]
     return TableSchema.parse(named)
 
@@ -142,7 +143,7 @@ def schema_and_writes(draw: st.DrawFn) -> tuple[TableSchema, list[Any]]:
     writes = []
     for _ in range(draw(st.integers(0, 3))):
         values = tuple(draw(OF_TYPE[it.type] | st.none()) for it in schema.value_columns)
-        key_values = [draw(OF_TYPE[it] | st.none()) for it in schema.key_types]
+        key_values = [draw(OF_TYPE[it.type] | st.none()) for it in schema.key_columns]
         try:
             key = encode_key(key_values, schema.key_types)
         except (SchemaViolation, UnicodeEncodeError):
@@ -224,10 +225,10 @@ def test_the_longest_plain_write_almost_reaches_bytes_max() -> None:
     assert 0.99 * schema.code.bytes_max < write_bytes(plain) <= schema.code.bytes_max
 
 
-def schema_of(key_type: str, value_type: str) -> TableSchema:
+def schema_of(key_type: str, value_type: str, order: str = "ascending") -> TableSchema:
     return TableSchema.parse(
         [
-            {"name": "k", "type": key_type, "sort_order": "ascending"},
+            {"name": "k", "type": key_type, "sort_order": order},
             {"name": "v", "type": value_type},
         ]
     )
@@ -245,8 +246,9 @@ PLAIN: dict[str, Any] = {
 
 @pytest.mark.parametrize("key_type", ["int64", "uint64", "boolean", "string", "utf8"])
 @pytest.mark.parametrize("value_type", list(PLAIN))
-def test_plain_rows_go_the_short_way(key_type: str, value_type: str) -> None:
-    code = schema_of(key_type, value_type).code
+@pytest.mark.parametrize("order", ORDERS)
+def test_plain_rows_go_the_short_way(key_type: str, value_type: str, order: str) -> None:
+    code = schema_of(key_type, value_type, order).code
     row = {"k": PLAIN[key_type], "v": PLAIN[value_type]}
     write = code.write_of(row)
     assert write is not None

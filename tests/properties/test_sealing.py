@@ -45,7 +45,7 @@ homes = st.integers(0, HOMES - 1)
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     schema = draw(st.sampled_from([SIMPLE, AGGREGATES, WIDE]))
-    values = st.tuples(*[st.sampled_from(VALUES[it]) for it in schema.key_types])
+    values = st.tuples(*[st.sampled_from(VALUES[it.type]) for it in schema.key_columns])
     keys = values.map(lambda it: encode_key(it, schema.key_types))
     known = sorted(draw(st.sets(keys, min_size=4, max_size=6)))
     rows: dict[Key, list[Version]] = {}

@@ -13,6 +13,7 @@ from dodona._core.protocol.limits import SessionLimits, TransactionLimits
 from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
 from dodona.errors import DodonaError, TableExists, Unavailable
+from dodona.types import KEY_MIN
 from dodona_loadtest.checkers.sweep import check
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, RowKey, Transaction, Version
@@ -349,7 +350,9 @@ class Simulation:
             tuple(self.workload.draw_key(db.random).values())
             for _ in range(db.random.randrange(RESHARD_PIVOTS_MAX + 1))
         ]
-        pivot_keys = [(), *sorted(dict.fromkeys(drawn))]
+        table = self.workload.tables[0]
+        in_order = sorted(dict.fromkeys(drawn), key=lambda it: table.bound(it, KEY_MIN))
+        pivot_keys = [(), *in_order]
         yield from db.session.catalog.reshard_table(path, pivot_keys)
         self._reshard_count += 1
 

@@ -36,7 +36,8 @@ class Atomicity(enum.StrEnum):
 Schema = Annotated[
     str,
     typer.Option(
-        help="A file, JSON, or columns as 'id:int64:key,name:utf8:required,balance:int64:sum'.",
+        help="A file, JSON, or columns as 'id:int64:key,name:utf8:required,balance:int64:sum'. "
+        "`descending` in place of `key` puts the greatest value first.",
         show_default=False,
     ),
 ]

@@ -3,9 +3,9 @@
 Owns: the short forms. JSON always works too. Values have the same text form as in files (see
 `dodona_wire.rows.text_format`).
 
-- A schema is `name:type`, then `:key`, `:required`, `:sum` and the other aggregates, `:lock=NAME`,
-  in any order. Columns have commas between them. It may also be a list of columns in JSON, or a
-  file with either form.
+- A schema is `name:type`, then `:key` or `:descending` for a key column, `:required`, `:sum` and
+  the other aggregates, `:lock=NAME`, in any order. Columns have commas between them. It may also be
+  a list of columns in JSON, or a file with either form.
 - A key, or an end of a range, is `name=value,name=value`. Values with a comma, and null, need JSON:
   an object, or a list of values in the order of the key columns.
 - An attribute is `name=value`. The value is JSON, or one word, which is text.
@@ -32,6 +32,7 @@ from dodona_wire.types import Timestamp
 DIGITS: Final = re.compile("[0-9]{1,20}")
 WORD: Final = re.compile(r"[^\W\d][\w./-]*")
 SCHEMA_BYTES_MAX: Final = 16 << 20
+_KEY_WORDS: Final = ("key", "descending")
 _COMMA: Final = re.compile(r",(?![^()]*\))")
 """A comma between two columns, and not one within decimal(10,2)."""
 
@@ -127,8 +128,9 @@ def _column_of(text: str) -> dict[str, Any]:
         raise SchemaViolation(f"write a column as name:type, not {text!r}")
     fields: dict[str, Any] = {"name": name, "type": words[0]}
     for word in words[1:]:
-        if word == "key":
-            fields["sort_order"] = "ascending"
+        if word in _KEY_WORDS:
+            # A key column is ascending unless it says otherwise, as `key:descending` does.
+            fields["sort_order"] = "descending" if "descending" in words else "ascending"
         elif word == "required":
             fields["required"] = True
         elif word in AGGREGATE_TYPES:
@@ -136,7 +138,7 @@ def _column_of(text: str) -> dict[str, Any]:
         elif word.startswith("lock="):
             fields["lock"] = word.removeprefix("lock=")
         else:
-            known = ", ".join(["key", "required", "lock=NAME", *AGGREGATE_TYPES])
+            known = ", ".join([*_KEY_WORDS, "required", "lock=NAME", *AGGREGATE_TYPES])
             text = f"{word!r} is none of {known}, which may follow a column's type"
             raise SchemaViolation(text, column=name)
     return fields

@@ -11,8 +11,16 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
-from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
-from dodona_wire.rows.keys import NULL_TAG, TAGS, decode_key
+from dodona_wire.errors import LimitExceeded, SchemaViolation
+from dodona_wire.rows.arrow_bytes import (
+    binary_of,
+    flipped,
+    has_zeros,
+    numpy_module,
+    views,
+    width_of,
+)
+from dodona_wire.rows.keys import DESCENDING, NULL_TAGS, TAGS, decode_key
 from dodona_wire.rows.row_rules import KEY_BYTES_MAX
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import Key
@@ -22,7 +30,6 @@ KEYS_BYTES_MAX: Final = (1 << 31) - 1
 _PAYLOAD_BYTES: Final = {"int64": 8, "uint64": 8, "double": 8, "boolean": 1}
 """Bytes after the tag, for types that have the same length in every key: all types but text."""
 _WORD_BYTES: Final = 8
-_NULL: Final = bytes([NULL_TAG])
 _TEXT: Final = bytes([TAGS["string"]])
 _TEXT_END: Final = b"\x00\x01"
 _ZERO: Final = b"\x00"
@@ -77,7 +84,7 @@ def _check_room(columns: Sequence[Column], batch: Any) -> None:
 
 
 def _check_lengths(keys: Any) -> None:
-    offsets, _ = _views(keys)
+    offsets, _ = views(keys)
     if offsets[-1] <= KEY_BYTES_MAX:
         return
     lengths = offsets[1:] - offsets[:-1]
@@ -106,47 +113,47 @@ def _encode(column: Column, array: Any) -> Any:
         encoded = _encode_plain([column], [array])
     else:
         encoded = _encode_text(array.cast(pyarrow.binary()))
+        if column.is_descending:
+            encoded = flipped(encoded)
     if array.null_count == 0:
         return encoded
-    return pyarrow.compute.if_else(array.is_valid(), encoded, pyarrow.scalar(_NULL))
+    null = pyarrow.scalar(bytes([NULL_TAGS[column.key_type]]))
+    return pyarrow.compute.if_else(array.is_valid(), encoded, null)
 
 
 def _encode_text(array: Any) -> Any:
     import pyarrow
     import pyarrow.compute
 
-    if _has_zeros(array):
+    if has_zeros(array):
         array = pyarrow.compute.replace_substring(array, _ZERO, _ESCAPED)
     tag, end, between = (pyarrow.scalar(it) for it in (_TEXT, _TEXT_END, b""))
     return pyarrow.compute.binary_join_element_wise(tag, array, end, between)
 
 
-def _has_zeros(array: Any) -> bool:
-    _, data = _views(array)
-    return data.size > 0 and not data.min()
-
-
 def _encode_plain(columns: Sequence[Column], arrays: Sequence[Any]) -> Any:
     """Encode columns without text, whose parts have one length. Nulls give any bytes."""
-    numpy = _numpy()
+    numpy = numpy_module()
     row_count = len(arrays[0])
     width = sum(1 + _PAYLOAD_BYTES[column.type] for column in columns)
     rows = numpy.empty((row_count, width), "u1")
     at = 0
     for column, array in zip(columns, arrays, strict=True):
         payload = _payload(column, array)
-        rows[:, at] = TAGS[column.type]
+        if column.is_descending:
+            payload = ~payload
+        rows[:, at] = TAGS[column.key_type]
         end = at + 1 + payload.itemsize
         rows[:, at + 1 : end].view(payload.dtype.newbyteorder(">"))[:, 0] = payload
         at = end
-    return _binary_of(rows)
+    return binary_of(rows)
 
 
 def _payload(column: Column, array: Any) -> Any:
     """Return values as unsigned numbers that sort as the values do."""
     import pyarrow
 
-    numpy = _numpy()
+    numpy = numpy_module()
     if array.null_count:
         array = array.fill_null(pyarrow.scalar(0).cast(array.type))
     values = array.to_numpy(zero_copy_only=False)
@@ -173,7 +180,7 @@ def decode_keys(schema: TableSchema, keys: Any) -> list[Any]:
     """Return the key columns of whole keys, as arrays of the Arrow types of their stored types.
     Raises DataCorrupted on bytes that no encoder made."""
     types = schema.key_types
-    offsets, data = _views(keys)
+    offsets, data = views(keys)
     return _decode_plain(types, offsets, data) or _Decoding(keys, types, offsets, data).columns()
 
 
@@ -181,18 +188,20 @@ def _decode_plain(types: Sequence[str], offsets: Any, data: Any) -> list[Any] | 
     """Decode keys without text and nulls; None if some key is not like that."""
     import pyarrow
 
-    if any(it not in _PAYLOAD_BYTES for it in types):
+    stored = [it.removeprefix(DESCENDING) for it in types]
+    if any(it not in _PAYLOAD_BYTES for it in stored):
         return None
-    width = sum(1 + _PAYLOAD_BYTES[it] for it in types)
-    if _width(offsets) != width and len(offsets) > 1:
+    width = sum(1 + _PAYLOAD_BYTES[it] for it in stored)
+    if width_of(offsets) != width and len(offsets) > 1:
         return None
     rows = data.reshape(-1, width)
     arrays = []
     at = 0
-    for column_type in types:
+    for key_type, column_type in zip(types, stored, strict=True):
         end = at + 1 + _PAYLOAD_BYTES[column_type]
-        values, is_bad = _values(column_type, rows[:, at + 1 : end])
-        if (rows[:, at] != TAGS[column_type]).any() or is_bad.any():
+        payload = rows[:, at + 1 : end]
+        values, is_bad = _values(column_type, payload if key_type == column_type else ~payload)
+        if (rows[:, at] != TAGS[key_type]).any() or is_bad.any():
             return None
         arrays.append(pyarrow.array(values))
         at = end
@@ -201,7 +210,7 @@ def _decode_plain(types: Sequence[str], offsets: Any, data: Any) -> list[Any] | 
 
 def _values(column_type: str, payload: Any) -> tuple[Any, Any]:
     """Return the values of rows of bytes, and which of them are invalid."""
-    numpy = _numpy()
+    numpy = numpy_module()
     if column_type == "boolean":
         return payload[:, 0] == 1, payload[:, 0] > 1
     bits = payload.view(">u8")[:, 0].astype("u8")
@@ -215,70 +224,86 @@ def _values(column_type: str, payload: Any) -> tuple[Any, Any]:
     return values, numpy.isnan(values) | (bits == numpy.uint64(_SIGN))
 
 
+class _Bytes:
+    """The bytes of all keys, as they are or flipped, and where texts end in them."""
+
+    def __init__(self, data: Any) -> None:
+        numpy = numpy_module()
+        # Bytes after the last key are zeros, which are no tag and end every text.
+        self.data = numpy.concatenate((data, numpy.zeros(2 * _WORD_BYTES, "u1")))
+
+    @cached_property
+    def stops(self) -> Any:
+        """All 00 that are not part of an escaped 00: ends of texts, and some in numbers."""
+        zeros = (self.data[:-1] == 0).nonzero()[0]
+        return zeros[self.data[zeros + 1] != _ESCAPED[1]]
+
+
 class _Decoding:
     """Keys of any types, decoded column by column. `_at` says how far each key was read."""
 
     def __init__(self, keys: Any, types: Sequence[str], offsets: Any, data: Any) -> None:
-        numpy = _numpy()
         self._keys = keys
         self._types = types
-        # Bytes after the last key are zeros, which are no tag and end every text.
-        self._data = numpy.concatenate((data, numpy.zeros(2 * _WORD_BYTES, "u1")))
-        self._size_bytes = data.size
+        self._raw = data
         self._at = offsets[:-1].astype("i8")
         self._ends = offsets[1:].astype("i8")
 
     @cached_property
-    def _stops(self) -> Any:
-        """All 00 that are not part of an escaped 00: ends of texts, and some in numbers."""
-        zeros = (self._data[:-1] == 0).nonzero()[0]
-        return zeros[self._data[zeros + 1] != _ESCAPED[1]]
+    def _plain(self) -> "_Bytes":
+        return _Bytes(self._raw)
+
+    @cached_property
+    def _flipped(self) -> "_Bytes":
+        return _Bytes(~self._raw)
 
     def columns(self) -> list[Any]:
         arrays = [self._column(it) for it in self._types]
         self._check(self._at != self._ends)
         return arrays
 
-    def _column(self, column_type: str) -> Any:
-        tags = self._data[self._at]
-        is_null = tags == NULL_TAG
+    def _column(self, key_type: str) -> Any:
+        column_type = key_type.removeprefix(DESCENDING)
+        source = self._plain if column_type == key_type else self._flipped
+        tags = source.data[self._at]
+        is_null = tags == NULL_TAGS[column_type]
         self._check((self._at >= self._ends) | ~is_null & (tags != TAGS[column_type]))
         self._at += 1
         if column_type in _PAYLOAD_BYTES:
-            return self._numbers(column_type, is_null)
-        return self._texts(column_type, is_null)
+            return self._numbers(source, column_type, is_null)
+        return self._texts(source, column_type, is_null)
 
-    def _numbers(self, column_type: str, is_null: Any) -> Any:
+    def _numbers(self, source: "_Bytes", column_type: str, is_null: Any) -> Any:
         import pyarrow
 
-        numpy = _numpy()
+        numpy = numpy_module()
         size = _PAYLOAD_BYTES[column_type]
-        windows = numpy.lib.stride_tricks.sliding_window_view(self._data, size)
+        windows = numpy.lib.stride_tricks.sliding_window_view(source.data, size)
         values, is_bad = _values(column_type, windows[self._at])
         self._at += numpy.where(is_null, 0, size)
         self._check(is_bad & ~is_null | (self._at > self._ends))
         values[is_null] = 0  # not bytes of the next key
         return pyarrow.array(values, mask=is_null)
 
-    def _texts(self, column_type: str, is_null: Any) -> Any:
+    def _texts(self, source: "_Bytes", column_type: str, is_null: Any) -> Any:
         import pyarrow
         import pyarrow.compute
 
-        numpy = _numpy()
+        numpy = numpy_module()
         starts = self._at
-        stops = self._stops[self._stops.searchsorted(starts)]
-        is_bad = (stops + 2 > self._ends) | (self._data[stops + 1] != _TEXT_END[1])
+        stops = source.stops[source.stops.searchsorted(starts)]
+        is_bad = (stops + 2 > self._ends) | (source.data[stops + 1] != _TEXT_END[1])
         self._check(is_bad & ~is_null)
         stops = numpy.where(is_null, starts, stops)
         self._at = numpy.where(is_null, starts, stops + 2)
         # Texts alternate with the bytes between them: every other item is taken.
         offsets = numpy.empty(2 * len(starts) + 1, "i4")
-        offsets[:-1:2], offsets[1::2], offsets[-1] = starts, stops, self._size_bytes
-        buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(self._data)]
+        offsets[:-1:2], offsets[1::2], offsets[-1] = starts, stops, self._raw.size
+        buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(source.data)]
         turns = pyarrow.Array.from_buffers(pyarrow.binary(), 2 * len(starts), buffers)
         places = pyarrow.array(numpy.arange(0, 2 * len(starts), 2), mask=is_null)
         texts = turns.take(places)
-        if _has_zeros(texts):
+        if has_zeros(texts):
             texts = pyarrow.compute.replace_substring(texts, _ESCAPED, _ZERO)
         if column_type == "string":
             return texts
@@ -352,11 +377,11 @@ def last_of_each(keys: Any) -> Any:
 
 def _take(keys: Any, rows: Any) -> Any:
     """Return these rows' keys. Keys of one length move as numbers do, which is faster."""
-    offsets, data = _views(keys)
-    width = _width(offsets)
+    offsets, data = views(keys)
+    width = width_of(offsets)
     if width is None:
         return keys.take(rows)
-    return _binary_of(data.reshape(-1, width).take(rows.to_numpy(), axis=0))
+    return binary_of(data.reshape(-1, width).take(rows.to_numpy(), axis=0))
 
 
 def order_of(keys: Any) -> Any:
@@ -368,7 +393,7 @@ def order_of(keys: Any) -> Any:
     import pyarrow
     import pyarrow.compute
 
-    numpy = _numpy()
+    numpy = numpy_module()
     words = _words(keys)
     order = words.argsort()
     words = words[order]
@@ -387,9 +412,9 @@ def _words(keys: Any) -> Any:
     all keys have one length, only bytes that differ count. No lower key has a greater number."""
     import pyarrow.compute
 
-    numpy = _numpy()
-    offsets, data = _views(keys)
-    width = _width(offsets)
+    numpy = numpy_module()
+    offsets, data = views(keys)
+    width = width_of(offsets)
     if width is not None:
         return _words_of_rows(data.reshape(-1, width))
     ends = pyarrow.compute.min_max(keys)
@@ -406,7 +431,7 @@ def _words(keys: Any) -> Any:
 
 
 def _words_of_rows(rows: Any) -> Any:
-    numpy = _numpy()
+    numpy = numpy_module()
     words = numpy.zeros((len(rows), _WORD_BYTES), "u1")
     filled = 0
     for at in range(rows.shape[1]):
@@ -447,46 +472,3 @@ def cut_at(keys: Any, pivots: Sequence[Key]) -> list[tuple[int, int, int]]:
 
 def _key_of(scalar: Any) -> Key:
     return Key(scalar.as_py())
-
-
-# ---- arrays as bytes
-
-
-def _views(array: Any) -> tuple[Any, Any]:
-    """Return the offsets from 0, and the bytes, of a binary array. Only a slice is copied."""
-    numpy = _numpy()
-    if len(array) == 0:
-        return numpy.zeros(1, "i4"), numpy.empty(0, "u1")
-    _, places, data = array.buffers()
-    offsets = numpy.frombuffer(places, "i4", len(array) + 1, array.offset * 4)
-    size_bytes = int(offsets[-1] - offsets[0])
-    if size_bytes == 0:
-        return offsets - offsets[0], numpy.empty(0, "u1")
-    first = int(offsets[0])
-    return offsets - first if first else offsets, numpy.frombuffer(data, "u1", size_bytes, first)
-
-
-def _width(offsets: Any) -> int | None:
-    """Return the length of the keys, if it is one for all and not 0; else None."""
-    row_count = len(offsets) - 1
-    width = int(offsets[-1]) // max(row_count, 1)
-    is_it = width > 0 and (offsets[1:] - offsets[:-1] == width).all()
-    return width if is_it else None
-
-
-def _binary_of(rows: Any) -> Any:
-    """Return the rows of a matrix of bytes as a binary array; no bytes are copied."""
-    import pyarrow
-
-    row_count, width = rows.shape
-    offsets = _numpy().arange(0, row_count * width + 1, width, "i4")
-    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(rows)]
-    return pyarrow.Array.from_buffers(pyarrow.binary(), row_count, buffers)
-
-
-def _numpy() -> Any:
-    try:
-        import numpy
-    except ImportError as error:
-        raise InvalidRequest("bulk writes need numpy: pip install 'dodona[sql]'") from error
-    return numpy

@@ -5,18 +5,20 @@ a column is a name of `logical_types`. Imports no clock and no I/O.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.preload import preload_decoder
-from dodona_wire.rows.keys import TAGS
+from dodona_wire.rows.keys import DESCENDING, TAGS
 from dodona_wire.rows.logical_types import LogicalType, StoredType, logical_type
 from dodona_wire.shown import shown
 
 ColumnType = str
 """The name of a type of columns: see `logical_types`."""
+SortOrder = Literal["ascending", "descending"]
+"""The order of the values of a key column."""
 ColumnCheck = tuple[str, Callable[[Any, str], Any], bool]
 """A column's name, the check of its values, and whether it is required."""
 
@@ -48,15 +50,17 @@ class Column(
     omit_defaults=True,
     repr_omit_defaults=True,
 ):
-    """One column. Key columns have `sort_order="ascending"` and come first."""
+    """One column. Key columns have a `sort_order` and come first."""
 
     name: str
     """1 to 256 characters. The first is not $ or @."""
     type: ColumnType
     """The name of a type, such as int64, utf8, date or decimal(10,2). The reference of types has
     all names, and the values that each type takes."""
-    sort_order: Literal["ascending"] | None = None
-    """"ascending" for a key column, None for a value column."""
+    sort_order: SortOrder | None = None
+    """The order of a key column, None for a value column. "ascending" puts the smallest value
+    first, and null before it. "descending" puts the greatest value first, and null last. Ranges
+    and pivot keys are places in this order. The order of a column never changes."""
     required: bool = False
     """Whether the column is never null."""
     lock: str | None = None
@@ -74,6 +78,16 @@ class Column(
     def stored(self) -> StoredType:
         """The type of the stored values."""
         return self.logical.stored
+
+    @property
+    def is_descending(self) -> bool:
+        """Whether this is a key column whose greatest value comes first."""
+        return self.sort_order == "descending"
+
+    @property
+    def key_type(self) -> str:
+        """The type of a key column in an encoded key, with its order: see `keys`."""
+        return DESCENDING + self.stored if self.is_descending else self.stored
 
 
 def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
@@ -99,7 +113,7 @@ def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
 
 
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
-    "sort_order": ("ascending",),
+    "sort_order": get_args(SortOrder),
     "aggregate": tuple(AGGREGATE_TYPES),
 }
 

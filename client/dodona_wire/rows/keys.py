@@ -1,13 +1,16 @@
 """Keys as bytes, encoded so that bytes compare as the key columns do.
 
 Owns: the encoding, which keeps the order. Order is by type, then by value. Null comes first, and
-the types follow one another as in YTsaurus. Each column is a tag byte and a payload:
+the types follow one another as in YTsaurus. Each ascending column is a tag byte and a payload:
 
 - int64, uint64: 8 bytes, big-endian, the sign bit flipped for int64
 - double: 8 bytes, the sign bit flipped if positive, all bits flipped if negative; no NaN
 - boolean: 1 byte
 - string, utf8: the bytes with 00 written as 00 FF, ended by 00 01
 
+A descending column has the same bytes with all bits flipped, those of the tag too. No part of a
+column begins another one, so flipped bytes have the opposite order: null comes last. A key type is
+a stored type, with a minus sign in front for a descending column: `-int64`.
 A prefix of the columns encodes to a prefix of the bytes. So pivot keys and ranges are plain
 comparisons of bytes. Imports no clock and no I/O.
 """
@@ -19,8 +22,10 @@ from typing import Any, Final
 from dodona_wire.errors import DataCorrupted, SchemaViolation
 from dodona_wire.types import Key
 
+DESCENDING: Final = "-"
+"""The first character of the key type of a descending column."""
 NULL_TAG: Final = 0x02
-TAGS: Final[dict[str, int]] = {
+_ASCENDING_TAGS: Final = {
     "int64": 0x03,
     "uint64": 0x04,
     "double": 0x05,
@@ -28,6 +33,18 @@ TAGS: Final[dict[str, int]] = {
     "string": 0x10,
     "utf8": 0x10,
 }
+_FLIP: Final = 0xFF
+FLIPPED: Final = bytes([byte ^ _FLIP for byte in range(256)])
+"""The table with which `bytes.translate` flips all bits."""
+TAGS: Final[dict[str, int]] = {
+    **_ASCENDING_TAGS,
+    **{DESCENDING + name: tag ^ _FLIP for name, tag in _ASCENDING_TAGS.items()},
+}
+"""The first byte of a value, by key type."""
+NULL_TAGS: Final[dict[str, int]] = {
+    name: NULL_TAG ^ _FLIP if name.startswith(DESCENDING) else NULL_TAG for name in TAGS
+}
+"""The byte that stands for null, by key type."""
 _NULL: Final = bytes([NULL_TAG])
 _INTEGER: Final = struct.Struct(">BQ")
 _DOUBLE: Final = struct.Struct(">d")
@@ -40,14 +57,19 @@ _NO_TAG: Final = (b"", b"\x00")
 
 
 def encode_key(values: Sequence[Any], types: Sequence[str]) -> Key:
-    """Encode key column values, which were checked before, of the given types; may be a prefix."""
+    """Encode key column values, which were checked before, of these key types; may be a prefix."""
     assert len(values) <= len(types)
     return Key(b"".join([_encode(v, t) for v, t in zip(values, types, strict=False)]))
 
 
+def null_suffix(types: Sequence[str]) -> bytes:
+    """Return the end of a key that has null in its last columns, which have these key types."""
+    return bytes([NULL_TAGS[it] for it in types])
+
+
 def _encode(value: Any, column_type: str) -> bytes:
     if value is None:
-        return _NULL
+        return _NULL if column_type in _ASCENDING_TAGS else _NULL.translate(FLIPPED)
     match column_type:
         case "int64":
             return _INTEGER.pack(0x03, value + _SIGN)
@@ -61,7 +83,8 @@ def _encode(value: Any, column_type: str) -> bytes:
             return b"\x06\x01" if value else b"\x06\x00"
         case "double":
             return b"\x05" + _encode_double(value)
-    raise AssertionError(column_type)
+    assert column_type in TAGS, column_type
+    return _encode(value, column_type.removeprefix(DESCENDING)).translate(FLIPPED)
 
 
 def _encode_string(value: bytes) -> bytes:
@@ -91,10 +114,8 @@ def decode_key(key: Key, types: Sequence[str]) -> tuple[Any, ...]:
 
 def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     tag = key[at]
-    if tag == NULL_TAG:
-        return None, at + 1
-    if tag != TAGS[column_type]:
-        raise ValueError(f"tag {tag:#x} at byte {at} is not {column_type}")
+    if tag != _ASCENDING_TAGS.get(column_type):
+        return _decode_other(key, at, column_type)
     at += 1
     if tag == 0x10:
         return _decode_string(key, at, column_type)
@@ -108,6 +129,16 @@ def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     if tag == 0x04:
         return bits, at + 8
     return _decode_double(bits, at), at + 8
+
+
+def _decode_other(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
+    """Decode a null, or a value of a descending column."""
+    tag = key[at]
+    if tag == NULL_TAGS[column_type]:
+        return None, at + 1
+    if column_type in _ASCENDING_TAGS or tag != TAGS[column_type]:
+        raise ValueError(f"tag {tag:#x} at byte {at} is not {column_type}")
+    return _decode(key.translate(FLIPPED), at, column_type.removeprefix(DESCENDING))
 
 
 def _decode_double(bits: int, at: int) -> float:

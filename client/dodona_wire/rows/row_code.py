@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from dodona_wire.rows.keys import encode_key
+from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, encode_key
 from dodona_wire.rows.logical_code import check_code, code_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.values import own_copy
@@ -34,6 +34,7 @@ NUMBER_BYTES_MAX: Final = 10
 heads, and masks have a bit for each column."""
 
 _SIGN: Final = 1 << 63
+_ALL: Final = (1 << 64) - 1
 _BOUNDS: Final = {"int64": f"{-_SIGN} <= {{0}} < {_SIGN}", "uint64": f"0 <= {{0}} < {1 << 64}"}
 _TESTS: Final = {
     "int64": f"type({{0}}) is int and {_BOUNDS['int64']}",
@@ -51,10 +52,21 @@ _KEY_PARTS: Final = {
     "boolean": '(b"\\x06\\x01" if {0} else b"\\x06\\x00")',
     "string": _TEXT,
     "utf8": _TEXT.replace("{0}", "{0}.encode()"),
+    "-int64": f"integer({TAGS['-int64']}, {_SIGN - 1} - {{0}})",
+    "-uint64": f"integer({TAGS['-uint64']}, {_ALL} - {{0}})",
+    "-boolean": '(b"\\xf9\\xfe" if {0} else b"\\xf9\\xff")',
+    "-string": f"({_TEXT}).translate(flipped)",
+    "-utf8": f"({_TEXT.replace('{0}', '{0}.encode()')}).translate(flipped)",
 }
-"""Key column type → its bytes, as in `keys`. Doubles have none."""
-_TAGS: Final = {"int64": 3, "uint64": 4}
-"""The tags of columns that have a fixed place in a key."""
+"""Key type → the bytes of a value, as in `keys`. Doubles have none."""
+_NUMBERS: Final = {
+    "int64": f"({{0}} - {_SIGN})",
+    "uint64": "{0}",
+    "-int64": f"({_SIGN - 1} - {{0}})",
+    "-uint64": f"({_ALL} - {{0}})",
+}
+"""Key type → the value of the number behind the tag, for columns that have a fixed place in a
+key."""
 _INTEGER: Final = struct.Struct(">BQ")
 
 Row = Mapping[str, Any]
@@ -71,6 +83,11 @@ class ColumnCode(NamedTuple):
     """The type of the user's values, if they are not the stored values."""
     narrow: LogicalType | None = None
     """The type whose range stored values must have, if it is smaller than that of `type`."""
+    is_descending: bool = False
+
+    @property
+    def key_type(self) -> str:
+        return DESCENDING + self.type if self.is_descending else self.type
 
 
 class RowCode(NamedTuple):
@@ -122,6 +139,7 @@ def _compile(
 ) -> Callable[..., Any]:
     scope: dict[str, Any] = {
         "integer": _INTEGER.pack,
+        "flipped": FLIPPED,
         "own_copy": own_copy,
     }
     for column in columns:
@@ -188,13 +206,15 @@ def _are_plain(
     """Keys are integers, checked by length and tags; or one short text without zero bytes."""
     if not values or any(it.type not in _TESTS for it in values):
         return no_row
-    if all(it.type in _TAGS for it in keys):
-        tags = bytes(_TAGS[it.type] for it in keys)
+    if all(it.key_type in _NUMBERS for it in keys):
+        tags = bytes(TAGS[it.key_type] for it in keys)
         key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}{_key_ranges(keys)}"
     elif len(keys) == 1 and keys[0].type in TEXTS and keys[0].narrow is None:
+        is_flipped = keys[0].is_descending
+        first, text = ("(text := key.translate(flipped))", "text") if is_flipped else ("key", "key")
         key_test = (
-            f'len(key) <= {TEXT_KEY_BYTES_MAX} and key[:1] == b"\\x10" and key.isascii() '
-            'and key.find(b"\\x00") == len(key) - 2 and key[-1:] == b"\\x01"'
+            f'len(key) <= {TEXT_KEY_BYTES_MAX} and {first}[:1] == b"\\x10" and {text}.isascii() '
+            f'and {text}.find(b"\\x00") == len(key) - 2 and {text}[-1:] == b"\\x01"'
         )
     else:
         return no_row
@@ -221,8 +241,9 @@ def _key_ranges(keys: Sequence[ColumnCode]) -> str:
     tests = ""
     for at, it in enumerate(keys):
         if it.narrow is not None:
-            ends = [encode_key([end], [it.type]) for end in (it.narrow.lowest, it.narrow.highest)]
-            tests += f" and {ends[0]!r} <= key[{9 * at}:{9 * at + 9}] <= {ends[1]!r}"
+            values = (it.narrow.lowest, it.narrow.highest)
+            first, last = sorted([encode_key([end], [it.key_type]) for end in values])
+            tests += f" and {first!r} <= key[{9 * at}:{9 * at + 9}] <= {last!r}"
     return tests
 
 
@@ -266,10 +287,10 @@ def _row_of(
 ) -> Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]:
     """Integers have their place in a key; `decode_key` reads text. Only values of type any are
     copied: the caller could change no others."""
-    if any(it.type not in _TAGS for it in keys):
+    if any(it.key_type not in _NUMBERS for it in keys):
         return no_row
     fields = struct.Struct(">" + "BQ" * len(keys))
-    tags = [_TAGS[it.type] for it in keys]
+    tags = [TAGS[it.key_type] for it in keys]
     places = "".join(f"t{at}, k{at}, " for at in range(len(keys)))
     tests = [f"t{at} == {tag}" for at, tag in enumerate(tags)]
     shown = [f"{it.name!r}: {_shown_key(it, f'k{at}')}" for at, it in enumerate(keys)]
@@ -301,12 +322,12 @@ def _row_of(
 
 
 def _shown_key(column: ColumnCode, name: str) -> str:
-    number = f"({name} - {_SIGN})" if column.type == "int64" else name
+    number = _NUMBERS[column.key_type].format(name)
     return number if column.logical is None else code_of(column.logical).load.format(number)
 
 
 def _is_plain_key(keys: Sequence[ColumnCode]) -> bool:
-    return all(it.type in _KEY_PARTS for it in keys)
+    return all(it.key_type in _KEY_PARTS for it in keys)
 
 
 def _key_text(keys: Sequence[ColumnCode]) -> str:
@@ -315,5 +336,5 @@ def _key_text(keys: Sequence[ColumnCode]) -> str:
         stored = f"k{at}" if it.logical is None else code_of(it.logical).store.format(f"k{at}")
         if it.logical is not None and stored != f"k{at}":
             stored = f"({stored})"
-        parts.append(_KEY_PARTS[it.type].format(stored))
+        parts.append(_KEY_PARTS[it.key_type].format(stored))
     return " + ".join(parts)

@@ -58,8 +58,8 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:
-        """The stored types of the key columns: those of an encoded key."""
-        return tuple(column.stored for column in self.key_columns)
+        """The key types of the key columns, with their order: those of an encoded key."""
+        return tuple(column.key_type for column in self.key_columns)
 
     @cached_property
     def has_logical(self) -> bool:
@@ -225,7 +225,7 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     @cached_property
     def _plain_tags(self) -> bytes:
         """The tags of a key without nulls, if all key columns are integers: every ninth byte."""
-        if any(column_type not in ("int64", "uint64") for column_type in self.key_types):
+        if any(column.stored not in ("int64", "uint64") for column in self.key_columns):
             return b""
         return bytes([TAGS[column_type] for column_type in self.key_types])
 
@@ -333,7 +333,7 @@ class _StoredSchema(TableSchema, frozen=True, dict=True):
     @cached_property
     def code(self) -> RowCode:
         columns = [
-            ColumnCode(it.name, it.type, it.required, None, None if kind.is_stored else kind)
+            _code_of(it)._replace(narrow=None if kind.is_stored else kind)
             for it, kind in zip(self.columns, self.logical, strict=True)
         ]
         key_count = len(self.key_columns)
@@ -373,7 +373,10 @@ def _key_check(kind: LogicalType) -> Callable[[Any, str], Any]:
 
 def _code_of(column: Column) -> ColumnCode:
     kind = column.logical
-    return ColumnCode(column.name, kind.stored, column.required, None if kind.is_stored else kind)
+    logical = None if kind.is_stored else kind
+    return ColumnCode(
+        column.name, kind.stored, column.required, logical, is_descending=column.is_descending
+    )
 
 
 def _loads_of(columns: Sequence[Column]) -> tuple[Load | None, ...]:

@@ -71,7 +71,10 @@ class SchemaShape(msgspec.Struct, frozen=True, dict=True):
         if any(c.sort_order for c in self.columns[len(self.key_columns) :]):
             raise SchemaViolation("key columns must come before all others")
         if not self.key_columns:
-            raise SchemaViolation("a sorted table needs a column with sort_order='ascending'")
+            text = (
+                "a sorted table needs a key column: one with sort_order='ascending' or 'descending'"
+            )
+            raise SchemaViolation(text)
         if not self.value_columns:
             raise SchemaViolation("a table needs at least one column that is not a key column")
         if len(self.key_columns) > KEY_COLUMNS_MAX or len(self.value_columns) > VALUE_COLUMNS_MAX:

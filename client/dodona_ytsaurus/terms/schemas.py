@@ -2,7 +2,7 @@
 
 Owns: the names of types in both, the attributes that a new table may have, and how YTsaurus's
 clients see the attributes of a node. A part of a schema that Dodona lacks is refused, never
-dropped: a computed column, a descending key, a type that would keep other values.
+dropped: a computed column, a type that would keep other values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -240,9 +240,18 @@ def yt_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     shown.setdefault("key", str(attributes.get("path", "")).rpartition("/")[2])
     if kind == "table":
         shown.setdefault("expected_tablet_state", _expected_state(str(shown["tablet_state"])))
-        shown.setdefault("sorted_by", shown["key_columns"])
+        shown.setdefault("sorted_by", _sorted_by(attributes))
         shown.setdefault("schema_mode", "strong")
     return shown
+
+
+def _sorted_by(attributes: Mapping[str, Any]) -> list[Any]:
+    """Return the key columns as YTsaurus lists them: names, and maps for descending columns."""
+    orders = {it["name"]: it.get("sort_order") for it in attributes.get("schema", ())}
+    return [
+        {"name": it, "sort_order": "descending"} if orders.get(it) == "descending" else it
+        for it in attributes["key_columns"]
+    ]
 
 
 def _expected_state(state: str) -> str:

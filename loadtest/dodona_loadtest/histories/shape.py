@@ -58,7 +58,7 @@ class TableShape(msgspec.Struct, frozen=True):
     def row_key(self, row: Row) -> RowKey:
         columns = self.key_columns
         values = [row[column.name] for column in columns]
-        return RowKey(self.path, bytes(encode_key(values, [column.type for column in columns])))
+        return RowKey(self.path, bytes(encode_key(values, [it.key_type for it in columns])))
 
     def key_text(self, row: Row) -> str:
         """Return the key in the form of refusals."""
@@ -67,7 +67,7 @@ class TableShape(msgspec.Struct, frozen=True):
     def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
         if values is None:
             return default
-        return bytes(encode_key(values, [column.type for column in self.key_columns]))
+        return bytes(encode_key(values, [column.key_type for column in self.key_columns]))
 
     def columns_read(self, row: Row | None) -> Columns | None:
         names = [column.name for column in self.value_columns]

@@ -38,8 +38,10 @@ class ColumnGroups(Workload):
         self.row_count = ROWS_PER_TABLET * self.tablet_count
         self.hot_rate = random.choice((0.3, 0.7))
         self.main_rate = random.choice((0.05, 0.2))
-        pivots = [(ROWS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
-        columns = [Column("id", "int64", sort_order="ascending")]
+        # The table has its rows the other way round, so that runs have descending keys, too.
+        lasts = range(self.tablet_count - 1, 0, -1)
+        pivots = [(ROWS_PER_TABLET * index - 1,) for index in lasts]
+        columns = [Column("id", "int64", sort_order="descending")]
         for group in (*GROUPS, MAIN):
             lock = None if group == MAIN else group
             columns.append(Column(f"{group}_count", "int64", lock=lock))

@@ -56,7 +56,7 @@ class Retention(Workload):
             "//retention/passing",
             (
                 Column("lane", "int64", sort_order="ascending"),
-                Column("n", "int64", sort_order="ascending"),
+                Column("n", "int64", sort_order="descending"),
                 Column("mark", "utf8"),
             ),
             ((), *[(lane,) for lane in LANES[1:]]),

@@ -100,7 +100,8 @@ def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
 
 
 def _check_key_columns(before: TableSchema, after: TableSchema) -> None:
-    """Check that new key columns follow the old ones: rows keep their order, with null there."""
+    """Check that new key columns follow the old ones: rows keep their order, since all have null
+    there."""
     kept = after.key_names[: len(before.key_names)]
     if kept != before.key_names:
         raise SchemaViolation(
@@ -118,6 +119,12 @@ def _check_column(was: Column, column: Column) -> None:
     if was.type != column.type and not is_wider:
         raise SchemaViolation(
             f"The type of a column can't change from {was.type} to {column.type}.",
+            column=column.name,
+        )
+    if None not in (was.sort_order, column.sort_order) and was.sort_order != column.sort_order:
+        raise SchemaViolation(
+            f"The order of a key column can't change from {was.sort_order} to {column.sort_order}, "
+            "since the table keeps its rows in this order. Copy the rows to a new table.",
             column=column.name,
         )
     if column.required and not was.required:

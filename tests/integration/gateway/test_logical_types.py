@@ -41,6 +41,24 @@ def table(rest: Rest) -> str:
     return path
 
 
+def test_a_descending_column_is_read_in_its_order_page_by_page(rest: Rest) -> None:
+    path = f"//logical/{next(_numbers)}"
+    schema = [{**SCHEMA[0], "sort_order": "descending"}, SCHEMA[5]]
+    days = ["2024-03-01", "2024-02-29", "2024-02-28", None]
+    rest("create_table", path=path, schema=schema, mount=True, pivot_keys=[[], ["2024-02-29"]])
+    assert rest("get_table", path=path)["schema"][0]["sort_order"] == "descending"
+    rest("insert_rows", table=path, rows=[{"day": it, "small": 1} for it in days[::-1]])
+    found: list[str | None] = []
+    following = None
+    while following is not None or not found:
+        page = rest("select_rows", table=path, limit=1, lower=following)
+        found += [row["day"] for row in page["rows"]]
+        following = page.get("next")
+    assert found == days
+    asked = f"select day from [{path}] where day >= date '2024-02-29'"
+    assert rest("query_rows", sql=asked)["rows"] == [[it] for it in days[:2]]
+
+
 def test_rows_keys_and_bounds_are_texts(rest: Rest, table: str) -> None:
     rest("insert_rows", table=table, rows=[ROW])
     assert rest("lookup_rows", table=table, keys=[KEY])["rows"] == [ROW]

@@ -220,13 +220,32 @@ def test_a_schema_is_shown_as_it_was_created(any_client: yt.YtClient, folder: st
     assert any_client.get(f"{path}/@sorted_by") == ["k"]
 
 
+def test_a_descending_column_is_kept_and_orders_the_rows(client: yt.YtClient, folder: str) -> None:
+    path = f"{folder}/table"
+    schema = [
+        {"name": "k", "type": "int64", "sort_order": "ascending"},
+        {"name": "at", "type": "int64", "sort_order": "descending"},
+        {"name": "v", "type": "int64"},
+    ]
+    create(client, path, schema=schema)
+    assert [it.get("sort_order") for it in client.get(f"{path}/@schema")] == [
+        *("ascending", "descending", None),
+    ]
+    assert client.get(f"{path}/@sorted_by") == ["k", {"name": "at", "sort_order": "descending"}]
+    client.reshard_table(path, [[], [1, 5]], sync=True)
+    client.mount_table(path, sync=True)
+    client.insert_rows(path, [{"k": 1, "at": it, "v": it} for it in (3, 9, 5, 7)])
+    assert [row["at"] for row in client.select_rows(f"at from [{path}] where at > 4")] == [9, 7, 5]
+    assert [row["v"] for row in client.lookup_rows(path, [{"k": 1, "at": 7}])] == [7]
+
+
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        ({"name": "c", "type": "int32"}, "type"),
+        ({"name": "c", "type": "int31"}, "type"),
         ({"name": "c", "type_v3": {"type_name": "list", "item": "int64"}}, "type_v3"),
         ({"name": "c", "type": "int64", "expression": "k + 1"}, "expression"),
-        ({"name": "c", "type": "int64", "sort_order": "descending"}, "sort_order"),
+        ({"name": "c", "type": "int64", "sort_order": "upwards"}, "sort_order"),
         ({"name": "k", "type": "int64"}, "k"),
         ({"type": "int64"}, "name"),
         (5, "map"),

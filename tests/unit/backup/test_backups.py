@@ -28,7 +28,7 @@ Row = dict[str, Any]
 PATH = "//bank/all/types"
 COLUMNS: list[Row] = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
-    {"name": "s", "type": "string", "sort_order": "ascending"},
+    {"name": "s", "type": "string", "sort_order": "descending"},
     {"name": "f", "type": "double", "sort_order": "ascending"},
     {"name": "i", "type": "int64"},
     {"name": "u", "type": "uint64"},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.ipc
 import pytest
 
-from unit.cli.commands import TABLE, Commands
+from unit.cli.commands import TABLE, Commands, lines_of
 
 WIDE = "id:int64:key,hash:string:key,name:utf8:required,n:int64:sum:lock=counts,x:any"
 WIDE_COLUMNS = [
@@ -39,15 +39,38 @@ SCHEMA_JSON = ("--schema", "--format", "json")
     [
         ("id", "can't be read: No such file"),
         ("id:int64:key,v", "write a column as name:type, not 'v'"),
-        ("id:int64:key,v:int64:keys", "'keys' is none of key, required, lock=NAME, sum"),
+        (
+            "id:int64:key,v:int64:keys",
+            "'keys' is none of key, descending, required, lock=NAME, sum",
+        ),
         ("id:int64:key,v:text", "type of a column is one of"),
-        ("id:int64,v:int64", "a sorted table needs a column"),
+        ("id:int64,v:int64", "a sorted table needs a key column"),
         ("[{]", "a schema is not JSON"),
         ('[{"name": "id"}]', "a column of the schema is malformed"),
     ],
 )
 def test_a_schema_that_is_none_is_refused(dodona: Commands, schema: str, words: str) -> None:
     assert words in dodona.refused("create", "//t", "--schema", schema)
+
+
+@pytest.mark.parametrize("words", ["descending", "key:descending", "descending:required:key"])
+def test_a_key_column_may_be_descending(dodona: Commands, words: str) -> None:
+    schema = f"id:int64:{words},v:int64"
+    dodona.said("create", "//t", "--schema", schema, "--pivot-keys", "[[], [5], [-5]]")
+    dodona.said("mount", "//t")
+    (key, _) = dodona.value("describe", "//t", "--schema")
+    assert key["sort_order"] == "descending"
+    assert "descending" in dodona.said("describe", "//t")
+    dodona.run(
+        "insert",
+        "//t",
+        "-",
+        "--input-format",
+        "jsonl",
+        stdin=lines_of([{"id": it, "v": 1} for it in (-9, 9, 0)]),
+    )
+    assert [row["id"] for row in dodona.rows("//t")] == [9, 0, -9]
+    assert [row["id"] for row in dodona.rows("//t", "--lower", "id=5", "--upper", "[-5]")] == [0]
 
 
 def test_a_file_without_a_schema_is_refused(dodona: Commands, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Tables as a whole: how they are cut into tablets, their life, and the waits for it."""
 
+from bisect import bisect_right
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -57,8 +59,8 @@ from unit.client.protocols import (
 MISSING = Failure("table_not_found", "there is no table", {"path": PATH})
 
 
-def keyed_by(column_type: str) -> TableSchema:
-    first = {"name": "k", "type": column_type, "sort_order": "ascending"}
+def keyed_by(column_type: str, order: str = "ascending") -> TableSchema:
+    first = {"name": "k", "type": column_type, "sort_order": order}
     return TableSchema.parse([first, {"name": "v", "type": "int64"}])
 
 
@@ -73,10 +75,11 @@ def test_pivot_keys_are_leading_key_values() -> None:
     assert pivots_of(SCHEMA, [[], [5], (7,)], None) == (b"", key(5), key(7))
 
 
-@pytest.mark.parametrize("column_type", ["int64", "uint64", "string"])
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+@pytest.mark.parametrize("column_type", ["int64", "uint64", "string", "int8", "date", "uuid"])
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
-def test_a_tablet_count_cuts_all_values_evenly(column_type: str, count: int) -> None:
-    pivots = pivots_of(keyed_by(column_type), None, count)
+def test_a_tablet_count_cuts_all_values_evenly(column_type: str, count: int, order: str) -> None:
+    pivots = pivots_of(keyed_by(column_type, order), None, count)
     assert len(pivots) == count
     assert pivots[0] == b""
     assert list(pivots) == sorted(set(pivots))
@@ -86,6 +89,27 @@ def test_halves_of_integers_meet_in_the_middle() -> None:
     assert pivots_of(keyed_by("int64"), None, 2)[1] == encode_key([0], ["int64"])
     assert pivots_of(keyed_by("uint64"), None, 2)[1] == encode_key([1 << 63], ["uint64"])
     assert pivots_of(keyed_by("string"), None, 2)[1] == encode_key([b"\x80\x00"], ["string"])
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 256])
+def test_tablets_of_descending_values_have_as_many_of_them(count: int) -> None:
+    up, down = keyed_by("int8"), keyed_by("int8", "descending")
+    sizes = []
+    for schema in (up, down):
+        pivots = pivots_of(schema, None, count)
+        keys = [schema.key_of({"k": it}) for it in range(-128, 128)]
+        sizes.append(Counter(bisect_right(pivots, it) for it in keys))
+    assert sizes[0] == sizes[1]
+
+
+def test_halves_of_descending_values_meet_in_the_middle() -> None:
+    def middle(column_type: str) -> tuple[Any, ...]:
+        schema = keyed_by(column_type, "descending")
+        return schema.decode_prefix(pivots_of(schema, None, 2)[1])
+
+    assert middle("int64") == (-1,)
+    assert middle("uint64") == ((1 << 63) - 1,)
+    assert middle("string") == (b"\x7f\xff",)
 
 
 @pytest.mark.parametrize(

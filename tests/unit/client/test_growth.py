@@ -16,10 +16,11 @@ from integration.other_release import RELEASES, paths_of, unpack
 RENAMED = {"Rows": "LookupReply"}
 """Messages that have another name now. On the wire a message has a tag and no name."""
 
-WIDENED = {("Column", 1)}
+WIDENED = {("Column", 1), ("Column", 2)}
 """Fields that take more than before, by the place in the message. A column's type was one of the
-seven stored types. A release that knows no logical types refuses a table that has them, and hears
-what it always heard of every other table."""
+seven stored types, and key columns were ascending. A release that knows no logical types or no
+descending columns refuses a table that has them, and hears what it always heard of every other
+table."""
 
 SHAPES = """
 import json, sys

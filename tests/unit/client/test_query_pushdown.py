@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import dodona
 from dodona._core.protocol import steps
@@ -184,6 +185,67 @@ def test_conditions_on_leading_key_columns_become_a_range(
 ) -> None:
     db.query(f"from [//f] where {condition}")
     assert (ranges["//f"].lower, ranges["//f"].upper) == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("condition", "lower", "upper"),
+    [
+        ("day = 5", (5,), (4,)),
+        ("day >= 5", None, (4,)),
+        ("day > 5 and day <= 9", (9,), (4,)),
+        ("day <= 5", (5,), None),
+        ("day in (3, 7, 5)", (7,), (2,)),
+        ("day = 3 or day = 7", (7,), (2,)),
+        ("day = -9223372036854775808", (-(2**63),), (None,)),
+        ("day = 9223372036854775807", (2**63 - 1,), (2**63 - 2,)),
+        ("day is null", *ALL),
+        ("day is null or day = 5 or day = 7", (7,), None),
+        ("day > 5 or day is null", *ALL),
+        ("(day < 5 or day is null) and day > 1", (5,), (0,)),
+        ("day = 5 and carrier = 'AA'", (5, "AA"), (5, "A@" + 4 * chr(0x10FFFF))),
+        ("day = 5 and carrier = ''", (5, ""), (5, None)),
+        ("day = 5 and carrier >= 'AA'", (5,), (5, "A@" + 4 * chr(0x10FFFF))),
+        ("day = 5 and carrier < 'AA'", (5, "AA"), (4,)),
+        ("day = 5 and carrier = 'AA' and number = 3", (5, "AA", 3), (5, "AA", 4)),
+        ("day = 5 and carrier = 'AA' and number < 7", (5, "AA"), (5, "AA", 8)),
+        ("carrier = 'AA'", *ALL),
+    ],
+)
+def test_conditions_on_descending_columns_become_a_range(
+    ranges: dict[str, ScanRange],
+    db: dodona.Client,
+    condition: str,
+    lower: tuple[Any, ...] | None,
+    upper: tuple[Any, ...] | None,
+) -> None:
+    day, carrier, number = KEY
+    down = [replace(it, sort_order="descending") for it in (day, carrier)]
+    db.create_table("//down", [*down, number, *SCHEMA.value_columns], mount=True)
+    db.query(f"from [//down] where {condition}")
+    assert (ranges["//down"].lower, ranges["//down"].upper) == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "lower", "upper"),
+    [
+        ("day = 3", "day between 7 and 9", (9,), (2,)),
+        ("day <= 3", "day >= 7", None, None),
+        ("day = 3", "day is null or day = 1", (3,), None),
+        ("day = -9223372036854775808", "day = 5", (5,), (None,)),
+    ],
+)
+def test_two_scans_of_a_descending_table_read_one_range(
+    ranges: dict[str, ScanRange],
+    db: dodona.Client,
+    one: str,
+    other: str,
+    lower: tuple[Any, ...] | None,
+    upper: tuple[Any, ...] | None,
+) -> None:
+    db.create_table("//down", [replace(KEY[0], sort_order="descending"), SCHEMA.columns[3]])
+    db.mount_table("//down")
+    db.query(f"(from [//down] where {one}) union all (from [//down] where {other})")
+    assert (ranges["//down"].lower, ranges["//down"].upper) == (lower, upper)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def values(count: int, **more: Any) -> list[Definition]:
         ([{"name": "id"}], "malformed"),
         ([{**ID, "type": "int65"}, VALUE], "type .*one of .*int64, .*not 'int65'.*mean int64"),
         ([{**ID, "colour": "red"}, VALUE], "malformed"),
-        ([{**ID, "sort_order": "descending"}, VALUE], "sort_order .*one of ascending"),
+        ([{**ID, "sort_order": "upwards"}, VALUE], "sort_order .*one of ascending, descending"),
         ([5, VALUE], "a dict or a Column, not int"),
         ([{**ID, "name": ""}, VALUE], "empty or too long"),
         ([{**ID, "name": "n" * (NAME_LENGTH_MAX + 1)}, VALUE], "empty or too long"),

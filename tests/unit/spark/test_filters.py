@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from dodona.schema import Column, ColumnType, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
 from dodona_wire.rows.arrow import arrow_schema
+from dodona_wire.rows.columns import SortOrder
 from pyspark_dodona.filters import expression_of, key_range_of
 from pyspark_dodona.ranges import Range, cut, intersection, is_empty
 
@@ -212,9 +213,49 @@ def test_a_range_from_filters(given: list[Filter], expected: Range) -> None:
     assert key_range_of(KEYS, given) == expected
 
 
+DOWN: Final = TableSchema.parse(
+    [
+        Column("k", "int64", "descending"),
+        Column("t", "utf8", "descending"),
+        Column("u", "uint64", "ascending"),
+        Column("v", "int64"),
+    ]
+)
+LAST: Final = chr(0x10FFFF)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([EqualTo(T, "x")], Range()),
+        ([EqualTo(K, 5)], Range((5,), (4,))),
+        ([EqualTo(K, -MAX_INT - 1)], Range((-MAX_INT - 1,), (None,))),
+        ([EqualTo(K, 5), EqualTo(T, "x")], Range((5, "x"), (5, "w" + 4 * LAST))),
+        ([EqualTo(K, 5), EqualTo(T, "x\0")], Range((5, "x\0"), (5, "x"))),
+        ([EqualTo(K, 5), EqualTo(T, "")], Range((5, ""), (5, None))),
+        ([EqualNullSafe(K, None)], Range()),
+        ([GreaterThan(K, 5), LessThan(K, 9)], Range((9,), (4,))),
+        ([GreaterThanOrEqual(K, 5)], Range(None, (4,))),
+        ([LessThanOrEqual(K, 5)], Range((5,), None)),
+        ([In(K, (7, None, 3))], Range((7,), (2,))),
+        (
+            [EqualTo(K, 1), StringStartsWith(T, "ab")],
+            Range((1, "ac"), (1, "aa" + 4 * LAST)),
+        ),
+        (
+            [EqualTo(K, 1), EqualTo(T, "x\0"), LessThan(U, Decimal(7))],
+            Range((1, "x\0"), (1, "x\0", 8)),
+        ),
+    ],
+)
+def test_a_range_from_filters_over_descending_columns(given: list[Filter], expected: Range) -> None:
+    assert key_range_of(DOWN, given) == expected
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
 @pytest.mark.parametrize("kind", [it for it in VALUES if it != "any"])
-def test_no_row_that_is_kept_lies_outside_of_the_range(kind: ColumnType) -> None:
-    schema = TableSchema.parse([Column(f"c {kind}", kind, "ascending"), Column("v", "int64")])
+def test_no_row_that_is_kept_lies_outside_of_the_range(kind: ColumnType, order: SortOrder) -> None:
+    schema = TableSchema.parse([Column(f"c {kind}", kind, order), Column("v", "int64")])
     narrowed = 0
     for condition in conditions(kind):
         keys = key_range_of(schema, [condition])

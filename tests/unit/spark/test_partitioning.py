@@ -83,8 +83,23 @@ def test_the_search_is_as_deep_as_the_logarithm() -> None:
 def test_names_are_quoted() -> None:
     strange = (Column("a`b.c", "int64", "ascending"), COLUMNS[2])
     keys = KeyColumns(strange, frame(**{"a`b.c": LongType()}), "//t")
-    assert keys.order() == ["`a``b.c`"]
+    assert keys.order() == [("`a``b.c`", False)]
     assert keys.partition(Partitioning(((7,),), 1)) == "IF(`a``b.c` >= 7L, 1, 0)"
+
+
+def test_a_descending_column_is_compared_the_other_way_round() -> None:
+    columns = (Column("k", "int64", "descending"), Column("n", "utf8", "ascending"), COLUMNS[2])
+    keys = KeyColumns(columns, frame(k=LongType(), n=StringType()), "//t")
+    assert keys.order() == [("`k`", True), ("`n`", False)]
+
+    def search(*bound: object) -> str:
+        return keys.partition(Partitioning((bound,), 1))
+
+    assert search(7) == "IF((`k` <= 7L OR `k` IS NULL), 1, 0)"
+    assert search(None) == "IF(`k` IS NULL, 1, 0)"
+    assert search(None, None) == "IF((FALSE OR (`k` IS NULL AND TRUE)), 1, 0)"
+    below = "(`k` < 7L OR `k` IS NULL)"
+    assert search(7, None) == f"IF(({below} OR (`k` = 7L AND TRUE)), 1, 0)"
 
 
 def test_key_columns_that_do_not_fit_are_named() -> None:

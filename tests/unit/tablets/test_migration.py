@@ -28,6 +28,7 @@ from dodona_wire.messages.data import (
     RowVersion,
     TabletModifications,
 )
+from dodona_wire.rows.columns import SortOrder
 from unit.tablets.cells import ATOMIC, SCHEMA, Bench, assignment, put, update
 
 CELL = CellId(0)
@@ -169,8 +170,19 @@ def test_a_range_of_longer_keys_is_found_among_shorter_ones(
     assert [it for it in (1, 2, 3) if low <= _bound(it) < high] == found
 
 
-def test_the_first_columns_of_a_bound() -> None:
-    types = ["int64", "string"]
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_a_new_key_column_is_null_in_the_order_of_the_column(
+    order: SortOrder,
+) -> None:
+    schema = TableSchema.parse([ID, replace(NEW_KEY, sort_order=order), A, B])
+    key = Migration(SCHEMA, schema).key(_bound(2))
+    assert key == schema.key_of({"id": 2, "id2": None})
+    low, high = range_in(SCHEMA, schema.bound_of([2, 7]), schema.bound_of([3]))
+    assert low <= _bound(2) < high
+
+
+@pytest.mark.parametrize("types", [["int64", "string"], ["-int64", "-string"]])
+def test_the_first_columns_of_a_bound(types: list[str]) -> None:
     whole = encode_key([5, b"a\x00b"], types)
     assert first_columns(whole, types[:1]) == encode_key([5], types)
     assert first_columns(whole, types) == whole

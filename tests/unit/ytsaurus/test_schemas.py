@@ -199,6 +199,21 @@ TABLE = {
 }
 
 
+def test_a_descending_column_is_kept_and_shown() -> None:
+    key = {"name": "n", "type": "int64", "sort_order": "descending"}
+    columns = [KEY, key, {"name": "v", "type": "any"}]
+    parsed = TableSchema.parse(columns_of(columns))
+    assert [it.sort_order for it in parsed.columns] == ["ascending", "descending", None]
+    assert [it.get("sort_order") for it in yt_schema(columns).value] == [
+        "ascending",
+        "descending",
+        None,
+    ]
+    shown = yt_attributes({**TABLE, "key_columns": ["k", "n"], "schema": columns})
+    assert shown["key_columns"] == ["k", "n"]
+    assert shown["sorted_by"] == ["k", {"name": "n", "sort_order": "descending"}]
+
+
 def test_a_table_is_shown_with_the_attributes_of_ytsaurus() -> None:
     shown = yt_attributes(TABLE)
     assert (shown["type"], shown["id"], shown["key"]) == ("table", "0-5-191-0", "t")

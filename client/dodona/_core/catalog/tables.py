@@ -22,6 +22,7 @@ TABLETS_MAX: Final = 10_000
 COLUMNS_SHOWN_MAX: Final = 20
 _EVEN_BYTES: Final = 2
 """Bytes of a pivot key of type string, if all values are divided evenly."""
+_EVEN_ENDS: Final = 1 << 8 * _EVEN_BYTES
 _ENDS: Final = {"int64": (-(1 << 63), (1 << 63) - 1), "uint64": (0, (1 << 64) - 1)}
 
 
@@ -77,7 +78,7 @@ def column_words(column: Column) -> str:
     """Return what a schema says of a column, in the short form of the command line."""
     words: list[str] = [column.name, column.type]
     if column.sort_order is not None:
-        words.append("key")
+        words.append("descending" if column.is_descending else "key")
     if column.required:
         words.append("required")
     if column.aggregate is not None:
@@ -129,16 +130,24 @@ def _even_pivots(column: Column, count: int) -> tuple[Key, ...]:
     kind = column.logical
     if column.type == "string" or kind.form == "uuid":
         size = kind.size_bytes or _EVEN_BYTES
-        values: list[Any] = [(at * (1 << 16) // count).to_bytes(2, "big") for at in range(count)]
-        values = [it.ljust(size, b"\0") for it in values]
+        values: list[Any] = [
+            it.to_bytes(_EVEN_BYTES, "big").ljust(size, b"\0")
+            for it in _even_numbers(column, 0, _EVEN_ENDS - 1, count)
+        ]
     elif kind.stored in ("int64", "uint64"):
         lowest, highest = _ENDS[kind.stored] if kind.is_stored else (kind.lowest, kind.highest)
         if count > highest - lowest + 1:
             raise InvalidRequest(f"{column.type} has fewer values than {count} tablets.")
-        values = [lowest + at * (highest - lowest + 1) // count for at in range(count)]
+        values = _even_numbers(column, lowest, highest, count)
     else:
         raise InvalidRequest(
             f"tablet_count can't divide a first key column of type {column.type}. Pass pivot_keys.",
             column=column.name,
         )
-    return (Key(b""), *(encode_key([value], [kind.stored]) for value in values[1:]))
+    return (Key(b""), *(encode_key([value], [column.key_type]) for value in values))
+
+
+def _even_numbers(column: Column, lowest: int, highest: int, count: int) -> list[int]:
+    """Return the first numbers of all tablets but the first, in the order of the column."""
+    steps = [at * (highest - lowest + 1) // count for at in range(1, count)]
+    return [highest - it if column.is_descending else lowest + it for it in steps]

@@ -1,4 +1,4 @@
-"""Constants of a plan as stored values of a column, and the values after them. Pure.
+"""Constants of a plan as stored values of a column, and the values next to them. Pure.
 
 Owns: how DuckDB writes a constant of each type in the text of a plan. What is not understood is no
 constant, so it makes no range smaller. Values are stored values: they have the order of the users'
@@ -26,6 +26,12 @@ _CASTS: Final = {
     "uuid": "UUID",
 }
 """The type of a text that stands for a constant of a logical type."""
+_NEAR_LENGTH: Final = 4
+"""Last characters of a text that is a little smaller than another one."""
+_NEAR_LENGTH_MAX: Final = 1 << 10
+"""Of a longer text, the beginning serves as the smaller text."""
+_LAST_CHARACTER: Final = chr(0x10FFFF)
+_SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def constant(tree: Expression, kind: LogicalType) -> Any:
@@ -135,6 +141,50 @@ def successor(value: Any, kind: LogicalType) -> Any:
             above = math.nextafter(value, math.inf)
             return above if math.isfinite(above) else None
     return None
+
+
+def predecessor(value: Any, kind: LogicalType) -> Any:
+    """Return a smaller stored value of the type, the nearest one if there is one. Between texts
+    there are always more texts: then no short one lies between. None means null, which is below all
+    values. Types of text that has a form have no smaller value here."""
+    if kind.size_bytes:
+        lowest = kind.lowest or bytes(kind.size_bytes)
+        number = int.from_bytes(value, "big") - 1
+        return number.to_bytes(kind.size_bytes, "big") if value > lowest else None
+    if kind.lowest is not None:
+        return value - 1 if value > kind.lowest else None
+    match kind.name:
+        case "int64" | "uint64":
+            return value - 1 if _fits(value - 1, kind.name) else None
+        case "string":
+            return _bytes_below(value)
+        case "utf8":
+            return _text_below(value)
+        case "float":
+            above = _next_float(-value)
+            return None if above is None else -above
+        case "double":
+            below = math.nextafter(value, -math.inf)
+            return below if math.isfinite(below) else None
+    return None
+
+
+def _bytes_below(value: bytes) -> bytes | None:
+    if len(value) > _NEAR_LENGTH_MAX:
+        return value[:_NEAR_LENGTH_MAX]
+    if not value or not value[-1]:
+        return value[:-1] if value else None
+    return value[:-1] + bytes([value[-1] - 1]) + _NEAR_LENGTH * b"\xff"
+
+
+def _text_below(value: str) -> str | None:
+    if len(value) > _NEAR_LENGTH_MAX:
+        return value[:_NEAR_LENGTH_MAX]
+    last = ord(value[-1]) if value else 0
+    if not last:
+        return value[:-1] if value else None
+    below = last - 1 if last - 1 not in _SURROGATES else _SURROGATES.start - 1
+    return value[:-1] + chr(below) + _NEAR_LENGTH * _LAST_CHARACTER
 
 
 def _next_float(value: float) -> float | None:

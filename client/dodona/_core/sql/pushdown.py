@@ -16,14 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona._core.sql.constants import Expression, constant, successor
+from dodona._core.sql.constants import Expression, constant, predecessor, successor
+from dodona_wire.rows.keys import encode_key
 from dodona_wire.rows.logical_types import LogicalType
-from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.schema import Column, TableSchema
 
 Parse = Callable[[str], Expression | None]
 Interval = tuple[Any, Any]
 """The smallest and the largest stored value, both included. None means that there is no such
-limit."""
+limit. An interval without a smallest value has null, too."""
 
 EXPRESSION_LENGTH_MAX: Final = 1 << 20
 NESTING_DEPTH_MAX: Final = 100
@@ -45,8 +46,9 @@ _MIRRORED: Final = {
 
 
 class ScanRange(msgspec.Struct, frozen=True):
-    """What to read from a table: `columns`, of lower ≤ key < upper. The ends are leading key column
-    values as they are stored: `TableSchema.load_bound` makes those of users."""
+    """What to read from a table: `columns`, of lower ≤ key < upper in the order of the table. The
+    ends are leading key column values as they are stored: `TableSchema.load_bound` makes those of
+    users."""
 
     columns: tuple[str, ...]
     lower: tuple[Any, ...] | None = None
@@ -113,8 +115,19 @@ def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanR
     if one is None:
         return other
     names = [it.name for it in schema.columns if it.name in (*one.columns, *other.columns)]
-    lower, upper = _hull((one.lower, one.upper), (other.lower, other.upper))
+    lower = _outermost(schema, min, (one.lower, other.lower))
+    upper = _outermost(schema, max, (one.upper, other.upper))
     return ScanRange(tuple(names), lower, upper)
+
+
+def _outermost(
+    schema: TableSchema, choose: Callable[..., Any], ends: Sequence[tuple[Any, ...] | None]
+) -> tuple[Any, ...] | None:
+    """Return the end that `choose` finds among places in the order of the table."""
+    if None in ends:
+        return None
+    found: tuple[Any, ...] = choose(ends, key=lambda it: encode_key(it, schema.key_types))
+    return found
 
 
 # ---- from conditions to a range of keys
@@ -125,32 +138,37 @@ def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]
         column = column_id(table, place)
         return intersection(*[_interval(it, column, kind) for it in conditions])
 
-    return key_range([it.logical for it in schema.key_columns], interval_of)
+    return key_range(schema.key_columns, interval_of)
 
 
 def key_range(
-    types: Sequence[LogicalType], interval_of: Callable[[int, LogicalType], Interval]
+    columns: Sequence[Column], interval_of: Callable[[int, LogicalType], Interval]
 ) -> Interval:
-    """Return the range of keys of these types: leading key column values as they are stored, lower
-    ≤ key < upper. `interval_of` returns the interval of each column's stored values. Leading
-    columns with one value count, and the first one that has more. Later columns do not count."""
+    """Return the range of keys of these columns: leading key column values as they are stored,
+    lower ≤ key < upper in the order of the table. `interval_of` returns the interval of each
+    column's stored values. Leading columns with one value count, and the first one that has more.
+    Later columns do not count."""
     prefix: list[Any] = []
-    for place, kind in enumerate(types):
-        least, greatest = interval_of(place, kind)
+    for place, column in enumerate(columns):
+        least, greatest = interval_of(place, column.logical)
         if least is not None and least == greatest:
             prefix.append(least)
             continue
-        lower = tuple(prefix) if least is None else (*prefix, least)
-        upper = _end(prefix if greatest is None else [*prefix, greatest], types)
+        first, last = (greatest, least) if column.is_descending else (least, greatest)
+        lower = tuple(prefix) if first is None else (*prefix, first)
+        upper = _end(prefix if last is None else [*prefix, last], columns)
         return lower or None, upper
-    return tuple(prefix), _end(prefix, types)
+    return tuple(prefix), _end(prefix, columns)
 
 
-def _end(values: Sequence[Any], types: Sequence[LogicalType]) -> tuple[Any, ...] | None:
-    """Return the first leading values after all keys that begin with `values`, or None if there are
-    none."""
+def _end(values: Sequence[Any], columns: Sequence[Column]) -> tuple[Any, ...] | None:
+    """Return leading values after all keys that begin with `values`, with few keys between. None:
+    there are no such values."""
     for place in reversed(range(len(values))):
-        following = successor(values[place], types[place])
+        value, column = values[place], columns[place]
+        if column.is_descending:  # null comes after the smallest value
+            return (*values[:place], predecessor(value, column.logical))
+        following = successor(value, column.logical)
         if following is not None:
             return (*values[:place], following)
     return None
@@ -167,7 +185,7 @@ def _interval(tree: Expression, column: str, column_kind: LogicalType, depth: in
         if kind == "CONJUNCTION_AND":
             return intersection(*parts)
         hull = reduce(_hull, parts) if parts else _EVERYTHING
-        return hull if len(others) == len(children) else (None, hull[1])  # null is the first key
+        return hull if len(others) == len(children) else (None, hull[1])  # null is below all values
     if kind == "COMPARE_IN" and _is_values(children[0], column, column_kind):
         values = [constant(child, column_kind) for child in children[1:]]
         return _EVERYTHING if None in values or not values else (min(values), max(values))

@@ -18,7 +18,7 @@ from dodona_tablets.core.rows.version import (
     version_of,
 )
 from dodona_wire.messages.data import RowVersion
-from dodona_wire.rows.keys import NULL_TAG, first_columns, successor
+from dodona_wire.rows.keys import first_columns, null_suffix, successor
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, KEY_MAX, Key, Timestamp
 
@@ -29,7 +29,7 @@ class Migration:
 
     def __init__(self, old: TableSchema, new: TableSchema) -> None:
         assert new.key_names[: len(old.key_names)] == old.key_names, "key columns only get more"
-        self._suffix = bytes([NULL_TAG]) * (len(new.key_names) - len(old.key_names))
+        self._suffix = null_suffix(new.key_types[len(old.key_types) :])
         places = {column.name: bit for bit, column in enumerate(new.value_columns)}
         self._places = [places[name] for name in old.value_names]
         types = {column.name: column.type for column in new.value_columns}

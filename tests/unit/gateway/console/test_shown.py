@@ -1,5 +1,6 @@
 """Values, numbers and keys as the console shows and reads them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from dodona_gateway.core.console.shown import (
     show_value,
     visible,
 )
+from dodona_gateway.shell.console.rendering import render
+from dodona_gateway.shell.console.table_pages import NOW
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,31 @@ def test_numbers() -> None:
     assert [is_numeric(it) for it in kinds] == [True] * 4 + [False] * 3
 
 
-# ---- keys
+# ---- columns and keys
+
+
+def test_a_descending_key_column_has_a_mark() -> None:
+    schema = TableSchema.parse(
+        [
+            {"name": "user", "type": "utf8", "sort_order": "ascending"},
+            {"name": "at", "type": "int64", "sort_order": "descending"},
+            {"name": "v", "type": "int64"},
+        ]
+    )
+    given: dict[str, Any] = dict.fromkeys(("lower", "upper", "following", "at", "error"), "")
+    text = render(
+        "rows.html",
+        None,
+        **given | {"path": "//t", "crumbs": [], "schema": schema, "columns": schema.columns},
+        as_of=NOW,
+        rows=[["ann", 5, 1]],
+        took_ms=1.0,
+    )
+    assert re.findall(r'title="(\w+) key column"> key( ↓)?<', text) == [
+        ("ascending", ""),
+        ("descending", " ↓"),
+    ]
+
 
 SCHEMA = TableSchema.parse(
     [

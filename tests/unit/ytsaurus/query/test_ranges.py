@@ -29,6 +29,13 @@ SCHEMAS = {
             {"name": "v", "type": "int64"},
         ]
     ),
+    "//down": TableSchema.parse(
+        [
+            {"name": "k", "type": "int64", "sort_order": "descending"},
+            {"name": "s", "type": "string", "sort_order": "descending"},
+            {"name": "v", "type": "int64"},
+        ]
+    ),
     "//bytes": TableSchema.parse(
         [{"name": "s", "type": "string", "sort_order": "ascending"}, {"name": "v", "type": "any"}]
     ),
@@ -103,6 +110,14 @@ def test_where_conditions_narrow_the_scanned_key_range(
     [
         ("v from [//strict] where k < 5", {"//strict": (None, (6,))}),
         ("v from [//strict] where not k >= 5", {"//strict": (None, (6,))}),
+        ("v from [//down] where k = 3", {"//down": ((3,), (2,))}),
+        ("v from [//down] where k < 5", {"//down": ((5,), None)}),
+        ("v from [//down] where k > -3", {"//down": (None, (-4,))}),
+        ("v from [//down] where k in (7, 1, 3)", {"//down": ((7,), (0,))}),
+        (
+            "v from [//down] where k = 1 and is_prefix('ab', s)",
+            {"//down": ((1, b"ac"), (1, b"aa\xff\xff\xff\xff"))},
+        ),
         ("v from [//bytes] where is_prefix('ab', s)", {"//bytes": ((b"ab",), (b"ac\x00",))}),
         ("v from [//texts] where is_prefix('ab', t)", {"//texts": (("ab",), ("ac\x00",))}),
         ("v from [//bytes] where s >= 'a' and s < 'b'", {"//bytes": ((b"a",), (b"b\x00",))}),

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from dodona_tablets.core.rows.chunks.layout import DELTA, KEY, MASK, SHARED, chunk_schema
 from dodona_tablets.core.rows.chunks.reading import Plans
-from dodona_wire.rows.keys import NULL_TAG
+from dodona_wire.rows.keys import null_suffix
 from dodona_wire.rows.schema import TableSchema
 
 
@@ -21,7 +21,7 @@ class Mapping:
     def __init__(self, old: TableSchema, new: TableSchema, *, has_specials: bool) -> None:
         self._old, self._new = old, new
         self.is_needed = old.columns != new.columns
-        self.suffix = bytes([NULL_TAG]) * (len(new.key_names) - len(old.key_names))
+        self.suffix = null_suffix(new.key_types[len(old.key_types) :])
         """The bytes that keys of the file lack."""
         self.schema = chunk_schema(new, "special" if has_specials else "plain")
         """The schema of all batches."""
