@@ -257,6 +257,25 @@ def array_of_values(kind: LogicalType, values: Sequence[Any]) -> Any:
     return user_array(kind, pyarrow.array(values, stored_arrow_type(kind)))
 
 
+def with_text_uuids(kind: LogicalType, values: Sequence[Any]) -> Any:
+    """Return stored values of a nested type as an Arrow array in which UUIDs are text, for programs
+    that have no UUIDs."""
+    return array_of_nested(kind, values, _part_with_text_uuids, _type_with_text_uuids)
+
+
+def _part_with_text_uuids(kind: LogicalType, values: Sequence[Any]) -> Any:
+    array = array_of_values(kind, values)
+    return text_array(kind, array) if kind.form == "uuid" else array
+
+
+def _type_with_text_uuids(kind: LogicalType) -> Any:
+    import pyarrow
+
+    if kind.members:
+        return nested_arrow_type(kind, _type_with_text_uuids)
+    return pyarrow.string() if kind.form == "uuid" else arrow_type_of(kind)
+
+
 # ---- to Python and to text
 
 

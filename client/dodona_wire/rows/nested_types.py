@@ -123,8 +123,7 @@ def dict_type(key: Member, value: Member) -> LogicalType:
             f"the keys of a dict are one of {', '.join(KEY_TYPES)}, not {key.type_name}"
         )
     name = f"{DICT}<{key.type_name},{value.type_name}>"
-    not_null = "" if value.is_optional else " not null"
-    arrow = f"map<{key.kind.arrow}, {value.kind.arrow}{not_null}>"
+    arrow = f"map<{key.kind.arrow}, {value.kind.arrow}>"
     sql = f"MAP({key.kind.sql}, {value.kind.sql})"
     return _nested("dict", name, arrow, sql, "object", (key, value))
 

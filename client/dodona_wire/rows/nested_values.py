@@ -88,10 +88,19 @@ def fields_of(names: tuple[str, ...], value: Any, place: str) -> Sequence[Any]:
 def _user_pairs(_: LogicalType, value: Any, place: str) -> Pairs:
     if isinstance(value, Mapping):
         return value.keys(), value.values()
-    is_list = isinstance(value, list | tuple)
-    if not is_list or not all(isinstance(it, tuple) and len(it) == 2 for it in value):
+    pairs = [_pair(it) for it in value] if isinstance(value, list | tuple) else [()]
+    if not all(pairs):
         raise mismatch(value, place, "a dict, or a list of pairs")
-    return [key for key, _ in value], [its for _, its in value]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def _pair(value: Any) -> tuple[Any, ...]:
+    """Return a key and its value, in the forms that Arrow and polars have; empty for others."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return value
+    if isinstance(value, dict) and value.keys() == {"key", "value"}:
+        return value["key"], value["value"]
+    return ()
 
 
 def _stored_items(value: Any, place: str) -> Sequence[Any]:
@@ -203,13 +212,14 @@ def _member_of(member: Member, form: ValueForm, leaf: ConvertOf) -> Convert:
 
     def required(value: Any, place: str) -> Any:
         if value is None:
-            raise _null(member, place)
+            raise null_refusal(member, place)
         return convert(value, place)
 
     return required
 
 
-def _null(member: Member, place: str) -> SchemaViolation:
+def null_refusal(member: Member, place: str) -> SchemaViolation:
+    """Return the error for a part that is null and not optional."""
     text = (
         f"column {place!r} is missing or null, and its type is {member.kind.name}: only "
         "optional<T> may be null"

@@ -14,11 +14,13 @@ from dodona._core.writing.arrow_casting import at_row, cast_column, check_text, 
 from dodona._core.writing.column_types import advice_for
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import Column
-from dodona_wire.rows.logical_arrow import arrow_type_of, stored_array
+from dodona_wire.rows.logical_arrow import arrow_type_of, check_stored_array, stored_array
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.nested_arrow import parts_of_list
 from dodona_wire.rows.nested_types import Member
+from dodona_wire.rows.nested_values import null_refusal
+from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.type_names import DICT, LIST, field_word
 from dodona_wire.shown import shown
 
@@ -34,6 +36,8 @@ def stored_nested(column: Column, array: Any) -> Any:
     try:
         return _stored(column, array)
     except SchemaViolation:
+        if not len(array):
+            return _explained(kind, column, array)
         return at_row(array, lambda part: _explained(kind, column, part))
 
 
@@ -74,7 +78,7 @@ def _cast(kind: LogicalType, array: Any, place: str) -> Any:
         if not array.type.equals(wanted):
             array = cast_column(column, wanted, array)
         check_text(column, array)
-        return array
+        return _checked_texts(kind, array, place)
     given = array.type
     try:
         array, extension = plain_array(array)
@@ -86,6 +90,23 @@ def _cast(kind: LogicalType, array: Any, place: str) -> Any:
     if extension or not _may_cast(kind.form, array.type):
         raise _refusal(kind, given, place)
     return cast(kind, array, place)
+
+
+def _checked_texts(kind: LogicalType, array: Any, place: str) -> Any:
+    """Check the values that Arrow can't check: JSON, and MessagePack of type any. Its null becomes
+    null."""
+    import pyarrow
+    import pyarrow.compute
+
+    if kind.form == "json":
+        check_stored_array(kind, place, array)
+    if kind.name != "any":
+        return array
+    is_null = nulls_in_packed(array.to_pylist(), place)
+    if sum(is_null) == array.null_count:
+        return array
+    nothing = pyarrow.scalar(None, array.type)
+    return pyarrow.compute.if_else(pyarrow.array(is_null), nothing, array)
 
 
 def _may_cast(form: str, given: Any) -> bool:
@@ -174,7 +195,9 @@ def _struct(kind: LogicalType, array: Any, place: str) -> Any:
         fields = ", ".join(map(field_word, known))
         text = f"column {place!r} has {what}: it has the fields {fields}"
         raise SchemaViolation(text, column=place)
+    # Below a struct that is null, a field may have any value.
     is_there = array.is_valid() if array.null_count else None
+    whole, array = array, array if is_there is None else array.filter(is_there)
     columns = []
     for member in kind.members:
         step = f"{place}.{field_word(member.name)}"
@@ -182,9 +205,19 @@ def _struct(kind: LogicalType, array: Any, place: str) -> Any:
             part = array.field(names.index(member.name))
         else:
             part = pyarrow.nulls(len(array))
-        columns.append(_part(member, part, step, is_there))
+        columns.append(_part(member, part, step))
     fields = [*arrow_type_of(kind)]
-    return pyarrow.StructArray.from_arrays(columns, fields=fields, mask=_mask(array))
+    found = pyarrow.StructArray.from_arrays(columns, fields=fields)
+    return found if is_there is None else found.take(_places(whole))
+
+
+def _places(array: Any) -> Any:
+    """Return for each row its place among the rows that are not null; null for the others."""
+    import numpy
+    import pyarrow
+
+    is_there = array.is_valid().to_numpy(zero_copy_only=False)
+    return pyarrow.array(numpy.cumsum(is_there) - 1, pyarrow.int64(), mask=~is_there)
 
 
 def _items(array: Any) -> tuple[Any, Any]:
@@ -197,22 +230,11 @@ def _items(array: Any) -> tuple[Any, Any]:
     return pyarrow.array(ends, pyarrow.int32()), items
 
 
-def _part(member: Member, array: Any, place: str, is_there: Any = None) -> Any:
-    """Return the array of one part. `is_there` says where the struct around it is not null, with
-    None for everywhere."""
-    import pyarrow.compute
-
+def _part(member: Member, array: Any, place: str) -> Any:
+    """Return the array of one part. Raises SchemaViolation."""
     found = _cast(member.kind, array, place)
     if found.null_count and not member.is_optional:
-        is_null = found.is_null()
-        if is_there is not None:
-            is_null = pyarrow.compute.and_(is_null, is_there)
-        if is_null.true_count:
-            text = (
-                f"column {place!r} is missing or null, and its type is {member.kind.name}: only "
-                "optional<T> may be null"
-            )
-            raise SchemaViolation(text, column=place)
+        raise null_refusal(member, place)
     return found
 
 

@@ -2,8 +2,8 @@
 
 Owns: the rules for lists, structs and dicts. `column_types` has the types inside.
 An Arrow type says what may be null. Values of Python do not, so there every part is optional: a
-later row may have null. Lists whose items have no common type are values of type any. So are dicts
-with different keys: a later row may have other keys. pyarrow is imported on first use.
+later row may have null. Parts without a common type, or without a value, are of type any. So are
+dicts with different keys: a later row may have other keys. pyarrow is imported on first use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +16,7 @@ from dodona_wire.rows.logical_types import logical_type
 from dodona_wire.rows.nested_types import KEY_TYPES
 from dodona_wire.rows.nested_values import is_numpy_array
 from dodona_wire.rows.type_names import OPTIONAL, field_word
+from dodona_wire.rows.values import CHECKS
 
 TypeOf = Callable[[Any], ColumnType | None]
 TypeOfValues = Callable[[list[Any], str], ColumnType]
@@ -60,29 +61,41 @@ def _checked(name: str) -> ColumnType | None:
 
 
 def type_of_lists(values: list[Any], column: str, type_of: TypeOfValues) -> ColumnType:
-    """Return the type for lists of Python."""
+    """Return the type for lists of Python. Raises SchemaViolation."""
     lists = [it.tolist() if is_numpy_array(it) else it for it in values]
-    item = _common(chain.from_iterable(lists), column, type_of)
-    return ANY if item is None else _checked(f"list<{item}>") or ANY
+    item = _common([*chain.from_iterable(lists)], column, type_of)
+    return _checked(f"list<{item}>") or _any(values, column)
 
 
 def type_of_dicts(
     values: list[Mapping[Any, Any]], column: str, type_of: TypeOfValues
 ) -> ColumnType:
-    """Return the type for dicts of Python."""
+    """Return the type for dicts of Python. Raises SchemaViolation."""
     names = [*values[0]]
     are_alike = all(len(it) == len(names) and set(it) == set(names) for it in values)
     if not names or not are_alike or not all(isinstance(it, str) for it in names):
-        return ANY
+        return _any(values, column)
     parts = [(name, _common([it[name] for it in values], column, type_of)) for name in names]
-    if any(found is None for _, found in parts):
-        return ANY
-    return _checked(_struct([(name, str(found)) for name, found in parts])) or ANY
+    return _checked(_struct(parts)) or _any(values, column)
 
 
-def _common(values: Any, column: str, type_of: TypeOfValues) -> str | None:
-    """Return the type of parts that may be null; None if no type holds all of them."""
+def _common(values: Sequence[Any], column: str, type_of: TypeOfValues) -> str:
+    """Return the type of parts that may be null. Without a value, it may be any."""
+    given = [it for it in values if it is not None]
     try:
-        return f"{OPTIONAL}<{type_of([*values], column)}>"
+        found = type_of(given, column) if given else ANY
     except SchemaViolation:
-        return None
+        found = _any(given, column)
+    return f"{OPTIONAL}<{found}>"
+
+
+def _any(values: Sequence[Any], column: str) -> ColumnType:
+    """Return the type any, if it holds all of the values. Raises SchemaViolation."""
+    check = CHECKS[ANY]
+    try:
+        for value in values:
+            check(value, column)
+    except SchemaViolation as error:
+        text = f"no column type holds all values of column {column!r}: {error.message}"
+        raise SchemaViolation(text, column=column) from error
+    return ANY
