@@ -103,7 +103,7 @@ def _nested_type(kind: LogicalType, column: str) -> DataType:
     if kind.form == "list":
         return ArrayType(types[0], kind.members[0].is_optional)
     if kind.form == "dict":
-        return MapType(*types, kind.members[1].is_optional)
+        return MapType(types[0], types[1], kind.members[1].is_optional)
     pairs = zip(kind.members, types, strict=True)
     return StructType([StructField(it.name, found, it.is_optional) for it, found in pairs])
 

@@ -1,8 +1,8 @@
 """A value that leaves the database is its caller's own, and one that goes in is the database's own.
 
-Values of type any and of nested types are lists and dicts, which whoever holds them can change. Whatever a caller does
-with what he gave or got, everybody sees what was committed: at any timestamp, before a commit and
-after an unmount, and in a second look at the same result.
+Values of type any and of nested types are lists and dicts, which whoever holds them can change.
+Whatever a caller does with what he gave or got, everybody sees what was committed: at any
+timestamp, before a commit and after an unmount, and in a second look at the same result.
 """
 
 from collections.abc import Callable, Iterator

@@ -16,8 +16,9 @@ import dodona
 from dodona import Rows
 from dodona._core.catalog.like import schema_for
 from dodona.schema import Column, ColumnType
+from dodona_wire.rows.column_kinds import Member
 from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType, logical_type
-from dodona_wire.rows.nested_types import Member, dict_type, leaves_of, list_type, struct_type
+from dodona_wire.rows.nested_types import dict_type, leaves_of, list_type, struct_type
 from suite import column_values
 from suite.levels import examples
 

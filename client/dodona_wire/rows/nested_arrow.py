@@ -1,8 +1,8 @@
 """Columns of nested types: from Arrow lists, structs and maps to stored values, and back.
 
 Owns: the Arrow types of nested types, and how their columns are taken apart. All values of one part
-lie behind each other in one array, whichever row they belong to. So each part is converted and
-checked as a column by itself, by the functions that the caller passes. Only MessagePack is written
+are in one array, row after row. So each part is converted and checked as a column by itself, by the
+functions that the caller passes. Only MessagePack is written
 and read row by row, by msgspec.
 Invariant: what a cell accepts is exactly what msgspec writes for the value. So one value has one
 stored form, and no name of a map comes twice.
@@ -98,8 +98,8 @@ def array_of_nested(
 
 
 def _field_of(member: Member, values: Sequence[Any]) -> list[Any]:
-    """Return the values of a field. In a struct that is null, a field that is not optional still
-    has a value, since Arrow and Parquet know no other way to write it."""
+    """Return the values of a field. A field that is not optional has a value also where the struct
+    is null, since Arrow calls such a field not nullable."""
     name = member.name
     found = [None if it is None else it.get(name) for it in values]
     if member.is_optional or None not in found:
@@ -186,7 +186,7 @@ def unpacked_values(array: Any) -> list[Any]:
     packed = array.to_pylist()
     there = [it for it in packed if it is not None]
     if not there:
-        return packed
+        return [None] * len(packed)
     read = _decode(b"".join([_ARRAY_HEAD, len(there).to_bytes(4, "big"), *there]))
     if len(read) == len(packed):
         values: list[Any] = read
@@ -228,10 +228,11 @@ def _are_stored(kind: LogicalType, values: Sequence[Any], check: CheckArray) -> 
         return _are_parts(kind.members[0], items, check)
     if not set(map(type, items)) <= {list} or not set(map(len, items)) <= {2}:
         return False
-    columns = [[pair[at] for pair in items] for at in range(2)]
-    return all(
-        _are_parts(it, column, check) for it, column in zip(kind.members, columns, strict=True)
-    ) and all(len({key for key, _ in pairs}) == len(pairs) for pairs in values)
+    keys, its = [[pair[at] for pair in items] for at in range(2)]
+    key, value = kind.members
+    return (_are_parts(key, keys, check) and _are_parts(value, its, check)) and all(
+        len({key for key, _ in pairs}) == len(pairs) for pairs in values
+    )
 
 
 def _are_parts(member: Member, values: Sequence[Any], check: CheckArray) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.rows.column_kinds import Member
 from dodona_wire.rows.logical_types import TYPES, logical_type
-from dodona_wire.rows.nested_types import Member
 from dodona_wire.shown import shown
 from dodona_wire.types import TableSettings
 from dodona_ytsaurus.terms.parameters import plain

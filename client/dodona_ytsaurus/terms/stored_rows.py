@@ -69,7 +69,7 @@ def _plain(kind: LogicalType, value: Any) -> Any:
 
 def _plain_parts(kind: LogicalType, value: Any) -> Any:
     """Return the value of a nested type without YSON types. The check that follows refuses what has
-    another form. Fields may have any order, and optional ones may be absent. A struct may also be a
+    another form. Fields may have any order, and absent ones are null. A struct may also be a
     list by place, and a dict with keys of text a map, as YTsaurus reads them."""
     kinds = [it.kind for it in kind.members]
     if kind.form == STRUCT:
@@ -92,11 +92,7 @@ def _plain_parts(kind: LogicalType, value: Any) -> Any:
 
 
 def _plain_fields(kind: LogicalType, value: dict[str, Any]) -> dict[str, Any]:
-    found = {
-        it.name: _plain(it.kind, value.get(it.name))
-        for it in kind.members
-        if it.name in value or it.is_optional
-    }
+    found = {it.name: _plain(it.kind, value.get(it.name)) for it in kind.members}
     return found | {name: its for name, its in value.items() if name not in found}
 
 

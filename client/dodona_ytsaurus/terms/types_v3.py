@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.logical_types import TYPES, LogicalType, decimal_type, logical_type
-from dodona_wire.rows.nested_types import Member, dict_type, list_type, struct_type
+from dodona_wire.rows.column_kinds import LogicalType, Member
+from dodona_wire.rows.logical_types import TYPES, decimal_type, logical_type
+from dodona_wire.rows.nested_types import dict_type, list_type, struct_type
 from dodona_wire.rows.type_names import DICT, LIST, NESTED, OPTIONAL, STRUCT, TYPE_DEPTH_MAX
 from dodona_wire.shown import shown
 from dodona_ytsaurus.terms.parameters import plain

@@ -127,7 +127,7 @@ def test_lists_structs_and_dicts_are_json(rest: Rest, nested: str) -> None:
     schema = rest("get_table", path=nested)["schema"]
     assert schema[1]["type"] == "list<struct<price:decimal(5,2),on:optional<date>>>"
     query = f"select items[1].price as price, counts['ä'] as n from [{nested}]"
-    assert rest("query", query=query)["rows"] == [["12.50", NESTED["counts"]["ä"]]]
+    assert rest("query_rows", sql=query)["rows"] == [["12.50", NESTED["counts"]["ä"]]]
 
 
 def test_bulk_streams_have_the_same_json(rest: Rest, nested: str) -> None:

@@ -1,7 +1,7 @@
 """Tables with lists, structs and dicts in an embedded database: every way in and out."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -56,6 +56,11 @@ def spoil(value: Any) -> None:
         value["spoiled"] = 1
 
 
+def versions(db: dodona.Client) -> Any:
+    (found,) = db.lookup_versions(T, [{"k": 1}])
+    return found
+
+
 @pytest.mark.parametrize("name", NESTED)
 def test_every_read_returns_what_was_written_and_what_the_caller_may_change(
     db: dodona.Client, made: Any, name: str
@@ -67,24 +72,26 @@ def test_every_read_returns_what_was_written_and_what_the_caller_may_change(
     db.insert_rows(T, [given])
     spoil(given["v0"])
     rows = db.select(T)
-    for read in (
+    reads: list[Callable[[], Any]] = [
         lambda: db.lookup_rows(T, [{"k": 1}])[0],
         lambda: db.lookup_rows(T, [{"k": 1}], ["v0"])[0],
         lambda: rows[0],
         lambda: next(iter(rows)),
         lambda: dict(zip(rows.columns, rows.tuples()[0], strict=True)),
-        lambda: {"v0": db.lookup_versions(T, [{"k": 1}])[0].values["v0"][0].value},
-    ):
+        lambda: {"v0": versions(db).values["v0"][0].value},
+    ]
+    for read in reads:
         for _ in range(2):
             found = read()
             assert found["v0"] == value
             spoil(found["v0"])
     with db.begin(read_own_writes=True) as transaction:
         transaction.insert_rows(T, [{"k": 1, "v1": value}], update=True)
-        for own in (
+        own_reads: list[Callable[[], Any]] = [
             lambda: transaction.lookup_rows(T, [{"k": 1}])[0],
             lambda: transaction.select(T)[0],
-        ):
+        ]
+        for own in own_reads:
             spoil(own()["v1"])
             assert own() == {**row, "v1": value}
         transaction.abort()

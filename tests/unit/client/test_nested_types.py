@@ -193,7 +193,7 @@ def test_a_cell_refuses_what_is_not_the_one_stored_form(name: str, stored: Any) 
 
 def test_values_share_nothing_with_what_is_stored() -> None:
     kind = logical_type("list<struct<a:any,b:dict<utf8,list<int8>>>>")
-    given = [{"a": [1], "b": {"x": [1]}}]
+    given: list[dict[str, Any]] = [{"a": [1], "b": {"x": [1]}}]
     stored = store_of(kind)(given, "c")
     given[0]["a"].append(2)
     given[0]["b"]["x"].append(2)

@@ -13,12 +13,11 @@ from typing import Any, Final
 from dodona._core.writing.arrow_casting import at_row, cast_column, check_text, plain_array
 from dodona._core.writing.column_types import advice_for
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.column_kinds import LogicalType, Member
 from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_arrow import arrow_type_of, check_stored_array, stored_array
-from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.nested_arrow import parts_of_list
-from dodona_wire.rows.nested_types import Member
 from dodona_wire.rows.nested_values import null_refusal
 from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.type_names import DICT, LIST, field_word
@@ -192,32 +191,19 @@ def _struct(kind: LogicalType, array: Any, place: str) -> Any:
     strangers = [it for it in names if it not in known]
     if strangers or len(set(names)) < len(names):
         what = f"no field {shown(strangers[0])}" if strangers else "each field once"
-        fields = ", ".join(map(field_word, known))
-        text = f"column {place!r} has {what}: it has the fields {fields}"
+        text = f"column {place!r} has {what}: it has the fields {', '.join(map(field_word, known))}"
         raise SchemaViolation(text, column=place)
-    # Below a struct that is null, a field may have any value.
+    # Below a struct that is null, a field may have any value. Flattened, it is null there.
     is_there = array.is_valid() if array.null_count else None
-    whole, array = array, array if is_there is None else array.filter(is_there)
+    parts = dict(zip(names, array.flatten(), strict=True))
     columns = []
     for member in kind.members:
         step = f"{place}.{field_word(member.name)}"
-        if member.name in names:
-            part = array.field(names.index(member.name))
-        else:
-            part = pyarrow.nulls(len(array))
-        columns.append(_part(member, part, step))
+        part = parts.get(member.name)
+        part = pyarrow.nulls(len(array)) if part is None else part
+        columns.append(_part(member, part, step, is_there))
     fields = [*arrow_type_of(kind)]
-    found = pyarrow.StructArray.from_arrays(columns, fields=fields)
-    return found if is_there is None else found.take(_places(whole))
-
-
-def _places(array: Any) -> Any:
-    """Return for each row its place among the rows that are not null; null for the others."""
-    import numpy
-    import pyarrow
-
-    is_there = array.is_valid().to_numpy(zero_copy_only=False)
-    return pyarrow.array(numpy.cumsum(is_there) - 1, pyarrow.int64(), mask=~is_there)
+    return pyarrow.StructArray.from_arrays(columns, fields=fields, mask=_mask(array))
 
 
 def _items(array: Any) -> tuple[Any, Any]:
@@ -230,11 +216,16 @@ def _items(array: Any) -> tuple[Any, Any]:
     return pyarrow.array(ends, pyarrow.int32()), items
 
 
-def _part(member: Member, array: Any, place: str) -> Any:
-    """Return the array of one part. Raises SchemaViolation."""
+def _part(member: Member, array: Any, place: str, is_there: Any = None) -> Any:
+    """Return the array of one part. `is_there` says where the struct around it is not null, with
+    None for everywhere. Raises SchemaViolation."""
+    import pyarrow.compute
+
     found = _cast(member.kind, array, place)
     if found.null_count and not member.is_optional:
-        raise null_refusal(member, place)
+        is_null = found.is_null()
+        if is_there is None or pyarrow.compute.and_(is_null, is_there).true_count:
+            raise null_refusal(member, place)
     return found
 
 
