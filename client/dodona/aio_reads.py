@@ -144,6 +144,7 @@ class AsyncReader(AsyncChangeReader):
 
         - Columns of type `string` are BLOBs. Compare them with `encode('text')`, or with `'text'`
           if it is ASCII. `decode(column)` returns text.
+        - Lists, structs and dicts are LIST, STRUCT and MAP: `tags[1]`, `at.day`, `stock['x']`.
         - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
           for bytes, and `{"$double": "NaN"}` for a number such as NaN.
         - Names must differ in more than upper and lower case. If two names do not, the second one

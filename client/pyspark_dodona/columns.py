@@ -2,6 +2,7 @@
 
 Owns: the mapping of types. `uint64` is a decimal of 20 digits, because Spark has no unsigned
 integers. A UUID is text, and so is JSON. `any` is binary with MessagePack, as everywhere in Arrow.
+A list is an array, a struct a struct, and a dict a map.
 A DataFrame fits a table if it has all key columns and all required columns, and no unknown ones.
 Each of its types must convert without loss.
 """
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -21,6 +23,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
@@ -31,8 +34,9 @@ from pyspark.sql.types import (
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.columns import Column
-from dodona_wire.rows.logical_arrow import text_array
-from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
+from dodona_wire.rows.logical_arrow import stored_values, text_array, with_text_uuids
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType
+from dodona_wire.rows.nested_types import leaves_of
 from dodona_wire.types import LoadMode
 
 if TYPE_CHECKING:
@@ -72,7 +76,13 @@ _FORMS: Final[dict[str, DataType]] = {
 def spark_type(column: Column) -> DataType:
     """Return the Spark type to which a column is read. Raises SchemaViolation for a decimal that
     Spark does not have."""
-    kind = column.logical
+    return _spark_type(column.logical, column.name)
+
+
+def _spark_type(kind: LogicalType, column: str) -> DataType:
+    """Return the type of a column, or of a part of one of this name."""
+    if kind.members:
+        return _nested_type(kind, column)
     if kind.is_stored:
         return _STORED[kind.name]
     if kind.form == "integer":
@@ -81,11 +91,21 @@ def spark_type(column: Column) -> DataType:
         return _FORMS[kind.form]
     if kind.precision > SQL_PRECISION_MAX:
         raise SchemaViolation(
-            f"Spark has decimals of at most {SQL_PRECISION_MAX} digits, and column {column.name!r} "
+            f"Spark has decimals of at most {SQL_PRECISION_MAX} digits, and column {column!r} "
             f"is {kind.name}: choose other columns by option('columns')",
-            column=column.name,
+            column=column,
         )
     return DecimalType(kind.precision, kind.scale)
+
+
+def _nested_type(kind: LogicalType, column: str) -> DataType:
+    types = [_spark_type(it.kind, column) for it in kind.members]
+    if kind.form == "list":
+        return ArrayType(types[0], kind.members[0].is_optional)
+    if kind.form == "dict":
+        return MapType(types[0], types[1], kind.members[1].is_optional)
+    pairs = zip(kind.members, types, strict=True)
+    return StructType([StructField(it.name, found, it.is_optional) for it, found in pairs])
 
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
@@ -159,17 +179,44 @@ def check_frame(
 def check_type(column: Column, given: DataType, path: str) -> None:
     """Check that a column accepts values of a type without loss. Raises SchemaViolation."""
     kind = column.logical
-    is_accepted = isinstance(given, _ACCEPTED[kind.name if kind.is_stored else kind.form])
-    if isinstance(given, DecimalType):
-        scale, digits = kind.scale, kind.precision or UINT64_DIGITS
-        is_accepted = is_accepted and given.scale <= scale
-        is_accepted = is_accepted and given.precision - given.scale <= digits - scale
-    if not is_accepted:
+    if not _is_accepted(kind, given):
         wanted = "a decimal" if kind.precision else spark_type(column).simpleString()
         raise SchemaViolation(
             f"column {column.name!r} of table {path} is {column.type}, which takes {wanted}, "
             f"not {given.simpleString()}: cast it"
         )
+
+
+def _is_accepted(kind: LogicalType, given: DataType) -> bool:
+    """Return whether a type of Spark converts without loss. Whether a part is null, only its values
+    show."""
+    if kind.form == "list":
+        return isinstance(given, ArrayType) and _is_accepted(
+            kind.members[0].kind, given.elementType
+        )
+    if kind.form == "dict":
+        inside = (given.keyType, given.valueType) if isinstance(given, MapType) else ()
+        pairs = zip(kind.members, inside, strict=False)
+        return bool(inside) and all(_is_accepted(it.kind, found) for it, found in pairs)
+    if kind.form == "struct":
+        return isinstance(given, StructType) and _are_accepted(kind, given)
+    is_accepted = isinstance(given, _ACCEPTED[kind.name if kind.is_stored else kind.form])
+    if isinstance(given, DecimalType):
+        scale, digits = kind.scale, kind.precision or UINT64_DIGITS
+        is_accepted = is_accepted and given.scale <= scale
+        is_accepted = is_accepted and given.precision - given.scale <= digits - scale
+    return is_accepted
+
+
+def _are_accepted(kind: LogicalType, given: StructType) -> bool:
+    """Return whether a struct has all fields that are not optional, and no other ones."""
+    known = {it.name: it for it in kind.members}
+    names = [it.name for it in given.fields]
+    if len(set(names)) < len(names) or not set(names) <= set(known):
+        return False
+    if any(name not in names and not it.is_optional for name, it in known.items()):
+        return False
+    return all(_is_accepted(known[it.name].kind, it.dataType) for it in given.fields)
 
 
 def check_types(columns: Sequence[Column], read: "pyarrow.Schema", path: str) -> None:
@@ -190,12 +237,19 @@ def arrow_for_spark(
     those of the table."""
     import pyarrow
 
-    uuids = {it.name: it.logical for it in columns if it.logical.form == "uuid"}
+    with_uuids = {
+        it.name: it.logical
+        for it in columns
+        if any(part.form == "uuid" for part in leaves_of(it.logical))
+    }
     arrays = []
     for field in schema:
         array = table.column(field.name)
-        if field.name in uuids:
-            chunks = [text_array(uuids[field.name], it) for it in array.chunks]
+        kind = with_uuids.get(field.name)
+        if kind is not None and kind.members:
+            array = with_text_uuids(kind, stored_values(kind, field.name, array))
+        elif kind is not None:
+            chunks = [text_array(kind, it) for it in array.chunks]
             array = pyarrow.chunked_array(chunks, pyarrow.string())
         arrays.append(array.cast(field.type))
     return pyarrow.Table.from_arrays(arrays, schema=schema)

@@ -1,8 +1,8 @@
 """A value that leaves the database is its caller's own, and one that goes in is the database's own.
 
-Values of type any are lists and dicts, which whoever holds them can change. Whatever a caller does
-with what he gave or got, everybody sees what was committed: at any timestamp, before a commit and
-after an unmount, and in a second look at the same result.
+Values of type any and of nested types are lists and dicts, which whoever holds them can change.
+Whatever a caller does with what he gave or got, everybody sees what was committed: at any
+timestamp, before a commit and after an unmount, and in a second look at the same result.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,12 @@ Look = Callable[[Client, str], list[Any]]
 BY_NUMBER: Final[Schema] = [KEY, {"name": "v", "type": "any"}, {"name": "n", "type": "int64"}]
 BY_TEXT: Final[Schema] = [{**KEY, "type": "utf8"}, *BY_NUMBER[1:]]
 AGGREGATED: Final[Schema] = [KEY, {"name": "v", "type": "any", "aggregate": "first"}]
+NESTED: Final[Schema] = [
+    KEY,
+    {"name": "v", "type": "struct<roles:list<any>,plain:int8>"},
+    {"name": "n", "type": "int64"},
+]
+"""A type that `value` is of."""
 UNSTORABLE: Final = (object(), {1, 2}, {"a": [object()]}, {1: "a"}, {"a": 1 << 64}, "\ud800")
 
 
@@ -79,7 +85,9 @@ WAYS_OUT: Final[dict[str, Look]] = {
 }
 
 
-@pytest.mark.parametrize("schema", [BY_NUMBER, BY_TEXT], ids=["by number", "by text"])
+@pytest.mark.parametrize(
+    "schema", [BY_NUMBER, BY_TEXT, NESTED], ids=["by number", "by text", "nested"]
+)
 def test_changing_a_value_that_was_read_does_not_change_the_database(
     db: Client, make_table: MakeTable, schema: Schema
 ) -> None:
@@ -107,8 +115,11 @@ def looks_at(db: Client, path: str) -> Iterator[Callable[[], Any]]:
     yield lambda: next(reversed(rows))["v"]
 
 
-def test_two_looks_at_one_result_show_the_same(db: Client, make_table: MakeTable) -> None:
-    path = make_table(BY_NUMBER)
+@pytest.mark.parametrize("schema", [BY_NUMBER, NESTED], ids=["any", "nested"])
+def test_two_looks_at_one_result_show_the_same(
+    db: Client, make_table: MakeTable, schema: Schema
+) -> None:
+    path = make_table(schema)
     db.insert_rows(path, [{"k": 1, "v": value(), "n": 1}])
     for look in looks_at(db, path):
         spoil(look())
@@ -120,10 +131,11 @@ def test_two_looks_at_one_result_show_the_same(db: Client, make_table: MakeTable
 
 @pytest.mark.parametrize("is_update", [False, True])
 @pytest.mark.parametrize("is_flushed", [False, True])
+@pytest.mark.parametrize("schema", [BY_NUMBER, NESTED], ids=["any", "nested"])
 def test_own_writes_that_were_read_and_changed_are_committed_as_they_were_given(
-    db: Client, make_table: MakeTable, is_update: bool, is_flushed: bool
+    db: Client, make_table: MakeTable, is_update: bool, is_flushed: bool, schema: Schema
 ) -> None:
-    path = make_table(BY_NUMBER)
+    path = make_table(schema)
     with db.begin(read_own_writes=True) as transaction:
         given = value()
         transaction.insert_rows(path, [{"k": 1, "v": given}], update=is_update)

@@ -1,6 +1,7 @@
 """Resharding and altering: the rows stay, and what can not be is refused."""
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -240,3 +241,27 @@ def test_a_mounted_table_is_not_altered(db: Client, make_table: MakeTable) -> No
     with refused(InvalidTabletState, is_retryable=False):
         db.alter_table(path, TWO_COLUMNS)
     assert db.get_table(path).schema.value_names == ("v",)
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_struct_gets_optional_fields_which_are_null_in_older_rows(
+    db: Client, make_table: MakeTable, is_flushed: bool
+) -> None:
+    path = make_table([KEY, {"name": "v", "type": "list<struct<a:int8>>"}])
+    db.insert_rows(path, [{"k": 1, "v": [{"a": 1}]}])
+    db.unmount_table(path)
+    wide = [KEY, {"name": "v", "type": "list<struct<a:int32,b:optional<date>>>"}]
+    db.alter_table(path, wide)
+    db.mount_table(path)
+    old = {"k": 1, "v": [{"a": 1, "b": None}]}
+    new = {"k": 2, "v": [{"a": 1 << 20, "b": date(2024, 2, 29)}]}
+    db.insert_rows(path, [new])
+    if is_flushed:
+        db.unmount_table(path)
+        db.mount_table(path)
+    assert read(db, path) == [old, new]
+    assert db.read_arrow(path)["v"].to_pylist() == [old["v"], new["v"]]
+    db.unmount_table(path)
+    for column in ({"type": "list<struct<a:int8>>"}, {"type": "any"}):
+        with pytest.raises(SchemaViolation, match="can't change from"):
+            db.alter_table(path, [KEY, {"name": "v", **column}])

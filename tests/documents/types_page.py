@@ -8,17 +8,19 @@ from typing import Final
 
 from documents.tables import table
 from dodona_wire.rows.columns import Column
-from dodona_wire.rows.logical_types import TYPES, LogicalType, decimal_type
+from dodona_wire.rows.logical_types import TYPES, LogicalType, decimal_type, logical_type
 from dodona_wire.rows.logical_values import load_of, text_of
 from pyspark_dodona.columns import spark_type
 
 _DECIMAL: Final = decimal_type(10, 2)
-_EXAMPLE: Final = "decimal(p,s)"
+_NESTED: Final = [
+    logical_type(it) for it in ("list<optional<int8>>", "struct<a:int8,b:utf8>", "dict<utf8,int8>")
+]
 
 
 def types_text() -> str:
     """Return one table of what each type is, and one of its types elsewhere."""
-    kinds = [*TYPES.values(), _DECIMAL]
+    kinds = [*TYPES.values(), _DECIMAL, *_NESTED]
     first = table(
         ("type", "Python", "JSON and CSV", "range", "stored as"), [[*_meaning(it)] for it in kinds]
     )
@@ -54,7 +56,15 @@ def _elsewhere(kind: LogicalType) -> Iterator[str]:
     spark = spark_type(Column("", kind.name)).simpleString()
     for text in (kind.arrow, kind.pandas, kind.sql, spark):
         yield f"`{_general(kind, text)}`"
-    yield "`decimal`, with precision and scale" if kind is _DECIMAL else f"`{kind.type_v3}`"
+    yield _V3.get(kind.form, f"`{kind.type_v3}`")
+
+
+_V3: Final = {
+    "decimal": "`decimal`, with precision and scale",
+    "list": "`list`, with item",
+    "struct": "`struct`, with members",
+    "dict": "`dict`, with key and value",
+}
 
 
 def _name(kind: LogicalType) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 import dodona
 from dodona.schema import Column
 from integration.frames import create, read, write
-from pyspark_dodona.columns import spark_type
+from pyspark_dodona.columns import spark_schema, spark_type
 from pyspark_dodona.partitioning import KeyColumns, Partitioning
 from suite.column_values import an_example
 
@@ -92,6 +92,49 @@ def test_logical_types_survive_the_way_there_and_back(
         assert frame.filter(condition).count() == count, condition
     ranged = read(spark, url, path, key_range='{"lower": ["2024-03-01"]}')
     assert ranged.count() == 1
+
+
+NESTED = (
+    "list<optional<int32>>",
+    "list<struct<price:decimal(5,2),on:optional<date>>>",
+    "dict<utf8,list<uuid>>",
+    "struct<at:timestamp64,n:uint64,l:list<list<utf8>>>",
+)
+UUID_TEXT = str(an_example("uuid"))
+NESTED_VALUES: tuple[Any, ...] = (
+    [1, None, -(1 << 31)],
+    [{"price": Decimal("-12.50"), "on": None}, {"price": Decimal("0.01"), "on": DAY}],
+    {"ä": [UUID_TEXT], "": []},
+    {"at": datetime(1899, 12, 31, tzinfo=UTC), "n": Decimal((1 << 64) - 1), "l": [["x"], []]},
+)
+
+
+@pytest.mark.part("Spark reads and writes lists, structs and maps")
+def test_nested_types_survive_the_way_there_and_back(
+    spark: SparkSession, db: dodona.Client, url: str, path: str
+) -> None:
+    columns = [{"name": f"c{place}", "type": name} for place, name in enumerate(NESTED)]
+    create(db, path, [{"name": "k", "type": "int64", "sort_order": "ascending"}, *columns])
+    schema = spark_schema(db.get_table(path).schema.columns)
+    rows = [(1, *NESTED_VALUES), (2, *[None] * len(NESTED))]
+    write(spark.createDataFrame(rows, schema), url, path)
+    first, second = db.select(path)
+    assert first["c0"] == NESTED_VALUES[0]
+    assert first["c1"] == NESTED_VALUES[1]
+    assert {key: [*map(str, its)] for key, its in first["c2"].items()} == NESTED_VALUES[2]
+    assert first["c3"] == {**NESTED_VALUES[3], "n": (1 << 64) - 1}
+    assert [*second.values()] == [2, None, None, None, None]
+    frame = read(spark, url, path)
+    assert frame.schema == schema
+    texts = ("c0", "c1[0].price", "c1[1].on", "c2", "c3.n", "unix_seconds(c3.at)", "c3.l")
+    (found,) = frame.filter("k = 1").selectExpr(*texts).collect()
+    assert tuple(found) == (
+        NESTED_VALUES[0], Decimal("-12.50"), DAY, NESTED_VALUES[2], Decimal((1 << 64) - 1),
+        -2_209_075_200, [["x"], []],
+    )  # fmt: skip
+    assert frame.filter("c1 is null").count() == 1
+    (whole,) = frame.filter("size(c0) = 3").collect()
+    assert [it.asDict() for it in whole["c1"]] == NESTED_VALUES[1]
 
 
 KEYS = ("date", "timestamp", "datetime64", "interval", "decimal(10,2)", "uuid", "uint8", "float")

@@ -16,7 +16,9 @@ import dodona
 from dodona import Rows
 from dodona._core.catalog.like import schema_for
 from dodona.schema import Column, ColumnType
-from dodona_wire.rows.logical_types import SQL_PRECISION_MAX
+from dodona_wire.rows.column_kinds import Member
+from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType, logical_type
+from dodona_wire.rows.nested_types import dict_type, leaves_of, list_type, struct_type
 from suite import column_values
 from suite.levels import examples
 
@@ -35,8 +37,9 @@ VALUES: dict[ColumnType, st.SearchStrategy[Any]] = {
         max_leaves=4,
     ).filter(lambda it: it is not None),
     **{name: column_values.values_of(name) for name in column_values.LOGICAL},
+    **{name: column_values.values_of(name) for name in column_values.NESTED},
 }
-KEYS = sorted(VALUES.keys() - {"any"})
+KEYS = sorted(VALUES.keys() - {"any", *column_values.NESTED})
 LIKE = {
     "any": "string",
     "date": "date32",
@@ -135,7 +138,8 @@ def test_a_frame_comes_back_as_it_was(db: dodona.Client, rows: Rows) -> None:
 def test_a_frame_of_polars_comes_back_as_it_was(db: dodona.Client, rows: Rows) -> None:
     testing = pytest.importorskip("polars.testing")
     columns = columns_of(rows)
-    assume(all(it.logical.precision <= SQL_PRECISION_MAX for it in columns))
+    parts = [part for it in columns for part in leaves_of(it.logical)]
+    assume(all(it.precision <= SQL_PRECISION_MAX for it in parts))
     key_count = sum(it.sort_order is not None for it in columns)
     frame = Rows(columns, in_order(rows, key_count)).to_polars()
     testing.assert_frame_equal(through(db, columns, frame).to_polars(), frame)
@@ -151,4 +155,16 @@ def test_a_table_like_arrow_data_has_the_types_of_the_rows(rows: Rows) -> None:
     assert [(it.name, it.sort_order) for it in found] == [
         (it.name, it.sort_order) for it in columns
     ]
-    assert [it.type for it in found] == [LIKE.get(it.type, it.type) for it in columns]
+    assert [it.type for it in found] == [like(it.logical) for it in columns]
+
+
+def like(kind: LogicalType) -> str:
+    parts = [Member(it.name, logical_type(like(it.kind)), it.is_optional) for it in kind.members]
+    match kind.form:
+        case "list":
+            return list_type(*parts).name
+        case "struct":
+            return struct_type(parts).name
+        case "dict":
+            return dict_type(*parts).name
+    return LIKE.get(kind.name, kind.name)

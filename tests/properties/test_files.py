@@ -39,6 +39,7 @@ from dodona_wire.rows.text_format import (
     value_of_text,
 )
 from suite.column_values import LOGICAL, values_of
+from suite.column_values import NESTED as NESTED_TYPES
 from suite.levels import examples
 
 # Characters that formats mean something by, and some that are rare.
@@ -64,9 +65,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": BYTES,
     "utf8": TEXT,
     "any": NESTED,
-    **{name: values_of(name) for name in LOGICAL},
+    **{name: values_of(name) for name in (*LOGICAL, *NESTED_TYPES)},
 }
-KEYS = sorted(set(VALUES) - {"any", "float"})
+KEYS = sorted(set(VALUES) - {"any", "float", *NESTED_TYPES})
 EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 Rows = list[tuple[Any, ...]]

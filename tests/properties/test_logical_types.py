@@ -10,8 +10,9 @@ from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
 from dodona_wire.rows.logical_arrow import check_stored_array, stored_array, user_array
+from dodona_wire.rows.logical_parsing import parse_of
 from dodona_wire.rows.logical_types import logical_type
-from dodona_wire.rows.logical_values import check_of, load_of, parse_of, store_of, text_of
+from dodona_wire.rows.logical_values import check_of, load_of, store_of, text_of
 from dodona_wire.rows.row_code import NO_CODE
 from suite.column_values import LOGICAL, values_of
 from suite.levels import examples, share

@@ -1,7 +1,7 @@
 """Values of users for each logical type: what a column takes, for tests of all kinds.
 
 Owns: the names of types that stand for all of them, and strategies of their values, which include
-both ends of each range.
+both ends of each range, empty lists, and nulls where they may be.
 """
 
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -25,13 +25,44 @@ DECIMALS: Final = (
 LOGICAL: Final = (*[it.name for it in TYPES.values() if not it.is_stored], *DECIMALS)
 """Logical types, of decimals a few."""
 KEYS: Final = LOGICAL
+NESTED: Final = (
+    "list<int64>",
+    "list<optional<utf8>>",
+    'struct<price:decimal(10,2),"a ""b":optional<date32>>',
+    "dict<utf8,double>",
+    "dict<string,optional<any>>",
+    "dict<int64,list<uuid>>",
+    "list<list<optional<struct<t:timestamp64,n:uint64>>>>",
+    "struct<s:struct<j:json,f:float,b:boolean>,l:list<interval64>,d:dict<uint8,datetime>>",
+)
+"""Nested types: each form, with parts of each kind, and nested twice."""
 _EXACT: Final = Context(prec=200)
 _HOURS: Final = st.integers(-23, 23).map(lambda it: timezone(timedelta(hours=it)))
+
+
+PLAIN: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "int64": st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from([-(1 << 63), (1 << 63) - 1]),
+    "uint64": st.integers(0, (1 << 64) - 1) | st.sampled_from([0, (1 << 64) - 1]),
+    "double": st.floats(allow_nan=False),
+    "boolean": st.booleans(),
+    "string": st.binary(max_size=4) | st.sampled_from([b"\xff", b"base64:"]),
+    "utf8": st.text(max_size=4) | st.sampled_from(["", "ä😀\0", "$base64"]),
+    "any": st.recursive(
+        st.booleans() | st.integers(-5, 5) | st.text("ab$", max_size=2) | st.binary(max_size=2),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("ab"), inner),
+        max_leaves=3,
+    ),
+}
+"""The same for types inside others whose values are the stored ones."""
 
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
     """Values that a column of this type takes."""
     kind = logical_type(name)
+    if kind.members:
+        return _nested_values(kind)
+    if kind.is_stored:
+        return PLAIN[name]
     match kind.form:
         case "float":
             return st.floats(width=32, allow_nan=False)
@@ -42,6 +73,20 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
         case "seconds" | "microseconds":
             return st.tuples(_stored(kind), _HOURS).map(lambda it: _elsewhere(kind, *it))
     return _stored(kind).map(load_of(kind))
+
+
+def _nested_values(kind: LogicalType) -> st.SearchStrategy[Any]:
+    parts = [
+        values_of(it.kind.name) | st.none() if it.is_optional else values_of(it.kind.name)
+        for it in kind.members
+    ]
+    if kind.form == "list":
+        return st.lists(parts[0], max_size=3)
+    if kind.form == "dict":
+        return st.dictionaries(*parts, max_size=3)
+    names = [it.name for it in kind.members]
+    drawn = st.fixed_dictionaries(dict(zip(names, parts, strict=True)))
+    return drawn.map(lambda it: {name: it[name] for name in names})
 
 
 def _stored(kind: LogicalType) -> st.SearchStrategy[Any]:
@@ -62,9 +107,29 @@ def _elsewhere(kind: LogicalType, stored: int, zone: timezone) -> datetime:
         return moment
 
 
+_PLAIN_EXAMPLES: Final[dict[str, Any]] = {
+    "int64": -7,
+    "uint64": 1 << 63,
+    "double": 0.5,
+    "boolean": True,
+    "string": b"\xff",
+    "utf8": "ä",
+    "any": {"a": [1, None, b""]},
+}
+
+
 def an_example(name: str) -> Any:
     """One value of a type, which is not null or zero."""
     kind = logical_type(name)
+    if kind.form == "list":
+        return [an_example(kind.members[0].kind.name)]
+    if kind.form == "struct":
+        return {it.name: an_example(it.kind.name) for it in kind.members}
+    if kind.form == "dict":
+        key, value = (an_example(it.kind.name) for it in kind.members)
+        return {key: value}
+    if kind.is_stored:
+        return _PLAIN_EXAMPLES[name]
     examples: dict[str, Any] = {
         "integer": 7,
         "float": 0.5,

@@ -12,7 +12,7 @@ from dodona_gateway.core.arrow_stream import END
 from dodona_gateway.core.content import Form
 from dodona_gateway.core.json_values import convert_rows, converters, text_converters
 from dodona_wire.rows.arrow import arrow_schema
-from dodona_wire.rows.logical_values import load_of
+from dodona_wire.rows.logical_arrow import values_of
 from dodona_wire.rows.schema import TableSchema
 
 
@@ -49,19 +49,25 @@ class _Rows:
 
     def __init__(self, schema: TableSchema) -> None:
         self._any_names = [it.name for it in schema.columns if it.type == "any"]
-        self._uuids = {it.name: it.logical for it in schema.columns if it.logical.form == "uuid"}
+        self._loaded = {
+            it.name: it.logical
+            for it in schema.columns
+            if it.logical.form == "uuid" or it.logical.members
+        }
+        """Columns whose values in Arrow are not those of users."""
 
     def rows(self, batch: Any) -> list[dict[str, Any]]:
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        loaded, names = self._loaded, batch.schema.names
+        columns = {
+            it: values_of(loaded[it], batch.column(it))
+            if it in loaded
+            else batch.column(it).to_pylist()
+            for it in names
+        }
         for name in self._any_names:
             if name in columns:
                 unpack = msgspec.msgpack.decode
                 columns[name] = [None if it is None else unpack(it) for it in columns[name]]
-        for name, kind in self._uuids.items():
-            if name in columns:
-                load = load_of(kind)
-                columns[name] = [None if it is None else load(it) for it in columns[name]]
-        names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def end(self) -> bytes:

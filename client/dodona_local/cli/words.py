@@ -33,8 +33,8 @@ DIGITS: Final = re.compile("[0-9]{1,20}")
 WORD: Final = re.compile(r"[^\W\d][\w./-]*")
 SCHEMA_BYTES_MAX: Final = 16 << 20
 _KEY_WORDS: Final = ("key", "descending")
-_COMMA: Final = re.compile(r",(?![^()]*\))")
-"""A comma between two columns, and not one within decimal(10,2)."""
+_OPENING: Final = re.compile(r"\b(?:(?:list|struct|dict|optional)\s*<|decimal\s*\()")
+_QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
 
 
 def json_word(text: str, what: str) -> Any:
@@ -97,7 +97,7 @@ def schema_of(text: str) -> TableSchema:
     file = Path(text)
     if ":" not in text or _is_there(file):
         return schema_of(_read(file))
-    return TableSchema.parse([_column_of(it) for it in _COMMA.split(text.strip())])
+    return TableSchema.parse([_column_of(it) for it in _split(text.strip(), ",")])
 
 
 def _is_there(file: Path) -> bool:
@@ -122,8 +122,26 @@ def _read(file: Path) -> str:
     return text
 
 
+def _split(text: str, separator: str) -> list[str]:
+    """Return the parts of a schema. Commas and colons within decimal(10,2), struct<a:int64> and
+    quotes separate nothing."""
+    parts, start, depth, at = [], 0, 0, 0
+    while at < len(text):
+        found = _OPENING.match(text, at) or (_QUOTED.match(text, at) if depth else None)
+        if found is not None:
+            depth += found[0][-1] in "<("
+            at = found.end()
+            continue
+        depth -= depth > 0 and text[at] in ">)"
+        if text[at] == separator and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+        at += 1
+    return [*parts, text[start:]]
+
+
 def _column_of(text: str) -> dict[str, Any]:
-    name, *words = (it.strip() for it in text.split(":"))
+    name, *words = (it.strip() for it in _split(text, ":"))
     if not words:
         raise SchemaViolation(f"write a column as name:type, not {text!r}")
     fields: dict[str, Any] = {"name": name, "type": words[0]}

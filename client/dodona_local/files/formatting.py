@@ -13,7 +13,7 @@ import msgspec
 import pyarrow
 
 from dodona_wire.rows.arrow import arrow_type
-from dodona_wire.rows.logical_arrow import text_array
+from dodona_wire.rows.logical_arrow import text_array, values_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import is_shown_otherwise
 from dodona_wire.rows.schema import Column
@@ -23,6 +23,7 @@ from dodona_wire.rows.text_format import (
     format_bytes_as_text,
     format_double,
     format_packed_as_text,
+    formatter_of_type,
 )
 
 NULL_SHOWN: Final = "null"
@@ -35,14 +36,18 @@ class Shape(NamedTuple):
     any_names: frozenset[str] = frozenset()
     logical: Mapping[str, LogicalType] = MappingProxyType({})
     """The types of the columns whose values have a text of their own."""
+    nested: Mapping[str, LogicalType] = MappingProxyType({})
+    """The nested types of columns, whose values are JSON."""
 
     @classmethod
     def of_columns(cls, columns: Iterable[Column]) -> "Shape":
         columns = list(columns)
         fields = [pyarrow.field(it.name, arrow_type(it), not it.required) for it in columns]
-        kinds = {it.name: it.logical for it in columns if is_shown_otherwise(it.logical)}
+        shown = {it.name: it.logical for it in columns if is_shown_otherwise(it.logical)}
+        kinds = {name: kind for name, kind in shown.items() if not kind.members}
+        nested = {name: kind for name, kind in shown.items() if kind.members}
         any_names = frozenset(it.name for it in columns if it.type == "any")
-        return cls(pyarrow.schema(fields), any_names, kinds)
+        return cls(pyarrow.schema(fields), any_names, kinds, nested)
 
     @property
     def names(self) -> list[str]:
@@ -62,6 +67,8 @@ def _json_values(shape: Shape, place: int, array: Any) -> list[Any]:
     if name in shape.logical:
         texts: list[Any] = text_array(shape.logical[name], array).to_pylist()
         return texts
+    if name in shape.nested:
+        return _nested_values(shape.nested[name], array)
     values: list[Any] = _plain(array).to_pylist()
     format_value = _json_formatter(shape, place)
     if format_value is None:
@@ -80,6 +87,13 @@ def _json_formatter(shape: Shape, place: int) -> Callable[[Any], Any] | None:
     return _format_nested if types.is_nested(kind) or types.is_decimal(kind) else None
 
 
+def _nested_values(kind: LogicalType, array: Any) -> list[Any]:
+    """Return the values of a column of a nested type, ready for JSON."""
+    format_value = formatter_of_type(kind)
+    assert format_value is not None, "a nested type has a form of its own"
+    return [None if it is None else format_value(it) for it in values_of(kind, array)]
+
+
 def csv_batch(shape: Shape, batch: Any) -> Any:
     """Return the same rows, in columns that Arrow writes to CSV correctly."""
     arrays = [_csv_array(shape, place, batch.column(place)) for place in range(batch.num_columns)]
@@ -90,6 +104,11 @@ def _csv_array(shape: Shape, place: int, array: Any) -> Any:
     name = shape.schema.field(place).name
     if name in shape.logical:
         return text_array(shape.logical[name], array)
+    if name in shape.nested:
+        values = _nested_values(shape.nested[name], array)
+        encode = msgspec.json.encode
+        texts = [None if it is None else encode(it).decode() for it in values]
+        return pyarrow.array(texts, pyarrow.string())
     array = _plain(array)
     format_value: Callable[[Any], str]
     if shape.is_any(place):

@@ -1,7 +1,8 @@
 """Rows as Arrow: the mapping of types, and the streams of bulk writes and scans.
 
 Owns: the Arrow type of each column type, and the order of columns in a stream: key columns, then
-value columns, in schema order. `any` travels as MessagePack in a binary column. pyarrow is imported
+value columns, in schema order. `any` travels as MessagePack in a binary column. So do nested types,
+in their stored form. pyarrow is imported
 on first use: the light client works without it.
 """
 
@@ -13,11 +14,12 @@ import msgspec
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow_keys import decode_keys, encode_keys
 from dodona_wire.rows.logical_arrow import (
+    array_of_values,
     arrow_type_of,
     check_stored_columns,
-    stored_arrow_type,
-    user_array,
 )
+from dodona_wire.rows.logical_values import store_of
+from dodona_wire.rows.nested_arrow import unpacked_values
 from dodona_wire.rows.packed_names import unpacked
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.values import CHECKS, VALUE_BYTES_MAX
@@ -68,7 +70,7 @@ def array_of_stored(column: Column, data: Sequence[Any]) -> Any:
     kind = column.logical
     if kind.is_stored:
         return array_of(column, data)
-    return user_array(kind, _pyarrow().array(data, stored_arrow_type(kind)))
+    return array_of_values(kind, data)
 
 
 def _table(columns: Sequence[Column], arrays: list[Any]) -> Any:
@@ -89,6 +91,10 @@ def concatenate(tables: Sequence[Any]) -> Any:
 
 def array_of(column: Column, data: Sequence[Any]) -> Any:
     """Return a `pyarrow.Array` of a column's values, as users have them."""
+    if column.logical.members:
+        store, name = store_of(column.logical), column.name
+        stored = [None if value is None else store(value, name) for value in data]
+        return array_of_values(column.logical, stored)
     if column.type == "any":
         data = [None if value is None else msgspec.msgpack.encode(value) for value in data]
     elif column.logical.form == "uuid":
@@ -155,17 +161,23 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
 def value_rows(schema: TableSchema, data: Any) -> Iterator[tuple[Any, ...]]:
     """Return the values of each row of a table or a record batch with all columns of the schema, as
     they are stored. Raises SchemaViolation."""
-    values = [_unpacked(column, data.column(column.name)) for column in schema.value_columns]
+    values = [
+        _unpacked(it, data.column(it.name), it.name in schema.narrow_by_name)
+        for it in schema.value_columns
+    ]
     return zip(*values, strict=True)
 
 
-def _unpacked(column: Column, data: Any) -> list[Any]:
+def _unpacked(column: Column, data: Any, is_checked: bool) -> list[Any]:
+    """Return stored values. Those of nested types were checked before."""
     check_lengths(column, data)
     values: list[Any] = data.to_pylist()
     if column.required and None in values:
         raise SchemaViolation("required column is null", column=column.name)
-    if column.type != "any":
+    if column.stored != "any":
         return values
+    if column.logical.members or is_checked:
+        return unpacked_values(data)
     check = CHECKS["any"]
     try:
         return [

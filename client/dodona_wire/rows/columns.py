@@ -55,8 +55,9 @@ class Column(
     name: str
     """1 to 256 characters. The first is not $ or @."""
     type: ColumnType
-    """The name of a type, such as int64, utf8, date or decimal(10,2). The reference of types has
-    all names, and the values that each type takes."""
+    """The name of a type, such as int64, utf8, date, decimal(10,2), list<utf8> or
+    struct<id:int64,name:optional<utf8>>. The reference of types has all names, and the values that
+    each type takes."""
     sort_order: SortOrder | None = None
     """The order of a key column, None for a value column. "ascending" puts the smallest value
     first, and null before it. "descending" puts the greatest value first, and null last. Ranges
@@ -102,7 +103,7 @@ def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
             raise SchemaViolation(text, column=fields.get("name"), column_index=place)
     try:
         column = msgspec.convert(fields, Column)
-        # One type has one name, whatever spaces a user writes in it.
+        # One type has one name, whatever spaces and quotes a user writes in it.
         return msgspec.structs.replace(column, type=column.logical.name)
     except SchemaViolation as error:
         error.attributes.update(column=fields.get("name"), column_index=place)
@@ -125,7 +126,8 @@ def kind_of(value: object) -> str:
 def check_key_column(column: Column) -> None:
     if column.stored not in TAGS or column.lock is not None or column.aggregate is not None:
         raise SchemaViolation(
-            "a key column can't be of type any, nor have a lock or an aggregate",
+            "a key column can't be of type any, a list, a struct or a dict, nor have a lock or an "
+            "aggregate",
             column=column.name,
         )
 

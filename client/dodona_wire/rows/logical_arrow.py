@@ -2,6 +2,7 @@
 
 Owns: the Arrow type of each logical type, and these conversions, which give what `logical_values`
 gives for each value. Only a text of JSON is checked value by value, as values of type any are.
+`nested_arrow` takes columns of nested types apart, into columns that are converted here.
 Invariant: what a conversion returns is right or there is an error: a range is checked before bits
 are read as another type. numpy and pyarrow are imported on first use: the light client works
 without them.
@@ -9,8 +10,10 @@ without them.
 
 from collections.abc import Sequence
 from decimal import Context
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
+
+import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import Column
@@ -20,8 +23,26 @@ from dodona_wire.rows.logical_types import (
     UUID_BYTES,
     LogicalType,
 )
-from dodona_wire.rows.logical_values import check_json, load_of, refusal, text_of
+from dodona_wire.rows.logical_values import (
+    KINDS_MAX,
+    Convert,
+    check_json,
+    check_of,
+    load_of,
+    refusal,
+    text_of,
+)
+from dodona_wire.rows.nested_arrow import (
+    are_stored,
+    array_of_nested,
+    nested_arrow_type,
+    packed_array,
+    unpacked_values,
+    values_of_nested,
+)
+from dodona_wire.rows.packed_names import unpacked
 from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.values import CHECKS
 from dodona_wire.shown import shown
 
 _NO_FRACTION: Final = ".000000Z"
@@ -32,11 +53,13 @@ _SIGN_OF_8: Final = 1 << 63
 _CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
 
 
-@cache
+@lru_cache(KINDS_MAX)
 def arrow_type_of(kind: LogicalType) -> Any:
     """Return the Arrow type of a column of this type."""
     import pyarrow
 
+    if kind.members:
+        return nested_arrow_type(kind, arrow_type_of)
     if kind.form == "decimal":
         is_short = kind.precision <= SQL_PRECISION_MAX
         make = pyarrow.decimal128 if is_short else pyarrow.decimal256
@@ -85,6 +108,8 @@ def stored_array(kind: LogicalType, column: str, array: Any) -> Any:
     if isinstance(array, pyarrow.ChunkedArray):
         chunks = [stored_array(kind, column, it) for it in array.chunks]
         return pyarrow.chunked_array(chunks, stored_arrow_type(kind))
+    if kind.members:
+        return packed_array(stored_values(kind, column, array))
     stored = stored_arrow_type(kind)
     match kind.form:
         case "stored" | "json":
@@ -166,6 +191,8 @@ def user_array(kind: LogicalType, array: Any) -> Any:
     if isinstance(array, pyarrow.ChunkedArray):
         chunks = [user_array(kind, it) for it in array.chunks]
         return pyarrow.chunked_array(chunks, arrow_type_of(kind))
+    if kind.members:
+        return array_of_nested(kind, unpacked_values(array), array_of_values, arrow_type_of)
     wanted = arrow_type_of(kind)
     match kind.form:
         case "stored" | "json":
@@ -201,11 +228,63 @@ def _user_decimals(kind: LogicalType, array: Any) -> Any:
     return pyarrow.Array.from_buffers(wanted, len(array), [mask, pyarrow.py_buffer(words)])
 
 
+# ---- nested types
+
+
+def stored_values(kind: LogicalType, column: str, array: Any) -> list[Any]:
+    """Return the stored values of a column of the type's Arrow type. Raises SchemaViolation."""
+    import pyarrow
+
+    if isinstance(array, pyarrow.ChunkedArray):
+        return [value for it in array.chunks for value in stored_values(kind, column, it)]
+
+    def read(kind: LogicalType, array: Any) -> list[Any]:
+        stored = stored_array(kind, column, array)
+        values: list[Any] = stored.to_pylist()
+        return unpacked_values(stored) if kind.name == "any" else values
+
+    return values_of_nested(kind, array, read)
+
+
+def array_of_values(kind: LogicalType, values: Sequence[Any]) -> Any:
+    """Return stored values, of which some are None, as an array of the type's Arrow type."""
+    import pyarrow
+
+    if kind.members:
+        return array_of_nested(kind, values, array_of_values, arrow_type_of)
+    if kind.name == "any":
+        return packed_array(values)
+    return user_array(kind, pyarrow.array(values, stored_arrow_type(kind)))
+
+
+def with_text_uuids(kind: LogicalType, values: Sequence[Any]) -> Any:
+    """Return stored values of a nested type as an Arrow array in which UUIDs are text, for programs
+    that have no UUIDs."""
+    return array_of_nested(kind, values, _part_with_text_uuids, _type_with_text_uuids)
+
+
+def _part_with_text_uuids(kind: LogicalType, values: Sequence[Any]) -> Any:
+    array = array_of_values(kind, values)
+    return text_array(kind, array) if kind.form == "uuid" else array
+
+
+def _type_with_text_uuids(kind: LogicalType) -> Any:
+    import pyarrow
+
+    if kind.members:
+        return nested_arrow_type(kind, _type_with_text_uuids)
+    return pyarrow.string() if kind.form == "uuid" else arrow_type_of(kind)
+
+
 # ---- to Python and to text
 
 
 def values_of(kind: LogicalType, array: Any) -> list[Any]:
     """Return a column of the type's Arrow type as a list of users' values."""
+    if kind.members:
+        load = load_of(kind)
+        stored = stored_values(kind, "", array)
+        return [None if it is None else load(it) for it in stored]
     values: list[Any] = array.to_pylist()
     if kind.form != "uuid":
         return values
@@ -272,6 +351,9 @@ def check_stored_array(kind: LogicalType, column: str, array: Any) -> None:
     import pyarrow
     import pyarrow.compute as pc
 
+    if kind.members:
+        _check_nested(kind, column, array)
+        return
     if kind.form == "json":
         _check_jsons(column, array)
         return
@@ -296,6 +378,52 @@ def check_stored_array(kind: LogicalType, column: str, array: Any) -> None:
         text = f"stored value does not fit in {kind.name}"
         value = shown(array[row].as_py())
         raise SchemaViolation(text, column=column, value=value, row_index=row)
+
+
+def _check_nested(kind: LogicalType, column: str, array: Any) -> None:
+    """Check all values of each part together. Only if one is refused, look at each row."""
+    try:
+        if are_stored(kind, array, partial(_check_part, column)):
+            return
+    except (SchemaViolation, msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    check = check_of(kind)
+    for row, packed in enumerate(array.to_pylist()):
+        if packed is not None:
+            _check_packed(kind, column, row, packed, check)
+
+
+def _check_part(column: str, kind: LogicalType, values: Sequence[Any]) -> None:
+    """Check stored values of one part of a nested type, whose type of Python is right."""
+    import pyarrow
+
+    if kind.name == "any":
+        check = CHECKS["any"]
+        for value in values:
+            check(value, column)
+        return
+    try:
+        array = pyarrow.array(values, stored_arrow_type(kind))
+    except (pyarrow.ArrowException, OverflowError, UnicodeError) as error:
+        raise SchemaViolation(str(error), column=column) from error
+    if not kind.is_stored:
+        check_stored_array(kind, column, array)
+
+
+def _check_packed(kind: LogicalType, column: str, row: int, packed: bytes, check: Convert) -> None:
+    try:
+        found = check(unpacked(packed, column), column)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        text = f"not MessagePack: {error}"
+        raise SchemaViolation(text, column=column, row_index=row) from error
+    except SchemaViolation as error:
+        error.attributes["row_index"] = row
+        raise
+    if msgspec.msgpack.encode(found) != packed:
+        text = (
+            f"column {column!r} is {kind.name}, and its MessagePack is not in the one stored form"
+        )
+        raise SchemaViolation(text, column=column, row_index=row)
 
 
 def _are_plain_decimals(kind: LogicalType, array: Any) -> bool:

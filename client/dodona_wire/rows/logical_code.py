@@ -45,7 +45,7 @@ class TypeCode(NamedTuple):
 
 @lru_cache(4096)
 def code_of(kind: LogicalType) -> TypeCode:
-    """Return the text of a logical type."""
+    """Return the text of a logical type. No value of a nested type is plain."""
     match kind.form:
         case "integer":
             return TypeCode(f"type({{0}}) is int and {kind.lowest} <= {{0}} <= {kind.highest}")
@@ -59,6 +59,9 @@ def code_of(kind: LogicalType) -> TypeCode:
             return TypeCode("type({0}) is UUID", "{0}.bytes", "UUID(bytes={0})", scope)
         case "decimal":
             return _decimal_code(kind)
+        case "list" | "struct" | "dict":
+            load = f"load_{kind.name.encode().hex()}"
+            return TypeCode("False", load=f"{load}({{0}})", scope=((load, load_of(kind)),))
     test = f"type({{0}}) is str and len({{0}}) <= {JSON_BYTES_MAX} and {{0}}.isascii()"
     return TypeCode(f"{test} and is_json({{0}})", scope=(("is_json", _is_json),))
 

@@ -3,6 +3,9 @@
 Owns: for each type its stored type, the Python values of users, and the ends of its range. Also the
 types that Arrow, SQL and YTsaurus have for it. `logical_values` converts single
 values, `logical_arrow` converts columns.
+A *nested* type is a list, a struct or a dict. It has types inside, and is stored as type any. Each
+value inside has its stored form. A list is a list. A struct is a map with all names, in the order
+of the type. A dict is a list of pairs.
 A *stored* type is the type of the bytes that cells keep. Messages, logs, chunks and keys know only
 stored types. A *logical* type is a stored type with a meaning, and nearly always a narrower range:
 a `date` is a `uint64` of days. Stored values have the order of the logical values.
@@ -13,40 +16,21 @@ Imports no clock and no I/O. pyarrow is imported by `logical_arrow` alone.
 import re
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.column_kinds import DECIMAL_BYTES
+from dodona_wire.rows.column_kinds import PRECISION_MAX as PRECISION_MAX
+from dodona_wire.rows.column_kinds import SQL_PRECISION_MAX as SQL_PRECISION_MAX
+from dodona_wire.rows.column_kinds import STORED_TYPES as STORED_TYPES
+from dodona_wire.rows.column_kinds import UUID_BYTES as UUID_BYTES
+from dodona_wire.rows.column_kinds import Form as Form
+from dodona_wire.rows.column_kinds import LogicalType as LogicalType
+from dodona_wire.rows.column_kinds import StoredType as StoredType
+from dodona_wire.rows.nested_types import EXAMPLES, are_wider, nested_of_name
+from dodona_wire.rows.type_names import TYPE_LENGTH_MAX, parse_type_name
 from dodona_wire.shown import shown
 
-StoredType = Literal["int64", "uint64", "double", "boolean", "string", "utf8", "any"]
-STORED_TYPES: Final[tuple[StoredType, ...]] = (
-    "int64",
-    "uint64",
-    "double",
-    "boolean",
-    "string",
-    "utf8",
-    "any",
-)
-Form = Literal[
-    "stored",
-    "integer",
-    "float",
-    "date",
-    "seconds",
-    "microseconds",
-    "interval",
-    "decimal",
-    "uuid",
-    "json",
-]
-"""How a value is converted."""
-PRECISION_MAX: Final = 76
-"""Digits of a decimal: Arrow and YTsaurus have no longer ones."""
-SQL_PRECISION_MAX: Final = 38
-"""Digits of a decimal in DuckDB and in Spark."""
 DAY_SECONDS: Final = 86_400
 SECOND_US: Final = 1_000_000
 FIRST_DAY: Final = -719_162
@@ -57,52 +41,11 @@ DATE_LAST_DAY: Final = 49_672
 """Days from 1970 to 2105-12-31, where YTsaurus's unsigned dates end."""
 INTERVAL64_US_MAX: Final = (2 * 53_375_808 + 1) * DAY_SECONDS * SECOND_US
 """Microseconds of YTsaurus's longest interval64."""
-UUID_BYTES: Final = 16
-NAMES_SHOWN: Final = "decimal(p,s)"
+NAMES_SHOWN: Final = "decimal(p,s), list<T>, struct<name:T,…>, dict<K,T>"
+_KINDS_MAX: Final = 4096
+"""Nested types that are kept."""
 
 _DECIMAL: Final = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)", re.ASCII)
-_DECIMAL_BYTES: Final = ((9, 4), (18, 8), (38, 16), (PRECISION_MAX, 32))
-"""The largest precision for each length of the stored bytes."""
-
-
-class LogicalType(msgspec.Struct, frozen=True, kw_only=True):
-    """One type of columns. For a stored type, `name` and `stored` are the same."""
-
-    name: str
-    stored: StoredType
-    form: Form = "stored"
-    lowest: Any = None
-    """The smallest stored value; None if the stored type has no smaller range."""
-    highest: Any = None
-    """The largest stored value."""
-    precision: int = 0
-    """Digits of a decimal."""
-    scale: int = 0
-    """Digits of a decimal behind the point."""
-    python: str
-    """The Python values, for the pages."""
-    arrow: str
-    """Arrow's name of the type."""
-    sql: str
-    """DuckDB's name of the type."""
-    type_v3: str
-    """YTsaurus's name in `type_v3`."""
-    pandas: str
-    """The dtype of `to_pandas`."""
-    text: str
-    """The form in JSON and CSV, for the pages."""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether Python values are the stored values."""
-        return self.form == "stored"
-
-    @property
-    def size_bytes(self) -> int:
-        """The length of each stored value of type string; 0 for any length."""
-        if self.form == "decimal":
-            return next(size for digits, size in _DECIMAL_BYTES if self.precision <= digits)
-        return UUID_BYTES if self.form == "uuid" else 0
 
 
 def _stored(name: StoredType, python: str, arrow: str, sql: str, text: str, pandas: str) -> Any:
@@ -260,7 +203,7 @@ def decimal_type(precision: int, scale: int) -> LogicalType:
             f"decimal(p,s) has a precision p of 1 to {PRECISION_MAX} digits, and a scale s of 0 to "
             f"p, not p={precision} and s={scale}"
         )
-    size = next(size for digits, size in _DECIMAL_BYTES if precision <= digits)
+    size = next(size for digits, size in DECIMAL_BYTES if precision <= digits)
     largest, sign = 10**precision - 1, 1 << 8 * size - 1
     name = f"decimal({precision},{scale})"
     return LogicalType(
@@ -288,19 +231,33 @@ def logical_type(name: str) -> LogicalType:
 
 
 def _unusual(name: str) -> LogicalType:
+    if "<" in name:
+        return _nested_type(name)
     if parts := _DECIMAL.fullmatch(name):
         return decimal_type(int(parts[1]), int(parts[2]))
     if name.startswith("decimal"):
         example = "decimal(10,2), with its digits and those behind the point"
         raise SchemaViolation(f"write a decimal as {example}, not as {shown(name)}")
+    if name in EXAMPLES:
+        raise SchemaViolation(f"write a type with types inside as {EXAMPLES[name]}")
     known = ", ".join([*TYPES, NAMES_SHOWN])
     near = get_close_matches(name.lower(), TYPES, 1)
     hint = f". Did you mean {near[0]}?" if near else ""
     raise SchemaViolation(f"type of a column is one of {known}, not {shown(name)}{hint}")
 
 
+@lru_cache(_KINDS_MAX)
+def _nested_type(name: str) -> LogicalType:
+    found = nested_of_name(parse_type_name(name), logical_type)
+    if len(found.name) > TYPE_LENGTH_MAX:
+        raise SchemaViolation(f"the name of a type has at most {TYPE_LENGTH_MAX} characters")
+    return found
+
+
 def is_wider_type(narrow: LogicalType, wide: LogicalType) -> bool:
-    """Return whether each stored value of one type is the same number in another type."""
+    """Return whether each stored value of one type is the same value in another type."""
+    if narrow.members:
+        return narrow.form == wide.form and are_wider(narrow, wide, is_wider_type)
     numbers = ("integer", "stored") if narrow.form == "integer" else ("stored",)
     if narrow.form not in ("integer", "float") or wide.form not in numbers:
         return False

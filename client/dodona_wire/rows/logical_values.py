@@ -24,8 +24,15 @@ import msgspec
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.json_text import decode_json
 from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.nested_values import (
+    STORED,
+    USER_TO_STORED,
+    checked_size,
+    converter_of,
+    loader_of,
+)
 from dodona_wire.rows.value_rules import mismatch, plain_number
-from dodona_wire.rows.values import CHECKS
+from dodona_wire.rows.values import CHECKS, own_copy
 from dodona_wire.shown import LENGTH_MAX, shown
 
 Convert = Callable[[Any, str], Any]
@@ -38,32 +45,21 @@ SECOND: Final = timedelta(seconds=1)
 MICROSECOND: Final = timedelta(microseconds=1)
 FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 """The largest finite number of 32 bits."""
-_KINDS_MAX: Final = 4096
+KINDS_MAX: Final = 4096
 """Types whose functions are kept."""
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_MOMENT: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-    r"(Z|z|[+-][0-9]{2}:[0-9]{2})?",
-    re.ASCII,
-)
-_DURATION: Final = re.compile(
-    r"[+-]?P(?=.)([0-9]{1,10}W)?([0-9]{1,10}D)?"
-    r"(T(?=.)([0-9]{1,12}H)?([0-9]{1,12}M)?([0-9]{1,14}(\.[0-9]{1,6})?S)?)?",
-    re.ASCII,
-)
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
-_DECIMAL_LENGTH_MAX: Final = 200
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
 
 # ---- from a user's value to the stored one
 
 
-@lru_cache(_KINDS_MAX)
+@lru_cache(KINDS_MAX)
 def store_of(kind: LogicalType) -> Convert:
     """Return the function that makes the stored value of a user's value, which is not None."""
     if kind.is_stored:
         return CHECKS[kind.stored]
+    if kind.members:
+        return checked_size(converter_of(kind, USER_TO_STORED, store_of))
     made: Convert = _STORING[kind.form](kind)
     return made
 
@@ -166,9 +162,15 @@ def _plain_moment(value: Any, column: str) -> datetime:
     """Return the datetime that a subclass stands for, such as that of pandas. Raises
     SchemaViolation if it has nanoseconds, or is no moment at all."""
     if value != value or getattr(value, "nanosecond", 0):
-        raise _misread(value, column, "a time of whole microseconds")
+        raise misread(value, column, "a time of whole microseconds")
     day = date(value.year, value.month, value.day)
     return datetime.combine(day, datetime.timetz(value))
+
+
+def misread(value: Any, column: str, expected: str) -> SchemaViolation:
+    """Return the error for a value that can't be read as this."""
+    text = f"column {column!r} takes {expected}, not {shown(value)}"
+    return SchemaViolation(text, column=column, value=shown(value))
 
 
 def no_zone(column: str) -> SchemaViolation:
@@ -190,7 +192,7 @@ def _intervals(kind: LogicalType) -> Convert:
 def _plain_span(value: Any, column: str) -> timedelta:
     """Return the timedelta that a subclass stands for. Raises SchemaViolation as above."""
     if value != value or getattr(value, "nanoseconds", 0):
-        raise _misread(value, column, "a duration of whole microseconds")
+        raise misread(value, column, "a duration of whole microseconds")
     return timedelta(value.days, value.seconds, value.microseconds)
 
 
@@ -251,18 +253,18 @@ def _unfit_decimal(kind: LogicalType, number: Decimal, column: str) -> SchemaVio
 
 def _uuids(_: LogicalType) -> Convert:
     def store(value: Any, column: str) -> bytes:
-        return _uuid_of(value, column).bytes
+        return uuid_of(value, column).bytes
 
     return store
 
 
-def _uuid_of(value: Any, column: str) -> UUID:
+def uuid_of(value: Any, column: str) -> UUID:
     if isinstance(value, UUID):
         return value
     if not isinstance(value, str):
         raise mismatch(value, column, "a uuid.UUID or its text")
     if not _UUID.fullmatch(value):
-        raise _misread(value, column, "a UUID such as a3bb189e-8bf9-3888-9912-ace4e6543002")
+        raise misread(value, column, "a UUID such as a3bb189e-8bf9-3888-9912-ace4e6543002")
     return UUID(value)
 
 
@@ -305,9 +307,11 @@ _STORING: Final[dict[str, Callable[[LogicalType], Convert]]] = {
 # ---- from the stored value to a user's
 
 
-@lru_cache(_KINDS_MAX)
+@lru_cache(KINDS_MAX)
 def load_of(kind: LogicalType) -> Load:
     """Return the function that makes a user's value of a stored value, which is not None."""
+    if kind.members:
+        return loader_of(kind, _load_inside)
     match kind.form:
         case "date":
             return lambda days: date.fromordinal(days + EPOCH_ORDINAL)
@@ -325,20 +329,36 @@ def load_of(kind: LogicalType) -> Load:
     return lambda value: value
 
 
+def _load_inside(kind: LogicalType) -> Load | None:
+    if kind.name == "any":
+        return own_copy
+    return load_of(kind) if is_shown_otherwise(kind) else None
+
+
 def is_shown_otherwise(kind: LogicalType) -> bool:
-    """Return whether a user's value differs from the stored one."""
-    return kind.form in ("date", "seconds", "microseconds", "interval", "decimal", "uuid")
+    """Return whether a user's value differs from the stored one. That of a nested type has lists
+    and dicts of its own."""
+    return bool(kind.members) or kind.form in (
+        "date",
+        "seconds",
+        "microseconds",
+        "interval",
+        "decimal",
+        "uuid",
+    )
 
 
 # ---- checks of stored values that came from outside
 
 
-@lru_cache(_KINDS_MAX)
+@lru_cache(KINDS_MAX)
 def check_of(kind: LogicalType) -> Convert:
     """Return the function that checks a stored value, and returns it in its plain form."""
     check = CHECKS[kind.stored]
     if kind.is_stored:
         return check
+    if kind.members:
+        return checked_size(converter_of(kind, STORED, _exact_check_of))
 
     size, lowest, highest, form = kind.size_bytes, kind.lowest, kind.highest, kind.form
 
@@ -354,6 +374,19 @@ def check_of(kind: LogicalType) -> Convert:
         if not is_fit:
             text = f"stored value does not fit in {kind.name}"
             raise SchemaViolation(text, column=column, value=shown(found))
+        return found
+
+    return checked
+
+
+def _exact_check_of(kind: LogicalType) -> Convert:
+    """Return the check of a stored value inside a nested one, which is kept as it came."""
+    check = check_of(kind)
+
+    def checked(value: Any, column: str) -> Any:
+        found = check(value, column)
+        if type(found) is not type(value):
+            raise mismatch(value, column, f"the stored form of {kind.name}")
         return found
 
     return checked
@@ -400,6 +433,10 @@ def text_of_value(value: Any) -> Any:
         return msgspec.to_builtins(value)
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, list | tuple):
+        return [text_of_value(it) for it in value]
+    if isinstance(value, dict):
+        return {text_of_value(name): text_of_value(it) for name, it in value.items()}
     return str(value) if isinstance(value, UUID) else value
 
 
@@ -408,67 +445,3 @@ def shown_stored(kind: LogicalType, value: Any) -> Any:
     if value is None or not is_shown_otherwise(kind):
         return value
     return text_of(kind, load_of(kind)(value))
-
-
-@lru_cache(_KINDS_MAX)
-def parse_of(kind: LogicalType) -> Convert:
-    """Return the function that makes a user's value of its JSON form, or of a text of CSV."""
-    match kind.form:
-        case "date":
-            return _parse_date
-        case "seconds" | "microseconds":
-            return _parse_moment
-        case "interval":
-            return _parse_interval
-        case "decimal":
-            return _parse_decimal
-        case "uuid":
-            return _uuid_of
-    return lambda value, _: value
-
-
-def _misread(value: Any, column: str, expected: str) -> SchemaViolation:
-    text = f"column {column!r} takes {expected}, not {shown(value)}"
-    return SchemaViolation(text, column=column, value=shown(value))
-
-
-def _parse_date(value: Any, column: str) -> date:
-    expected = "a date such as 2024-05-31"
-    if not isinstance(value, str) or not _DATE.fullmatch(value):
-        raise _misread(value, column, expected)
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise _misread(value, column, expected) from None
-
-
-def _parse_moment(value: Any, column: str) -> datetime:
-    expected = "a time such as 2024-05-31T12:30:00Z"
-    found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise _misread(value, column, expected)
-    if found[2] is None:
-        raise no_zone(column)
-    try:
-        return datetime.fromisoformat(value.upper())
-    except ValueError:
-        raise _misread(value, column, expected) from None
-
-
-def _parse_interval(value: Any, column: str) -> timedelta:
-    expected = "a duration such as P1DT2H30M or PT2.5S"
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise _misread(value, column, expected)
-    try:
-        return msgspec.convert(value, timedelta)
-    except (msgspec.ValidationError, OverflowError):
-        raise _misread(value, column, expected) from None
-
-
-def _parse_decimal(value: Any, column: str) -> Decimal:
-    if type(value) is int:
-        return Decimal(value)
-    is_text = isinstance(value, str) and len(value) <= _DECIMAL_LENGTH_MAX
-    if not is_text or not _DECIMAL.fullmatch(value):
-        raise _misread(value, column, 'a decimal as text, such as "12.50"')
-    return Decimal(value)

@@ -296,7 +296,7 @@ def _row_of(
     shown = [f"{it.name!r}: {_shown_key(it, f'k{at}')}" for at, it in enumerate(keys)]
     shown += [
         f"{it.name!r}: own_copy(v{at})"
-        if it.type == "any"
+        if it.type == "any" and it.logical is None
         else f"{it.name!r}: {_loaded(it, f'v{at}')}"
         for at, it in enumerate(values)
     ]

@@ -97,7 +97,7 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     @cached_property
     def has_any(self) -> bool:
         """Whether there are values that must be copied before a caller gets them."""
-        return any(column.type == "any" for column in self.value_columns)
+        return any(column.stored == "any" for column in self.value_columns)
 
     @cached_property
     def _may_be_too_long(self) -> bool:

@@ -11,8 +11,9 @@ type, which says most. A value that JSON can't express is an object with one res
 - a dict inside `any` whose one name is reserved: {"$dict": …}. Its own names mean nothing else.
 
 Integers are JSON's numbers, all 64 bits of them. In CSV a null is nothing, and an empty text is "".
-`any` is JSON text. Dates, times, intervals, decimals and UUIDs are the same text in JSON and in
-CSV: see `logical_values`. Bytes are text, or `base64:…` if they are not UTF-8 or begin like that.
+`any` is JSON text, and so are lists, structs and dicts: see `nested_text`. Dates, times, intervals,
+decimals and UUIDs are the same text in JSON and in CSV: see `logical_values`. Bytes are text, or
+`base64:…` if they are not UTF-8 or begin like that.
 """
 
 import re
@@ -26,7 +27,11 @@ import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.json_text import decode_json
-from dodona_wire.rows.logical_values import is_shown_otherwise, parse_of, store_of, text_of
+from dodona_wire.rows.logical_parsing import parse_of
+from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_values import Convert, is_shown_otherwise, store_of, text_of
+from dodona_wire.rows.nested_text import json_form, nested_formatter
+from dodona_wire.rows.nested_values import converter_of
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.values import NESTING_DEPTH_MAX, check_key_double, double_of
 from dodona_wire.shown import shown
@@ -90,7 +95,13 @@ _FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
 def formatter_of(column: Column) -> Callable[[Any], Any] | None:
     """Return the function that makes the JSON of a value of the column, which is not null. Return
     None if such values are JSON as they are."""
-    kind = column.logical
+    return formatter_of_type(column.logical)
+
+
+def formatter_of_type(kind: LogicalType) -> Callable[[Any], Any] | None:
+    """Return `formatter_of` a column of this type."""
+    if kind.members:
+        return nested_formatter(kind, formatter_of_type, format_bytes_as_text)
     return partial(text_of, kind) if is_shown_otherwise(kind) else _FORMATTERS.get(kind.name)
 
 
@@ -125,40 +136,43 @@ def read_value(column: Column, value: Any) -> Any:
 
 def reader_of(column: Column) -> Callable[[Any], Any]:
     """Return `read_value` for many values of a column."""
-    if is_shown_otherwise(column.logical):
-        return _reader_of_text(column)
-    name, kind = column.name, column.logical.stored
-    check = store_of(column.logical)
-    if column.type == "double" and column.sort_order is not None:
-        check = check_key_double
+    name, read = column.name, _reader_of_type(column.logical)
+    is_key = column.sort_order is not None and column.type == "double"
 
-    def read(value: Any) -> Any:
+    def read_column(value: Any) -> Any:
         if value is None:
             return None
-        if kind == "any":
+        found = read(value, name)
+        return check_key_double(found, name) if is_key else found
+
+    return read_column
+
+
+def _reader_of_type(kind: LogicalType) -> Convert:
+    """Return the function that makes a user's value of JSON that is not null, and checks it."""
+    if kind.members:
+        return converter_of(kind, json_form(bytes_of_text), _reader_of_type)
+    check, stored = store_of(kind), kind.stored
+    if is_shown_otherwise(kind):
+        parse = parse_of(kind)
+
+        def read_text(value: Any, name: str) -> Any:
+            found = parse(value, name)
+            check(found, name)
+            return found
+
+        return read_text
+    if stored not in _FORMATTERS:
+        return check
+
+    def read(value: Any, name: str) -> Any:
+        if stored == "any":
             value = unmarked(value, name)
-        elif kind == "double" and isinstance(value, str):
+        elif stored == "double" and isinstance(value, str):
             value = _double_of(value, name)
         elif isinstance(value, dict):
-            value = _marked(value, name, kind)
+            value = _marked(value, name, stored)
         return check(value, name)
-
-    def read_plain(value: Any) -> Any:
-        return None if value is None else check(value, name)
-
-    return read if kind in _FORMATTERS else read_plain
-
-
-def _reader_of_text(column: Column) -> Callable[[Any], Any]:
-    """Return the reader of a logical type that has a text. The value stays one of users."""
-    name, parse, check = column.name, parse_of(column.logical), store_of(column.logical)
-
-    def read(value: Any) -> Any:
-        if value is None:
-            return None
-        found = parse(value, name)
-        check(found, name)
-        return found
 
     return read
 
@@ -261,6 +275,11 @@ def format_packed_as_text(packed: bytes) -> str:
     return msgspec.json.encode(formatted).decode()
 
 
+def format_value_as_text(value: Any) -> str:
+    """Format a stored value of type any, as JSON."""
+    return msgspec.json.encode(format_any(value)).decode()
+
+
 def bytes_of_text(raw: bytes, column: str) -> bytes:
     """Return the bytes that `format_bytes_as_text` formatted. Raises SchemaViolation."""
     prefix = CSV_BASE64.encode()
@@ -278,6 +297,8 @@ def value_of_text(column: Column, text: str) -> Any:
 
 
 def _parse(column: Column, text: str) -> Any:
+    if column.stored == "any":
+        return read_value(column, json_of(text, column.name))
     if is_shown_otherwise(column.logical):
         return parse_of(column.logical)(text, column.name)
     match column.stored:
@@ -296,8 +317,6 @@ def _parse(column: Column, text: str) -> Any:
             return _UNUSUAL[text.lower()]
         case "boolean" if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        case "any":
-            return read_value(column, json_of(text, column.name))
     raise _misread(column, text)
 
 

@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
-from dodona_wire.rows.logical_types import TYPES, decimal_type, logical_type
+from dodona_wire.rows.column_kinds import Member
+from dodona_wire.rows.logical_types import TYPES, logical_type
 from dodona_wire.shown import shown
 from dodona_wire.types import TableSettings
 from dodona_ytsaurus.terms.parameters import plain
+from dodona_ytsaurus.terms.types_v3 import DECIMAL, member_of_v3, v3_of_member
 from dodona_ytsaurus.yson import Attributed, Uint64
 
-TYPES_V3: Final = {it.type_v3: it.name for it in TYPES.values()}
-DECIMAL: Final = "decimal"
-"""A type of YTsaurus that has parameters, and therefore no name of one word. Only `type_v3` has
-it: `type` says string."""
 _COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
 """Fields that say how a column is stored. No result depends on them."""
@@ -106,27 +104,12 @@ def _type(kind: Any, name: Any) -> str:
 
 def _from_v3(v3: Any, name: Any) -> tuple[str, bool]:
     """Return the type, and whether the column is required: it is unless the type is optional."""
-    is_required = True
-    if isinstance(v3, Mapping) and v3.get("type_name") == "optional":
-        is_required, v3 = False, plain(v3.get("item"))
-    if isinstance(v3, Mapping) and v3.get("type_name") == DECIMAL:
-        return _decimal(plain(v3.get("precision")), plain(v3.get("scale")), name), is_required
-    kind = TYPES_V3.get(v3) if isinstance(v3, str) else None
-    if kind is None:
-        known = ", ".join([*TYPES_V3, DECIMAL])
-        text = f"A column's type_v3 must be one of {known}, or optional of these, not {shown(v3)}."
-        raise SchemaViolation(text[:500], column=name)
-    return kind, is_required
-
-
-def _decimal(precision: Any, scale: Any, name: Any) -> str:
     try:
-        if not isinstance(precision, int) or not isinstance(scale, int):
-            raise SchemaViolation("The type_v3 decimal needs whole numbers precision and scale.")
-        return decimal_type(int(precision), int(scale)).name
+        member = member_of_v3("", v3)
     except SchemaViolation as error:
         error.attributes["column"] = name
         raise
+    return member.kind.name, not member.is_optional
 
 
 def yt_schema(columns: Iterable[Mapping[str, Any]]) -> Attributed:
@@ -138,12 +121,8 @@ def yt_schema(columns: Iterable[Mapping[str, Any]]) -> Attributed:
 def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
     is_required = bool(column.get("required", False))
     kind = logical_type(column["type"])
-    v3: Any = kind.type_v3
-    if kind.form == DECIMAL:
-        v3 = {"type_name": DECIMAL, "precision": kind.precision, "scale": kind.scale}
-    if not is_required:
-        v3 = {"type_name": "optional", "item": v3}
-    name = kind.stored if kind.form == DECIMAL else kind.name
+    v3 = v3_of_member(Member("", kind, not is_required))
+    name = kind.stored if kind.form == DECIMAL or kind.members else kind.name
     found = {"name": column["name"], "type": name, "required": is_required, "type_v3": v3}
     for field in ("sort_order", "lock", "aggregate"):
         if column.get(field) is not None:

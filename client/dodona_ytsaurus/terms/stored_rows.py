@@ -1,7 +1,8 @@
 """Convert rows between YTsaurus's values and those of Dodona's client. Pure.
 
 Owns: the form of a value of a logical type in YSON. YTsaurus's clients send and get the stored
-form: a date is a number of days, a decimal and a UUID are bytes. Dodona's client takes and gives
+form: a date is a number of days, a decimal and a UUID are bytes. A struct is a map, and a dict a
+list of pairs, which are YTsaurus's forms by default. Dodona's client takes and gives
 users' values. Tables without logical types cost nothing here.
 """
 
@@ -13,6 +14,8 @@ from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import check_of, load_of, store_of
 from dodona_wire.rows.schema import TableSchema
+from dodona_wire.rows.type_names import DICT, LIST, STRUCT
+from dodona_ytsaurus.yson import Uint64
 
 Convert = Callable[[Any], Any]
 
@@ -55,11 +58,42 @@ def _reader(column: Column) -> Convert:
 
 def _plain(kind: LogicalType, value: Any) -> Any:
     """Return the value without its YSON type. Bytes that are UTF-8 came as text."""
+    if kind.members:
+        return _plain_parts(kind, value)
     if isinstance(value, int) and not isinstance(value, bool):
         return float(value) if kind.stored == "double" else int(value)
     if isinstance(value, str) and kind.stored == "string":
         return value.encode()
     return value
+
+
+def _plain_parts(kind: LogicalType, value: Any) -> Any:
+    """Return the value of a nested type without YSON types. The check that follows refuses what has
+    another form. Fields may have any order, and absent ones are null. A struct may also be a
+    list by place, and a dict with keys of text a map, as YTsaurus reads them."""
+    kinds = [it.kind for it in kind.members]
+    if kind.form == STRUCT:
+        names = [it.name for it in kind.members]
+        if isinstance(value, list) and len(value) == len(names):
+            value = dict(zip(names, value, strict=True))
+        return _plain_fields(kind, value) if isinstance(value, dict) else value
+    if kind.form == DICT and isinstance(value, dict):
+        value = [[*pair] for pair in value.items()]
+    if not isinstance(value, list):
+        return value
+    if kind.form == LIST:
+        return [_plain(kinds[0], it) for it in value]
+    return [
+        [_plain(*part) for part in zip(kinds, it, strict=True)]
+        if isinstance(it, list) and len(it) == len(kinds)
+        else it
+        for it in value
+    ]
+
+
+def _plain_fields(kind: LogicalType, value: dict[str, Any]) -> dict[str, Any]:
+    found = {it.name: _plain(it.kind, value.get(it.name)) for it in kind.members}
+    return found | {name: its for name, its in value.items() if name not in found}
 
 
 def shown_by_name(schema: TableSchema) -> dict[str, Convert]:
@@ -68,8 +102,25 @@ def shown_by_name(schema: TableSchema) -> dict[str, Convert]:
 
 
 def _writer(column: Column) -> Convert:
-    store, name = store_of(column.logical), column.name
-    return lambda value: None if value is None else store(value, name)
+    kind, name = column.logical, column.name
+    store = store_of(kind)
+    if not kind.members:
+        return lambda value: None if value is None else store(value, name)
+    return lambda value: None if value is None else _shown(kind, store(value, name))
+
+
+def _shown(kind: LogicalType, value: Any) -> Any:
+    """Return a stored value of a part of a nested type with the YSON type that it has."""
+    if value is None:
+        return None
+    if kind.form == STRUCT:
+        return {it.name: _shown(it.kind, value[it.name]) for it in kind.members}
+    if kind.form == DICT:
+        kinds = [it.kind for it in kind.members]
+        return [[_shown(*part) for part in zip(kinds, pair, strict=True)] for pair in value]
+    if kind.form == LIST:
+        return [_shown(kind.members[0].kind, it) for it in value]
+    return Uint64(value) if kind.stored == "uint64" else value
 
 
 def shown_row(row: Mapping[str, Any], convert: Mapping[str, Convert]) -> Mapping[str, Any]:

@@ -113,3 +113,62 @@ def test_a_value_that_is_no_text_of_its_type_is_refused(
     assert text in problem.detail
     assert problem.attributes["column"] == column
     assert problem.attributes["row_index"] == 1
+
+
+NESTED: Final[dict[str, Any]] = {
+    "k": 1,
+    "items": [{"price": "12.50", "on": None}, {"price": "0.01", "on": "2024-02-29"}],
+    "counts": {"ä": 18_446_744_073_709_551_615, "$base64": 0},
+    "raw": {"base64:/w==": {"$base64": "/w=="}},
+}
+NESTED_SCHEMA: Final = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "items", "type": "list<struct<price: decimal(5,2), on: optional<date>>>"},
+    {"name": "counts", "type": "dict<utf8,uint64>"},
+    {"name": "raw", "type": "dict<string,any>"},
+]
+
+
+@pytest.fixture
+def nested(rest: Rest) -> str:
+    path = f"//logical/{next(_numbers)}"
+    rest("create_table", path=path, schema=NESTED_SCHEMA, mount=True)
+    return path
+
+
+def test_lists_structs_and_dicts_are_json(rest: Rest, nested: str) -> None:
+    rest("insert_rows", table=nested, rows=[NESTED])
+    assert rest("lookup_rows", table=nested, keys=[{"k": 1}])["rows"] == [NESTED]
+    assert rest("select_rows", table=nested)["rows"] == [NESTED]
+    (found,) = rest("lookup_versions", table=nested, keys=[{"k": 1}])["rows"]
+    assert found["values"]["items"][0]["value"] == NESTED["items"]
+    schema = rest("get_table", path=nested)["schema"]
+    assert schema[1]["type"] == "list<struct<price:decimal(5,2),on:optional<date>>>"
+    query = f"select items[1].price as price, counts['ä'] as n from [{nested}]"
+    assert rest("query_rows", sql=query)["rows"] == [["12.50", NESTED["counts"]["ä"]]]
+
+
+def test_bulk_streams_have_the_same_json(rest: Rest, nested: str) -> None:
+    for form, body in (("ndjson", json.dumps(NESTED).encode()), ("msgpack", msgpack.packb(NESTED))):
+        rest.http.post(
+            "/v1/bulk/write",
+            params={"table": nested},
+            content=body,
+            headers={"content-type": TYPES[form]},  # type: ignore[index]  # one of its names
+        ).raise_for_status()
+        answer = rest.http.get(
+            "/v1/bulk/read",
+            params={"table": nested},
+            headers={"accept": TYPES[form]},  # type: ignore[index]  # one of its names
+        ).raise_for_status()
+        read: Any = json.loads if form == "ndjson" else msgpack.unpackb
+        assert read(answer.content) == NESTED
+
+
+def test_a_refused_part_has_its_place(rest: Rest, nested: str) -> None:
+    bad = {**NESTED, "items": [{"price": "12.505", "on": None}]}
+    problem = rest.refused("insert_rows", table=nested, rows=[NESTED, bad])
+    assert "'items[0].price' takes 2 digits behind the point" in problem.detail
+    assert problem.attributes["column"] == "items"
+    assert problem.attributes["place"] == "items[0].price"
+    assert problem.attributes["row_index"] == 1

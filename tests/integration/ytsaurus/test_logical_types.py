@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 import yt.wrapper as yt
+from yt import yson
 from yt.yson import get_bytes
 
 pytestmark = [
@@ -51,3 +52,55 @@ def test_rows_and_queries_have_stored_values(client: yt.YtClient, folder: str) -
         client.insert_rows(path, [{**ROW, "small": 300}])
     client.delete_rows(path, [{"day": 19_782}])
     assert list(client.lookup_rows(path, [{"day": 19_782}])) == []
+
+
+ITEM: Final = {
+    "type_name": "struct",
+    "members": [
+        {"name": "price", "type": PRICE},
+        {"name": "note", "type": {"type_name": "optional", "item": "utf8"}},
+    ],
+}
+NESTED: Final = [
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {
+        "name": "items",
+        "type_v3": {"type_name": "optional", "item": {"type_name": "list", "item": ITEM}},
+    },
+    {
+        "name": "counts",
+        "type_v3": {
+            "type_name": "optional",
+            "item": {"type_name": "dict", "key": "utf8", "value": "uint64"},
+        },
+    },
+]
+RAW: Final = b"\x80\x00\x04\xe2"
+
+
+def test_lists_structs_and_dicts_have_the_forms_of_yson(client: yt.YtClient, folder: str) -> None:
+    path = f"{folder}/nested"
+    client.create("table", path, attributes={"dynamic": True, "schema": NESTED})
+    client.mount_table(path, sync=True)
+    row = {
+        "k": 1,
+        "items": [{"price": RAW, "note": "ä"}, {"note": None, "price": RAW}],
+        "counts": [["x", yson.YsonUint64(1 << 63)], ["y", yson.YsonUint64(2)]],
+    }
+    client.insert_rows(path, [row, {"k": 2, "items": [], "counts": None}])
+    first, second = client.lookup_rows(path, [{"k": 1}, {"k": 2}])
+    assert [[get_bytes(it["price"]), it["note"]] for it in first["items"]] == [
+        [RAW, "ä"],
+        [RAW, None],
+    ]
+    assert [*map(list, first["counts"])] == [["x", 1 << 63], ["y", 2]]
+    assert all(isinstance(it[1], yson.YsonUint64) for it in first["counts"])
+    assert (list(second["items"]), second["counts"]) == ([], None)
+    (found,) = client.select_rows(f"items, counts from [{path}] where k = 1")
+    assert [it["note"] for it in found["items"]] == ["ä", None]
+    assert [*map(list, found["counts"])] == [["x", 1 << 63], ["y", 2]]
+    schema = client.get(f"{path}/@schema")
+    assert [it["type"] for it in schema] == ["int64", "any", "any"]
+    assert schema[1]["type_v3"]["item"]["item"]["members"][0]["type"] == PRICE
+    with pytest.raises(yt.YtResponseError, match=r"items\[0\].price"):
+        client.insert_rows(path, [{"k": 3, "items": [{"note": "x"}]}])

@@ -14,8 +14,9 @@ from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key
+from dodona_wire.rows.logical_parsing import parse_of
 from dodona_wire.rows.logical_types import TYPES, logical_type
-from dodona_wire.rows.logical_values import load_of, parse_of, store_of, text_of
+from dodona_wire.rows.logical_values import load_of, store_of, text_of
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 TEXT = "a3bb189e-8bf9-3888-9912-ace4e6543002"

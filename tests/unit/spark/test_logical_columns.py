@@ -2,6 +2,7 @@
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
     DataType,
@@ -12,8 +13,11 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
+    StructField,
+    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -41,6 +45,21 @@ from pyspark_dodona.columns import check_type, spark_type
         ("decimal(10,2)", DecimalType(10, 2)),
         ("uuid", StringType()),
         ("json", StringType()),
+        ("list<int8>", ArrayType(ByteType(), containsNull=False)),
+        ("list<optional<any>>", ArrayType(BinaryType(), containsNull=True)),
+        (
+            "struct<a:uuid,b:optional<uint64>>",
+            StructType(
+                [
+                    StructField("a", StringType(), nullable=False),
+                    StructField("b", DecimalType(20, 0), nullable=True),
+                ]
+            ),
+        ),
+        (
+            "dict<utf8,optional<list<date>>>",
+            MapType(StringType(), ArrayType(DateType(), containsNull=False)),
+        ),
     ],
 )
 def test_a_type_is_read_as_and_written_from_its_spark_type(name: str, kind: DataType) -> None:
@@ -74,6 +93,36 @@ def test_a_decimal_takes_what_fits_by_its_type(given: DataType) -> None:
     check_type(Column("c", "decimal(10,2)"), given, "//t")
 
 
-def test_a_decimal_that_spark_lacks_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("list<int8>", IntegerType()),
+        ("list<utf8>", ArrayType(IntegerType())),
+        ("list<list<utf8>>", ArrayType(ArrayType(BinaryType()))),
+        ("struct<a:int8>", MapType(StringType(), ByteType())),
+        ("struct<a:int8>", StructType([StructField("b", ByteType())])),
+        ("struct<a:int8,b:int8>", StructType([StructField("a", ByteType())])),
+        ("struct<a:int8>", StructType([StructField("a", StringType())])),
+        (
+            "struct<a:int8>",
+            StructType([StructField("a", ByteType()), StructField("a", ByteType())]),
+        ),
+        ("dict<utf8,int8>", ArrayType(ByteType())),
+        ("dict<utf8,int8>", MapType(BinaryType(), ByteType())),
+        ("dict<utf8,decimal(5,2)>", MapType(StringType(), DecimalType(6, 2))),
+    ],
+)
+def test_a_nested_type_that_does_not_fit_is_refused(name: str, given: DataType) -> None:
+    with pytest.raises(SchemaViolation, match="cast it"):
+        check_type(Column("c", name), given, "//t")
+
+
+def test_an_optional_field_may_be_absent() -> None:
+    given = StructType([StructField("a", ByteType())])
+    check_type(Column("c", "struct<a:int8,b:optional<utf8>>"), given, "//t")
+
+
+@pytest.mark.parametrize("name", ["decimal(39,0)", "list<decimal(39,0)>"])
+def test_a_decimal_that_spark_lacks_is_refused(name: str) -> None:
     with pytest.raises(SchemaViolation, match="at most 38 digits"):
-        spark_type(Column("c", "decimal(39,0)"))
+        spark_type(Column("c", name))

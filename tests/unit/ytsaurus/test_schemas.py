@@ -9,7 +9,6 @@ from dodona.schema import TableSchema
 from dodona_wire.rows.logical_types import TYPES
 from dodona_ytsaurus.terms.schemas import (
     STORAGE_ATTRIBUTES,
-    TYPES_V3,
     check_settable,
     columns_of,
     object_id,
@@ -19,6 +18,7 @@ from dodona_ytsaurus.terms.schemas import (
     yt_attributes,
     yt_schema,
 )
+from dodona_ytsaurus.terms.types_v3 import TYPES_V3
 from dodona_ytsaurus.yson import Attributed, Uint64
 
 KEY = {"name": "k", "type": "int64", "sort_order": "ascending"}
@@ -81,7 +81,20 @@ def test_every_type_is_spelt_both_ways() -> None:
         ([{"name": "k", "type": 5}], "5"),
         ([{"name": "k", "type": ["int64"]}], "int64"),
         ([{"name": "k", "type_v3": "tz_date"}], "tz_date"),
-        ([{"name": "k", "type_v3": {"type_name": "list", "item": "int64"}}], "list"),
+        ([{"name": "k", "type_v3": {"type_name": "tuple", "elements": []}}], "tuple"),
+        ([{"name": "k", "type_v3": {"type_name": "list"}}], "list needs item"),
+        ([{"name": "k", "type_v3": {"type_name": "list", "item": {"type_name": "x"}}}], "x"),
+        ([{"name": "k", "type_v3": {"type_name": "dict", "key": "utf8"}}], "dict needs value"),
+        ([{"name": "k", "type_v3": {"type_name": "struct"}}], "struct needs members"),
+        ([{"name": "k", "type_v3": {"type_name": "struct", "members": []}}], "one or more"),
+        (
+            [{"name": "k", "type_v3": {"type_name": "struct", "members": [{"type": "int8"}]}}],
+            "name",
+        ),
+        (
+            [{"name": "k", "type_v3": {"type_name": "struct", "members": [{"name": "a"}]}}],
+            "needs type",
+        ),
         ([{"name": "k", "type_v3": {"type_name": "optional"}}], "type_v3"),
         (
             [

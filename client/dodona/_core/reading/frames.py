@@ -11,7 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.logical_arrow import with_text_uuids
 from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType
+from dodona_wire.rows.logical_values import store_of
+from dodona_wire.rows.nested_types import leaves_of
 from dodona_wire.rows.schema import Column
 
 _NUMBERS: Final = {
@@ -79,19 +82,35 @@ def polars_of_tuples(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]])
     polars = _polars()
     values = list(zip(*rows, strict=True)) or [() for _ in columns]
     return polars.DataFrame(
-        [
-            polars.Series(it.name, _for_polars(it, its), _polars_dtype(polars, it))
-            for it, its in zip(columns, values, strict=True)
-        ]
+        [_polars_series(polars, it, its) for it, its in zip(columns, values, strict=True)]
     )
 
 
-def _polars_dtype(polars: Any, column: Column) -> Any:
-    """Return the dtype of a column. Raises InvalidRequest if polars has none."""
+def _polars_series(polars: Any, column: Column, values: Sequence[Any]) -> Any:
+    """Return a column. Raises InvalidRequest if polars has no such dtype."""
     kind = column.logical
-    if kind.precision > SQL_PRECISION_MAX:
-        text = f"polars has no {kind.name}: use to_arrow or to_pandas"
-        raise InvalidRequest(text, column=column.name)
+    for part in leaves_of(kind):
+        if part.precision > SQL_PRECISION_MAX:
+            text = f"polars has no {part.name}: use to_arrow or to_pandas"
+            raise InvalidRequest(text, column=column.name)
+    dtype = _polars_dtype(polars, kind)
+    if not kind.members:
+        return polars.Series(column.name, _for_polars(column, values), dtype)
+    store = store_of(kind)
+    stored = [None if it is None else store(it, column.name) for it in values]
+    array = with_text_uuids(kind, stored)
+    return polars.Series(column.name, polars.from_arrow(array)).cast(dtype)
+
+
+def _polars_dtype(polars: Any, kind: LogicalType) -> Any:
+    """Return the dtype of a type."""
+    inside = [_polars_dtype(polars, it.kind) for it in kind.members]
+    if kind.form == "list":
+        return polars.List(inside[0])
+    if kind.members:
+        fields = zip([it.name for it in kind.members], inside, strict=True)
+        struct = polars.Struct([polars.Field(*it) for it in fields])
+        return polars.List(struct) if kind.form == "dict" else struct
     if kind.is_stored:
         return getattr(polars, _POLARS_STORED[kind.name])
     return _POLARS[kind.form](polars, kind)

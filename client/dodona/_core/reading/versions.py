@@ -22,7 +22,7 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import LookupVersions, RowVersion, VersionedRows
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.values import own_copy
+from dodona_wire.rows.values import own_copies
 from dodona_wire.shown import shown
 from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, Key, Timestamp, WireMask
 
@@ -188,9 +188,10 @@ def _row(projection: Projection, key: Key, found: _Found) -> VersionedRow:
     for version in versions:
         columns = schema.columns_of(schema.plain_mask(version.column_mask))
         deltas = {it.name for it in schema.columns_of(schema.plain_mask(version.delta_mask))}
-        loaded = schema.load_values(schema.plain_mask(version.column_mask), version.values)
+        stored = own_copies(version.values)
+        loaded = schema.load_values(schema.plain_mask(version.column_mask), stored)
         for column, value in zip(columns, loaded, strict=True):
-            item = VersionedValue(version.timestamp, own_copy(value), column.name in deltas)
+            item = VersionedValue(version.timestamp, value, column.name in deltas)
             values[column.name].append(item)
     return VersionedRow(
         dict(zip(schema.key_names, schema.decode_key(key), strict=True)),

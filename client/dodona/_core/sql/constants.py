@@ -11,8 +11,9 @@ from ctypes import c_float, c_uint32
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.logical_parsing import parse_of
 from dodona_wire.rows.logical_types import LogicalType
-from dodona_wire.rows.logical_values import EPOCH, SECOND, parse_of, single, store_of
+from dodona_wire.rows.logical_values import EPOCH, SECOND, single, store_of
 
 Expression = dict[str, Any]
 """A node of the syntax tree that DuckDB's `json_serialize_sql` returns."""

@@ -35,7 +35,8 @@ _WIDER: Final = {
     "uint64": ("HUGEINT",),
 }
 """Types of DuckDB that hold each value of a column of integers."""
-_COLUMN_ID: Final = re.compile(r"c(\d+)_(\d+)")
+_COLUMN_ID: Final = re.compile(r"c(\d+)_(\d+)(?:\..*)?", re.DOTALL)
+"""The name of a column, or of a field of it: if a query needs some fields only, a scan has them."""
 _MIRRORED: Final = {
     "COMPARE_EQUAL": "COMPARE_EQUAL",
     "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
@@ -73,7 +74,7 @@ def scan_ranges(
             continue
         table = int(_group(ids[0], 1))
         schema = schemas[table]
-        places = sorted(int(_group(it, 2)) for it in ids)
+        places = sorted({int(_group(it, 2)) for it in ids})
         names = tuple([schema.columns[place].name for place in places])
         trees = [parse(it) for it in conditions]
         lower, upper = _key_range(table, schema, [it for it in trees if it is not None])

@@ -34,12 +34,12 @@ def cast_column(column: Column, wanted: Any, array: Any) -> Any:
 
     given = array.type
     try:
-        array, extension = _plain(array)
+        array, extension = plain_array(array)
         if not _may_cast(column.logical, array.type, extension):
             if _is_naive(column.logical, array.type):
                 raise no_zone(column.name)
             raise _refusal(column, wanted, given)
-        return _at_row(array, lambda part: _cast(column, wanted, part, extension))
+        return at_row(array, lambda part: _cast(column, wanted, part, extension))
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError) as error:
         raise _refusal(column, wanted, given) from error
 
@@ -67,7 +67,7 @@ def check_text(column: Column, array: Any) -> None:
     """Check that the text of a column is UTF-8. Arrow does not, unless it is asked to. Raises
     SchemaViolation."""
     if column.stored == "utf8":
-        _at_row(array, lambda part: _check_text(column, part))
+        at_row(array, lambda part: _check_text(column, part))
 
 
 def _check_text(column: Column, array: Any) -> None:
@@ -80,7 +80,7 @@ def _check_text(column: Column, array: Any) -> None:
         raise SchemaViolation(text, column=column.name) from error
 
 
-def _at_row(array: Any, cast: Callable[[Any], Any]) -> Any:
+def at_row(array: Any, cast: Callable[[Any], Any]) -> Any:
     """Return the cast array. A refusal gets the row of the first value that is refused. It is found
     by casting halves, since the errors of Arrow do not name it."""
     try:
@@ -129,7 +129,7 @@ def _refusal(column: Column, wanted: Any, given: Any) -> SchemaViolation:
     return SchemaViolation(text, column=column.name)
 
 
-def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:
+def plain_array(array: Any, depth: int = 0) -> tuple[Any, str]:
     """Return the same values in a plain array, and the name of their extension type or an empty
     text."""
     import pyarrow
@@ -138,13 +138,13 @@ def _plain(array: Any, depth: int = 0) -> tuple[Any, str]:
     if depth > DEPTH_MAX:
         raise pyarrow.ArrowNotImplementedError("nested too deep")
     if types.is_dictionary(kind):
-        values, extension = _plain(array.dictionary, depth + 1)
+        values, extension = plain_array(array.dictionary, depth + 1)
         return values.take(array.indices), extension
     if types.is_run_end_encoded(kind):
-        values, extension = _plain(array.values, depth + 1)
+        values, extension = plain_array(array.values, depth + 1)
         return values.take(_runs_of(array)), extension
     if isinstance(kind, pyarrow.BaseExtensionType):
-        values, _ = _plain(array.storage, depth + 1)
+        values, _ = plain_array(array.storage, depth + 1)
         if kind.extension_name == _BOOL8:
             values = values.cast(pyarrow.bool_())
         elif kind.extension_name not in (_UUID, _JSON):

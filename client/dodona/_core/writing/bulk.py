@@ -23,6 +23,7 @@ from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.writing.arrow_casting import cast_column, check_text
 from dodona._core.writing.committing import check_mode
+from dodona._core.writing.nested_casting import stored_nested
 from dodona._core.writing.senders import Sender, StagedBatch, Stager, Writer
 from dodona._core.writing.tabular import batches_of, converted
 from dodona._core.writing.writing import NO_TABLET
@@ -370,15 +371,24 @@ def _fit_column(column: Column, batch: Any, place: int | None) -> Any:
             raise SchemaViolation("required column is missing", column=name)
         return pyarrow.nulls(batch.num_rows, stored_arrow_type(kind))
     array = batch.column(place)
+    if kind.members:
+        array = stored_nested(column, array)
+        _check_required(column, array)
+        check_lengths(column, array)
+        return array
     if not array.type.equals(wanted):
         array = cast_column(column, wanted, array)  # dictionaries and runs do not count their nulls
     check_text(column, array)
-    if column.required and column.sort_order is None and array.null_count:
-        row = array.is_null().index(True).as_py()
-        raise SchemaViolation("required column is null", column=name, row_index=row)
+    _check_required(column, array)
     array = stored_array(kind, name, array)
     check_lengths(column, array)
     return array
+
+
+def _check_required(column: Column, array: Any) -> None:
+    if column.required and column.sort_order is None and array.null_count:
+        row = array.is_null().index(True).as_py()
+        raise SchemaViolation("required column is null", column=column.name, row_index=row)
 
 
 # ---- from batches to messages

@@ -13,10 +13,16 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
+from dodona._core.writing.nested_column_types import (
+    nested_type_of,
+    type_of_dicts,
+    type_of_lists,
+)
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import ColumnType
 from dodona_wire.rows.logical_types import PRECISION_MAX, SQL_PRECISION_MAX
 from dodona_wire.rows.logical_values import no_zone
+from dodona_wire.rows.nested_values import is_numpy_array
 from dodona_wire.rows.values import double_of
 from dodona_wire.shown import shown
 
@@ -46,8 +52,6 @@ _PYTHON: Final[dict[frozenset[type], ColumnType]] = {
     frozenset({float}): "double",
     frozenset({str}): "utf8",
     frozenset({bytes}): "string",
-    frozenset({dict}): "any",
-    frozenset({list}): "any",
     frozenset({dict, list}): "any",
     frozenset({date}): "date32",
     frozenset({timedelta}): "interval64",
@@ -63,7 +67,8 @@ _ADVICE: Final = (
     ("is_time", "Convert it to int64 first, such as to microseconds since midnight."),
     ("is_interval", "Convert it to int64 first, or to text."),
     ("is_decimal", "Convert it to text, or to double if it may be rounded."),
-    ("is_nested", "Convert it to JSON text, or to MessagePack for a column of type any."),
+    ("is_map", "Use keys that are text, bytes or whole numbers."),
+    ("is_nested", "Give the column a type with the same parts, such as list<utf8>."),
     ("is_null", "It has only nulls, so give the schema of the table."),
 )
 """For tests in `pyarrow.types`: what to do with data for which one is true, if the column has
@@ -85,6 +90,8 @@ def column_type_of(arrow_type: Any) -> ColumnType | None:
         return _EXTENSIONS.get(arrow_type.extension_name)
     if types.is_timestamp(arrow_type) and arrow_type.tz is not None:
         return "datetime64" if arrow_type.unit == "s" else "timestamp64"
+    if types.is_nested(arrow_type):
+        return nested_type_of(arrow_type, column_type_of)
     if types.is_decimal(arrow_type):
         return _decimal(arrow_type.precision, arrow_type.scale)
     for column_type, tests in _ARROW:
@@ -138,7 +145,7 @@ def _kind_of(value: Any) -> type:
     """Return the built-in type of a value, also of a subclass: numpy's floats are floats."""
     if isinstance(value, Mapping):
         return dict
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) or is_numpy_array(value):
         return list
     return next((it for it in _KINDS if isinstance(value, it)), type(value))
 
@@ -190,5 +197,7 @@ _BY_VALUES: Final[dict[frozenset[type], Callable[[list[Any], str], ColumnType]]]
     frozenset({datetime}): _type_of_moments,
     frozenset({Decimal}): _type_of_decimals,
     frozenset({Decimal, int}): _type_of_decimals,
+    frozenset({list}): lambda values, column: type_of_lists(values, column, type_of_values),
+    frozenset({dict}): lambda values, column: type_of_dicts(values, column, type_of_values),
 }
 """Types of Python whose column type depends on the values."""

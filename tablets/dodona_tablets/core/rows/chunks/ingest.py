@@ -51,7 +51,7 @@ def prepare_batch(
     expected = arrow_schema(schema, mask)
     table = pa.Table.from_batches(batches_of(stream, expected), expected)
     given = (*schema.key_columns, *schema.columns_of(mask))
-    columns = [_checked(column, _whole(table.column(column.name))) for column in given]
+    columns = [_checked(schema, it, _whole(table.column(it.name))) for it in given]
     batch = pa.RecordBatch.from_arrays(columns, schema=expected)
     check_stored_columns(schema, batch)
     found = encode_keys(schema, batch)
@@ -113,10 +113,11 @@ def _whole(data: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
 
 
-def _checked(column: Column, array: pa.Array) -> pa.Array:
-    """Return a column's values in the form that the column stores. Raises SchemaViolation."""
+def _checked(schema: TableSchema, column: Column, array: pa.Array) -> pa.Array:
+    """Return a column's values in the form that the column stores. Raises SchemaViolation. Values
+    of nested types are checked later, with the other logical types."""
     check_lengths(column, array)
-    if column.type == "any":
+    if column.type == "any" and column.name not in schema.narrow_by_name:
         array = _checked_any(column, array)
     if column.required and array.null_count:
         row = array.is_null().index(True).as_py()
