@@ -37,6 +37,7 @@ from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_arrow import stored_values, text_array, with_text_uuids
 from dodona_wire.rows.logical_types import SQL_PRECISION_MAX, LogicalType
 from dodona_wire.rows.nested_types import leaves_of
+from dodona_wire.rows.row_rules import check_update
 from dodona_wire.types import LoadMode
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def check_frame(
     if mode == "delete" and len(types) > sum(it.sort_order is not None for it in columns):
         keys = [column.name for column in columns if column.sort_order is not None]
         raise SchemaViolation(f"rows of table {path} are deleted by their key alone: select {keys}")
+    if mode == "update":
+        check_update(columns, types)
     for column in columns:
         if column.name in types:
             check_type(column, types[column.name], path)

@@ -1,6 +1,9 @@
 """Logical types: a value comes back as it was, and keys have the order of the values."""
 
+import pickle
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +13,12 @@ from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
 from dodona_wire.rows.logical_arrow import check_stored_array, stored_array, user_array
+from dodona_wire.rows.logical_bytes import plain_decimal_of, sign_of, unscaled_of
 from dodona_wire.rows.logical_parsing import parse_of
 from dodona_wire.rows.logical_types import logical_type
 from dodona_wire.rows.logical_values import check_of, load_of, store_of, text_of
 from dodona_wire.rows.row_code import NO_CODE
-from suite.column_values import LOGICAL, values_of
+from suite.column_values import DECIMALS, LOGICAL, values_of
 from suite.levels import examples, share
 
 EXAMPLES = settings(max_examples=examples(60), deadline=None)
@@ -44,8 +48,51 @@ def test_a_row_comes_back_as_it_was(name: str, data: st.DataObject) -> None:
     )
     back = (*schema.decode_key(key), *schema.load_values(mask, stored))
     assert back == tuple(row.values())
-    quick = schema.code.row_of(key, stored)
-    assert quick is None or quick == row
+    assert schema.code.row_of(key, stored) == row
+    read = schema.tuple_code([0], mask)
+    assert read is not None
+    found = read(key, stored)
+    assert found == back
+    assert list(map(str, found)) == list(map(str, back))  # 0.0 is no 0.00
+
+
+@EXAMPLES
+@given(
+    name=st.sampled_from(DECIMALS),
+    number=st.decimals()
+    | st.builds(
+        lambda sign, digits, exponent: Decimal((sign, digits, exponent)),
+        st.integers(0, 1),
+        st.lists(st.sampled_from([0, 0, 0, 1, 9]), max_size=200).map(tuple),
+        st.integers(-300, 300) | st.sampled_from([-2_000_000, 999_999, -999_999]),
+    ),
+)
+def test_a_decimal_is_stored_as_its_digits_say(name: str, number: Decimal) -> None:
+    kind = logical_type(name)
+    unscaled = unscaled_of(number, kind.scale, kind.precision)
+    quick = plain_decimal_of(kind)(number)
+    if unscaled is None or abs(unscaled) >= 10**kind.precision:
+        assert quick is None
+        with pytest.raises(SchemaViolation):
+            store_of(kind)(number, "k")
+    else:
+        raw = (unscaled + sign_of(kind)).to_bytes(kind.size_bytes, "big")
+        assert quick in (raw, None)
+        assert store_of(kind)(number, "k") == raw
+        assert load_of(kind)(raw).as_tuple().exponent == -kind.scale
+
+
+@EXAMPLES
+@given(st.uuids())
+def test_a_uuid_is_made_as_its_constructor_makes_it(value: UUID) -> None:
+    found = load_of(logical_type("uuid"))(value.bytes)
+    assert (found, hash(found), str(found), found.is_safe) == (
+        value,
+        hash(value),
+        str(value),
+        value.is_safe,
+    )
+    assert pickle.loads(pickle.dumps(found)) == value
 
 
 @pytest.mark.parametrize("name", share(LOGICAL, one_in=3))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.errors import SchemaViolation
+from dodona.errors import DataCorrupted, SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import TableSchema
 from dodona.types import KEY_MAX, KEY_MIN, Key
@@ -119,9 +119,9 @@ def test_key_of_gives_the_same_result_as_the_general_code(
     assert shown(told(schema.key_of, key)) == shown(told(plainly(schema).key_of, key))
 
 
-@given(schema_and_row())
-def test_generated_code_reads_a_row_with_its_key_and_values_or_returns_none(
-    case: tuple[TableSchema, dict[str, Any]],
+@given(schema_and_row(), st.data())
+def test_generated_code_reads_a_row_with_its_key_and_values(
+    case: tuple[TableSchema, dict[str, Any]], data: st.DataObject
 ) -> None:
     schema, row = case
     try:
@@ -132,7 +132,15 @@ def test_generated_code_reads_a_row_with_its_key_and_values_or_returns_none(
     names = [column.name for column in schema.columns]
     right = dict(zip(names, schema.decode_key(key) + values, strict=True))
     quick = schema.code.row_of(key, values)
-    assert quick is None or list(map(shown, quick.items())) == list(map(shown, right.items()))
+    assert quick is not None
+    assert list(map(shown, quick.items())) == list(map(shown, right.items()))
+    places = [at for at in range(len(schema.key_columns)) if data.draw(st.booleans())]
+    chosen = data.draw(st.integers(0, schema.full_mask))
+    read = schema.tuple_code(places, chosen)
+    assert read is not None
+    given = tuple([it for bit, it in enumerate(values) if chosen >> bit & 1])
+    key_values = [schema.decode_key(key)[at] for at in places]
+    assert list(map(shown, read(key, given))) == list(map(shown, (*key_values, *given)))
 
 
 @st.composite
@@ -268,7 +276,8 @@ def test_generated_code_returns_none_for_values_that_are_not_plain() -> None:
     assert code.write_of({"k": 1, "v": 1}) is None
     assert code.key_of({"k": True}) is None
     assert code.key_of({"k": 1, "v": 1}) is None
-    assert code.row_of(schema_of("uint64", "any").key_of({"k": 1}), (1,)) is None
+    with pytest.raises(DataCorrupted):
+        code.row_of(schema_of("uint64", "any").key_of({"k": 1}), (1,))
 
 
 def test_a_schema_with_too_many_columns_has_no_generated_code(

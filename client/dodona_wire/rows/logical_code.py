@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.logical_bytes import plain_decimal_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import (
     EPOCH,
@@ -23,7 +24,6 @@ from dodona_wire.rows.logical_values import (
     check_json,
     load_of,
     single,
-    store_of,
 )
 
 JSON_BYTES_MAX: Final = 1 << 16
@@ -36,7 +36,7 @@ class TypeCode(NamedTuple):
     test: str
     """Whether a user's value is plain."""
     store: str = "{0}"
-    """The stored form of a plain value."""
+    """The stored form of a plain value, behind the test."""
     load: str = "{0}"
     """The user's value of a stored one."""
     scope: tuple[tuple[str, Any], ...] = ()
@@ -55,8 +55,8 @@ def code_of(kind: LogicalType) -> TypeCode:
         case "date" | "seconds" | "microseconds" | "interval":
             return _time_code(kind)
         case "uuid":
-            scope = (("UUID", UUID),)
-            return TypeCode("type({0}) is UUID", "{0}.bytes", "UUID(bytes={0})", scope)
+            scope = (("UUID", UUID), ("load_uuid", load_of(kind)))
+            return TypeCode("type({0}) is UUID", "{0}.bytes", "load_uuid({0})", scope)
         case "decimal":
             return _decimal_code(kind)
         case "list" | "struct" | "dict":
@@ -84,45 +84,26 @@ def _time_code(kind: LogicalType) -> TypeCode:
     if kind.form == "interval":
         scope = (("timedelta", timedelta), ("microsecond", MICROSECOND), *ends)
         test = f"type({{0}}) is timedelta and {within}"
-        return TypeCode(test, "{0} // microsecond", "timedelta(0, 0, {0})", scope)
+        return TypeCode(test, "{0} // microsecond", "{0} * microsecond", scope)
     is_second = kind.form == "seconds"
-    scope = (
-        ("datetime", datetime),
-        ("utc", UTC),
-        ("epoch", EPOCH),
-        ("timedelta", timedelta),
-        ("second" if is_second else "microsecond", SECOND if is_second else MICROSECOND),
-        *ends,
-    )
+    unit, size = ("second", SECOND) if is_second else ("microsecond", MICROSECOND)
+    scope = (("datetime", datetime), ("utc", UTC), ("epoch", EPOCH), (unit, size), *ends)
     test = f"type({{0}}) is datetime and {{0}}.tzinfo is utc and {within}"
     if is_second:
-        test, unit, place = f"{test} and not {{0}}.microsecond", "second", "0, {0}"
-    else:
-        unit, place = "microsecond", "0, 0, {0}"
-    return TypeCode(test, f"({{0}} - epoch) // {unit}", f"epoch + timedelta({place})", scope)
+        test = f"{test} and not {{0}}.microsecond"
+    return TypeCode(test, f"({{0}} - epoch) // {unit}", f"epoch + {{0}} * {unit}", scope)
 
 
 def _decimal_code(kind: LogicalType) -> TypeCode:
-    """A value that does not fit is not plain. So it is converted in the test, and again after
-    it."""
+    """The test converts the value, and keeps the stored form under a name of its own."""
     name = f"decimal_{kind.precision}_{kind.scale}"
-    store, load = store_of(kind), load_of(kind)
-
-    def is_plain(value: Decimal) -> bool:
-        try:
-            store(value, "")
-        except SchemaViolation:
-            return False
-        return True
-
     scope = (
         ("Decimal", Decimal),
-        (f"is_{name}", is_plain),
-        (f"store_{name}", store),
-        (f"load_{name}", load),
+        (f"plain_{name}", plain_decimal_of(kind)),
+        (f"load_{name}", load_of(kind)),
     )
-    test = f"type({{0}}) is Decimal and is_{name}({{0}})"
-    return TypeCode(test, f'store_{name}({{0}}, "")', f"load_{name}({{0}})", scope)
+    test = f"type({{0}}) is Decimal and ({{0}}_raw := plain_{name}({{0}})) is not None"
+    return TypeCode(test, "{0}_raw", f"load_{name}({{0}})", scope)
 
 
 def _is_json(text: str) -> bool:

@@ -23,6 +23,13 @@ import msgspec
 
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.json_text import decode_json
+from dodona_wire.rows.logical_bytes import (
+    load_decimal_of,
+    load_uuid,
+    plain_decimal_of,
+    sign_of,
+    unscaled_of,
+)
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.nested_values import (
     STORED,
@@ -197,10 +204,12 @@ def _plain_span(value: Any, column: str) -> timedelta:
 
 
 def _decimals(kind: LogicalType) -> Convert:
-    size, sign, largest = kind.size_bytes, _sign_of(kind), 10**kind.precision - 1
-    scale = kind.scale
+    size, sign, largest = kind.size_bytes, sign_of(kind), 10**kind.precision - 1
+    scale, plain = kind.scale, plain_decimal_of(kind)
 
     def store(value: Any, column: str) -> bytes:
+        if type(value) is Decimal and (raw := plain(value)) is not None:
+            return raw
         number = plain_number(value)
         if type(number) is int:
             number = Decimal(number)
@@ -212,27 +221,6 @@ def _decimals(kind: LogicalType) -> Convert:
         return (unscaled + sign).to_bytes(size, "big")
 
     return store
-
-
-def _sign_of(kind: LogicalType) -> int:
-    return 1 << 8 * kind.size_bytes - 1
-
-
-def unscaled_of(number: Decimal, scale: int, precision: int) -> int | None:
-    """Return the number in units of the last digit of the column. None: it has more digits than the
-    column, or it is not a number."""
-    sign, digits, exponent = number.as_tuple()
-    if not isinstance(exponent, int):
-        return None
-    text = "".join(map(str, digits)).lstrip("0")
-    plain = text.rstrip("0")
-    if not plain:
-        return 0
-    shift = exponent + scale + len(text) - len(plain)
-    if not 0 <= shift <= precision or len(plain) > precision:
-        return None
-    unscaled: int = int(plain) * 10**shift
-    return -unscaled if sign else unscaled
 
 
 def _unfit_decimal(kind: LogicalType, number: Decimal, column: str) -> SchemaViolation:
@@ -316,16 +304,15 @@ def load_of(kind: LogicalType) -> Load:
         case "date":
             return lambda days: date.fromordinal(days + EPOCH_ORDINAL)
         case "seconds":
-            return lambda seconds: EPOCH + timedelta(0, seconds)
+            return lambda seconds: EPOCH + seconds * SECOND
         case "microseconds":
-            return lambda microseconds: EPOCH + timedelta(0, 0, microseconds)
+            return lambda microseconds: EPOCH + microseconds * MICROSECOND
         case "interval":
-            return lambda microseconds: timedelta(0, 0, microseconds)
+            return lambda microseconds: microseconds * MICROSECOND
         case "decimal":
-            sign, exponent = _sign_of(kind), f"e-{kind.scale}"
-            return lambda raw: Decimal(f"{int.from_bytes(raw, 'big') - sign}{exponent}")
+            return load_decimal_of(kind)
         case "uuid":
-            return lambda raw: UUID(bytes=raw)
+            return load_uuid
     return lambda value: value
 
 

@@ -10,10 +10,10 @@ errors are made in one place. Imports no clock and no I/O.
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
-from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, encode_key
+from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_code import check_code, code_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.values import own_copy
@@ -284,41 +284,78 @@ def _value_tests(values: Sequence[ColumnCode]) -> list[str]:
 
 def _row_of(
     keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
-) -> Callable[[Key, tuple[Any, ...]], dict[str, Any] | None]:
-    """Integers have their place in a key; `decode_key` reads text. Only values of type any are
-    copied: the caller could change no others."""
-    if any(it.key_type not in _NUMBERS for it in keys):
-        return no_row
-    fields = struct.Struct(">" + "BQ" * len(keys))
-    tags = [TAGS[it.key_type] for it in keys]
-    places = "".join(f"t{at}, k{at}, " for at in range(len(keys)))
-    tests = [f"t{at} == {tag}" for at, tag in enumerate(tags)]
-    shown = [f"{it.name!r}: {_shown_key(it, f'k{at}')}" for at, it in enumerate(keys)]
-    shown += [
-        f"{it.name!r}: own_copy(v{at})"
-        if it.type == "any" and it.logical is None
-        else f"{it.name!r}: {_loaded(it, f'v{at}')}"
+) -> Callable[[Key, tuple[Any, ...]], dict[str, Any]]:
+    """Only values of type any are copied: the caller could change no others."""
+
+    def made(names: Sequence[str], texts: Sequence[str]) -> str:
+        pairs = zip(names, texts, strict=True)
+        return f"{{{', '.join([f'{name!r}: {text}' for name, text in pairs])}}}"
+
+    shown = [
+        f"own_copy(v{at})" if it.type == "any" and it.logical is None else _loaded(it, f"v{at}")
         for at, it in enumerate(values)
     ]
-    given = "".join(f"v{at}, " for at in range(len(values)))
-    made = _compile(
+    return _reader(keys, range(len(keys)), values, shown, made)
+
+
+@lru_cache(SCHEMAS_MAX)
+def tuple_code(
+    keys: tuple[ColumnCode, ...], places: tuple[int, ...], values: tuple[ColumnCode, ...]
+) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
+    """Return the function that makes a tuple of an encoded key and these values, as users have
+    them: the key columns at these places, then the values. Values of type any are not copied. None
+    for too many columns."""
+    if len(keys) + len(values) > COLUMNS_MAX:
+        return None
+    shown = [_loaded(it, f"v{at}") for at, it in enumerate(values)]
+    return _reader(keys, places, values, shown, lambda _, texts: f"({', '.join([*texts, ''])})")
+
+
+def _reader(
+    keys: Sequence[ColumnCode],
+    places: Sequence[int],
+    values: Sequence[ColumnCode],
+    shown: Sequence[str],
+    made: Callable[[Sequence[str], Sequence[str]], str],
+) -> Callable[[Key, tuple[Any, ...]], Any]:
+    """Return the function that makes a row of an encoded key and values. `made` returns the text of
+    the row, for the names of its columns and the texts of their values: `shown`, behind the chosen
+    key columns. Integers have their place in a key; all other keys are decoded."""
+    chosen = [(keys[at], f"k{at}") for at in places]
+    names = [*[it.name for it, _ in chosen], *[it.name for it in values]]
+    given = ["".join([f"v{at}, " for at in range(len(values))]) + "= values"] if values else []
+    lines: list[str] = []
+    unpack: Callable[..., Any] = no_row
+    if places and all(it.key_type in _NUMBERS for it in keys):
+        fields = struct.Struct(">" + "BQ" * len(keys))
+        unpack = fields.unpack
+        tests = [f"t{at} == {TAGS[it.key_type]}" for at, it in enumerate(keys)]
+        row = made(names, [*[_shown_key(*it) for it in chosen], *shown])
+        lines = [
+            f"        if len(key) == {fields.size}:",
+            f"            {''.join([f't{at}, k{at}, ' for at in range(len(keys))])}= unpack(key)",
+            f"            if {' and '.join(tests)}:",
+            *[f"                {it}" for it in given],
+            f"                return {row}",
+        ]
+    if places:
+        lines.append(f"        {''.join([f'k{at}, ' for at in range(len(keys))])}= decode(key)")
+    row = made(names, [*[_loaded(*it) for it in chosen], *shown])
+    bind = _compile(
         "bind",
         [
-            "def bind(unpack):",
-            "    def row_of(key, values):",
-            f"        if len(key) != {fields.size}:",
-            "            return None",
-            f"        {places}= unpack(key)",
-            f"        if {' and '.join(tests)}:",
-            f"            {given}= values",
-            f"            return {{{', '.join(shown)}}}",
-            "        return None",
-            "    return row_of",
+            "def bind(unpack, decode):",
+            "    def read(key, values):",
+            *lines,
+            *[f"        {it}" for it in given],
+            f"        return {row}",
+            "    return read",
         ],
         [*keys, *values],
     )
-    row_of: Callable[[Key, tuple[Any, ...]], dict[str, Any] | None] = made(fields.unpack)
-    return row_of
+    read: Callable[[Key, tuple[Any, ...]], Any]
+    read = bind(unpack, partial(decode_key, types=[it.key_type for it in keys]))
+    return read
 
 
 def _shown_key(column: ColumnCode, name: str) -> str:

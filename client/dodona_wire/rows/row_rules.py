@@ -5,10 +5,11 @@ row that does not name a key column is an error everywhere. Otherwise a misspelt
 give the null key. Null must be given as such. Imports no clock and no I/O.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.rows.columns import Column
 from dodona_wire.rows.values import size_bytes_of
 from dodona_wire.types import Key
 
@@ -48,3 +49,15 @@ def check_row_size(key: Key, values: Iterable[Any]) -> None:
     size_bytes = len(key) + sum([size_bytes_of(value) for value in values])
     if size_bytes > ROW_BYTES_MAX:
         raise SchemaViolation(f"a row is longer than {ROW_BYTES_MAX} bytes", size_bytes=size_bytes)
+
+
+def check_update(columns: Iterable[Column], given: Container[str]) -> None:
+    """Check the columns that a bulk update sets. Chunks have values, and no changes of aggregates.
+    Raises SchemaViolation."""
+    names = [it.name for it in columns if it.aggregate is not None and it.name in given]
+    if names:
+        text = (
+            f"a bulk update can't set columns that aggregate, such as {names[0]!r}. Leave them "
+            "out, or change them in a transaction: insert_rows(..., update=True, aggregate=True)"
+        )
+        raise SchemaViolation(text, column=names[0], columns=names)

@@ -38,7 +38,7 @@ from dodona_wire.rows.logical_values import (
     shown_stored,
     store_of,
 )
-from dodona_wire.rows.row_code import ColumnCode, RowCode, row_code
+from dodona_wire.rows.row_code import ColumnCode, RowCode, row_code, tuple_code
 from dodona_wire.rows.row_rules import (
     KEY_BYTES_MAX,
     ROW_BYTES_MAX,
@@ -93,6 +93,14 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         """The generated functions, for plain rows."""
         keys, values = (map(_code_of, it) for it in (self.key_columns, self.value_columns))
         return row_code(tuple(keys), tuple(values))
+
+    def tuple_code(
+        self, places: Sequence[int], mask: int
+    ) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
+        """Return the generated function that makes a tuple of an encoded key and the values of
+        these columns: see `row_code`."""
+        keys, values = (map(_code_of, it) for it in (self.key_columns, self.columns_of(mask)))
+        return tuple_code(tuple(keys), tuple(places), tuple(values))
 
     @cached_property
     def has_any(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
+from uuid import UUID
 
 import msgspec
 import pyarrow
@@ -18,10 +19,14 @@ from dodona_gateway.core.content import STREAM_FORMS, TYPES, Form
 from dodona_gateway.core.examples import EXAMPLES
 from dodona_gateway.shell.gateway import ROUTES
 from dodona_gateway.shell.routes import Route
+from dodona_wire.rows.logical_types import logical_type
+from dodona_wire.rows.logical_values import load_of, text_of
 
 KEPT: Final = "//kept/t"
 """Of the requests that are right. No other request names it."""
-TARGETS: Final = ("//fuzz/full", "//fuzz/none", "//fuzz/wide")
+KEPT_LOGICAL: Final = "//kept/logical"
+"""The same, with logical types."""
+TARGETS: Final = ("//fuzz/full", "//fuzz/none", "//fuzz/wide", "//fuzz/logical")
 COLUMNS: Final = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "owner", "type": "string"},
@@ -34,6 +39,27 @@ WIDE: Final = [
     {"name": "sum", "type": "uint64", "aggregate": "sum", "lock": "a"},
     {"name": "flag", "type": "boolean", "required": False},
 ]
+LOGICAL: Final = [
+    {"name": "id", "type": "int32", "sort_order": "ascending"},
+    {"name": "owner", "type": "string"},
+    {"name": "balance", "type": "decimal(9,2)"},
+    {"name": "text", "type": "json"},
+    {"name": "day", "type": "date"},
+    {"name": "at", "type": "timestamp64"},
+    {"name": "took", "type": "interval64"},
+    {"name": "uid", "type": "uuid"},
+    {"name": "ratio", "type": "float"},
+]
+"""Columns that the examples name, and one of each other form."""
+LOGICAL_TEXTS: Final = (
+    "2024-02-29", "2024-02-30", "1969-12-31", "2105-12-31", "0001-01-01", "0000-01-01",
+    "10000-01-01", "2024-02-29T12:30:00", "2024-02-29T12:30:00Z", "2024-02-29T12:30:60Z",
+    "2024-02-29 12:30:00.000001+23:59", "9999-12-31T23:59:59.999999-00:01", "P1D", "P", "P1Y",
+    "-PT0.000001S", "P106751617D", "P99999999999D", "12.50", "12.505", "-9999999.99", "1e7",
+    "1e-400", "1e9999", "Infinity", "a3bb189e-8bf9-3888-9912-ace4e6543002", "a3bb189e8bf93888",
+    "{\"a\": 1}", "[1, nul]", "date", "decimal(10,2)", "decimal(77,1)", "int128",
+)  # fmt: skip
+"""Values, near misses, and names of types."""
 ODD_TEXTS: Final = (
     "", "x", "//", "/", "//fuzz", "//fuzz/full", "//fuzz/none", "//fuzz/wide", "//a/b", "//*",
     "//fuzz/full/@", "//fuzz/full/@max_data_versions", "//../x", "/@", "@", "$x", "\x00",
@@ -101,6 +127,7 @@ class Fuzzer:
         self._host = host
         self._count = 0
         self._written: dict[int, str] = {}
+        self._logical: dict[int, dict[str, Any]] = {}
         self._transactions: list[str] = []
         self._weights = [HEAVY.get(route.name, 1.0) for route in ROUTES]
         self._bulk = [self._stream(form) for form in STREAM_FORMS]
@@ -126,6 +153,8 @@ class Fuzzer:
     # ---- what is right
 
     def _right(self) -> Sent:
+        if self._is_seldom(3):
+            return self._right_logical()
         key = self._random.randrange(50) * 1000 + self._number
         if key in self._written and self._random.random() < 0.6:
             asked: dict[str, Any] = {"table": KEPT, "keys": [{"id": key}], "columns": ["owner"]}
@@ -140,6 +169,34 @@ class Fuzzer:
         rows = [{"id": key, "owner": text, "balance": self._count}]
         insert = {"table": KEPT, "rows": rows}
         return self._of("insert_rows", insert, lambda it: it["timestamp"] > 0)
+
+    def _right_logical(self) -> Sent:
+        """A row of logical types, which comes back in the same texts."""
+        key = (self._random.randrange(50) - 25) * 1000 + self._number
+        if key in self._logical and self._is_seldom(2):
+            asked = {"table": KEPT_LOGICAL, "keys": [{"id": key}]}
+            row = {"id": key, **self._logical[key]}
+            return self._of("lookup_rows", asked, lambda it: it == {"rows": [row]})
+        self._logical[key] = values = self._logical_values()
+        insert = {"table": KEPT_LOGICAL, "rows": [{"id": key, **values}]}
+        return self._of("insert_rows", insert, lambda it: it["timestamp"] > 0)
+
+    def _logical_values(self) -> dict[str, Any]:
+        kinds = {it["name"]: logical_type(it["type"]) for it in LOGICAL}
+        values: dict[str, Any] = {
+            "owner": f"{self._count} ä",
+            "text": json.dumps(self._random.choice(ODD_OBJECTS)),
+            "ratio": self._random.randrange(-(1 << 24), 1 << 24) / 256,
+            "balance": f"{self._random.randrange(1 - 10**9, 10**9) / 100:.2f}",
+            "uid": str(UUID(int=self._random.getrandbits(128))),
+        }
+        for name in ("day", "at", "took"):
+            kind = kinds[name]
+            stored = self._random.choice(
+                (kind.lowest, kind.highest, self._random.randint(kind.lowest, kind.highest))
+            )
+            values[name] = text_of(kind, load_of(kind)(stored))
+        return {name: None if self._is_seldom(9) else it for name, it in values.items()}
 
     def _of(self, operation: str, asked: Any, answer: Callable[[Any], bool]) -> Sent:
         (route,) = [it for it in ROUTES if it.name == operation]
@@ -184,6 +241,8 @@ class Fuzzer:
             asked["timeout_ms"] = WAIT_MS
         if "sql" in asked:
             asked["sql"] = asked["sql"].replace("//bank/accounts", self._random.choice(TARGETS))
+        if asked.get("table") == TARGETS[-1]:
+            self._draw_logical(asked.get("rows", ()))
         for _ in range(self._random.choice((0, 1, 1, 2, 3))):
             asked = self._mutated(asked)
         if route.name in NEVER_ALL:
@@ -192,6 +251,14 @@ class Fuzzer:
                 if not isinstance(given, str) or len(given.strip("/*").split("/")) < 2:
                     asked[name] = "//fuzz/never"
         return asked
+
+    def _draw_logical(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Give each row a value of a logical type, or what may be none."""
+        for row in rows:
+            name = self._random.choice(LOGICAL)["name"]
+            row[name] = self._logical_values().get(name, 1)
+            if self._is_seldom(2):
+                row[name] = self._random.choice(LOGICAL_TEXTS)
 
     def _mutated(self, value: dict[str, Any]) -> dict[str, Any]:
         """The same with one thing in it changed, anywhere."""
@@ -210,8 +277,10 @@ class Fuzzer:
 
     def _odd(self) -> Any:
         draw = self._random.random()
-        if draw < 0.3:
+        if draw < 0.25:
             return self._random.choice(ODD_TEXTS)
+        if draw < 0.35:
+            return self._random.choice(LOGICAL_TEXTS)
         if draw < 0.55:
             return self._random.choice(ODD_NUMBERS)
         if draw < 0.85:

@@ -15,7 +15,16 @@ import pytest
 from dodona.errors import ERRORS_BY_KIND
 from dodona_local.launcher import LocalCluster
 from dodona_wire.messages.rest import PROBLEM_TYPE, Problem
-from integration.gateway.fuzzing import COLUMNS, KEPT, TARGETS, WIDE, Fuzzer, Sent
+from integration.gateway.fuzzing import (
+    COLUMNS,
+    KEPT,
+    KEPT_LOGICAL,
+    LOGICAL,
+    TARGETS,
+    WIDE,
+    Fuzzer,
+    Sent,
+)
 from integration.gateway.rest import INSIDES, Rest
 
 pytestmark = [
@@ -168,9 +177,11 @@ async def fuzz(count: int, callers: list[Caller]) -> None:
 
 def prepare(rest: Rest) -> None:
     rest("create_table", path=KEPT, schema=COLUMNS, mount=True)
+    rest("create_table", path=KEPT_LOGICAL, schema=LOGICAL, mount=True)
+    schemas = {"//fuzz/wide": WIDE, "//fuzz/logical": LOGICAL}
     for path in TARGETS:
         atomicity = "none" if path.endswith("none") else "full"
-        schema = WIDE if path.endswith("wide") else COLUMNS
+        schema = schemas.get(path, COLUMNS)
         rest("create_table", path=path, schema=schema, atomicity=atomicity, mount=True)
 
 

@@ -78,6 +78,26 @@ def test_rows_keys_and_bounds_are_texts(rest: Rest, table: str) -> None:
     assert rest("select_rows", table=table)["rows"] == []
 
 
+def test_a_query_in_a_transaction_takes_parameters(rest: Rest, table: str) -> None:
+    """It sees the start of the transaction and its own rows, and not what others wrote since."""
+    march = {**ROW, "day": "2024-03-01"}
+    rest("insert_rows", table=table, rows=[ROW])
+    transaction = rest("begin_transaction", read_own_writes=True)["transaction"]
+    rest("insert_rows", table=table, rows=[{**ROW, "day": "2024-03-02"}])
+    rest("insert_rows_in_transaction", transaction, table=table, rows=[march])
+    parameters = {"first": ROW["day"], "price": ROW["price"], "at": ROW["at"], "id": ROW["id"]}
+    wanted = '"at" = $at::timestamptz and id = $id::uuid and price = $price::decimal(5,2)'
+    sql = f"select day, price from [{table}] where day >= $first::date and {wanted} order by day"
+    found = rest("query_rows_in_transaction", transaction, sql=sql, parameters=parameters)["rows"]
+    assert found == [[ROW["day"], ROW["price"]], [march["day"], ROW["price"]]]
+    sql = f"select day from [{table}] where day > ?::date"
+    given = {"sql": sql, "parameters": [ROW["day"]]}
+    assert rest("query_rows_in_transaction", transaction, **given)["rows"] == [[march["day"]]]
+    problem = rest.refused("query_rows_in_transaction", transaction, **{**given, "parameters": []})
+    assert problem.kind == "invalid_request"
+    rest("abort_transaction", transaction)
+
+
 def test_bulk_streams_have_the_same_texts(rest: Rest, table: str) -> None:
     lines = json.dumps(ROW) + "\n"
     for form, body in (("ndjson", lines.encode()), ("msgpack", msgpack.packb(ROW))):

@@ -354,6 +354,12 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         "not equally long",
         {"row_counts": {"k": 2, "t": 1}},
     ),
+    "series with other indexes": (
+        lambda: {"k": pandas.Series([1, 2], [5, 6]), "t": pandas.Series(["x", "y"], [6, 5])},
+        SchemaViolation,
+        "another index than that of column 'k'. Pass a DataFrame, which aligns both",
+        {"column": "t", "columns": ["k", "t"]},
+    ),
     "one value for a column": (
         lambda: {"k": [1], "t": "x"},
         SchemaViolation,

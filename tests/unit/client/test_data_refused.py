@@ -65,6 +65,24 @@ def test_a_set_is_no_column(db: dodona.Client, values: Any) -> None:
         db.create_table("//like", like={"k": [1, 2], "v": values}, keys=["k"])
 
 
+def test_series_with_equal_indexes_are_columns_and_need_no_plain_index(db: dodona.Client) -> None:
+    """Values without an index, and the index itself, go by place."""
+    labels = ["b", "a", "a"]
+    series = {name: pandas.Series([3, 1, 2], labels) for name in ("k", "v")}
+    db.write("//full", {**series, "s": series["k"].index, "a": [7, 8, 9]})
+    assert [(it["k"], it["s"], it["a"]) for it in db.select("//full")] == [
+        (1, "a", 8),
+        (2, "a", 9),
+        (3, "b", 7),
+    ]
+    ends = {
+        "k": pandas.Series([1, 2]),
+        "v": pandas.Series([3, 4], pandas.Index([0, 1], dtype="Int64")),
+    }
+    db.write("//full", ends, "replace")
+    assert [row["v"] for row in db.select("//full")] == [3, 4]
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_bytes_that_are_no_messagepack_are_found_before_the_first_request(
     db: dodona.Client, path: str
@@ -94,6 +112,23 @@ def test_batches_of_an_update_may_have_other_columns(db: dodona.Client) -> None:
     for data in (parts, iter(parts)):
         db.write("//full", data, "update")
         assert [(it["v"], it["s"]) for it in db.select("//full")] == [(6, "a"), (2, "c")]
+
+
+@pytest.mark.parametrize("kind", ["whole", "parts", "reader"])
+def test_an_update_of_an_aggregate_is_refused_before_its_load_begins(
+    db: dodona.Client, kind: str
+) -> None:
+    columns = [KEY, *VALUES, {"name": "n", "type": "int64", "aggregate": "sum"}]
+    db.create_table("//sums", columns, mount=True)
+    table = pa.table({"k": [1], "v": [1], "n": [1]})
+    data = {"whole": table, "parts": [table], "reader": table.to_reader()}[kind]
+    before = len(db.loads.list_loads())
+    error = refusal(db, "//sums", data, "update")
+    assert (error.attributes["column"], error.attributes["columns"]) == ("n", ["n"])
+    assert "insert_rows(..., update=True, aggregate=True)" in error.message
+    assert len(db.loads.list_loads()) == before
+    db.write("//sums", table)
+    db.write("//sums", table.select(["k", "v"]), "update")
 
 
 TOO_WIDE: list[list[Any]] = [[-1, 2**63], [2**70], [-(2**70)], [10**5000]]

@@ -9,6 +9,7 @@ Owns: the modes of such a call, and how the data is written.
 - A table without atomicity gets the rows in bulk.
 
 Whole data (see `tabular`) is checked before the first request. A stream is checked as it is sent.
+If it says its columns before it has rows, these are checked first.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
 from dodona._core.writing import bulk
-from dodona._core.writing.tabular import is_whole
+from dodona._core.writing.tabular import columns_of_reader, is_whole
 from dodona._core.writing.whole import Checked, check_all, writes_of
 from dodona_wire.errors import (
     DodonaError,
@@ -91,6 +92,9 @@ def _write_stream(
     context: Context, route: TableRoute, data: Any, mode: WriteMode
 ) -> Protocol[Published | Pending]:
     _check_mode(route, mode)
+    kind = KINDS["upsert" if mode == "replace" else mode]
+    if (columns := columns_of_reader(data)) is not None:
+        bulk.fit(route.schema, columns, kind)
     if route.atomicity == "none":
         return (yield from _write_directly(context, route.path, data, mode))
     return _pending(route.path, data, mode)

@@ -4,7 +4,7 @@ Owns: how a read is divided among tablets, its pages, and the form of its result
 nothing. So each part may be repeated, and the parts that were read stay read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -117,6 +117,10 @@ class Projection:
         if len(self._key_places) == len(decoded):
             return decoded + values
         return tuple([decoded[at] for at in self._key_places]) + values
+
+    def quick_row(self) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]]:
+        """Return a function that does what `row` does, for many rows."""
+        return self.schema.tuple_code(self._key_places, self.mask) or self.row
 
     def dicts(
         self, keys: Sequence[Key], found: Sequence[tuple[Any, ...] | None]
@@ -322,7 +326,7 @@ def select(
     )
     if at.own is not None:
         rows = overlay_range(at.own, projection.mask, first, end, rows)
-    row_of = projection.row
+    row_of = projection.quick_row()
     return Rows(projection.columns, [row_of(key, values) for key, values in rows])
 
 

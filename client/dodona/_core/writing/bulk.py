@@ -41,7 +41,7 @@ from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, arrow_type, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
 from dodona_wire.rows.logical_arrow import stored_array, stored_arrow_type
-from dodona_wire.rows.row_rules import missing_key_column
+from dodona_wire.rows.row_rules import check_update, missing_key_column
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import (
@@ -347,6 +347,8 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
         raise SchemaViolation("at least one column that is not a key must be given")
     if kind == "delete" and any(is_given):
         raise SchemaViolation("to delete rows, pass only the key columns", columns=names)
+    if kind == "update":
+        check_update(schema.columns, places)
     columns = [
         it
         for it in schema.columns

@@ -3,6 +3,8 @@
 Owns: what an index is, and which values of pandas are nulls.
 
 - A named index is a column, as after `reset_index`. An index without a name is left out.
+- Series of a dict of columns must have equal indexes. Values are taken by place, and pandas would
+  take those of other indexes by label.
 - `None`, `NaN`, `NA` and `NaT` are nulls. In the dtype `Float64`, NaN is a number.
 - Floats become whole numbers if the column of the table has these, because pandas makes floats of
   integers beside a null. Each float must be a whole number that it stands for exactly.
@@ -11,7 +13,7 @@ Owns: what an index is, and which values of pandas are nulls.
 pandas is never imported: a frame brings it. pyarrow and numpy are imported on first use.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dodona._core.writing.row_tables import checked_values
@@ -32,7 +34,7 @@ def is_pandas_frame(data: Any) -> bool:
 
 def is_pandas_series(data: Any) -> bool:
     """Return whether the data is a `pandas.Series` or a `pandas.Index`, also of a subclass."""
-    return _is_of_pandas(data, "Series") or _is_of_pandas(data, "Index")
+    return _is_series(data) or _is_of_pandas(data, "Index")
 
 
 def _is_of_pandas(data: Any, name: str) -> bool:
@@ -75,6 +77,25 @@ def type_or_values_of_series(name: str, series: Any) -> Any:
     return _array_by_itself(name, series[:0]).type
 
 
+def check_indexes(series_by_name: Mapping[str, Any]) -> None:
+    """Check that all series of a dict of columns, which are equally long, have equal indexes. Other
+    values have no index. Raises SchemaViolation."""
+    found = [(name, it.index) for name, it in series_by_name.items() if _is_series(it)]
+    for name, index in found[1:]:
+        first, expected = found[0]
+        # An index of Int64 does not equal one of int64, and has the same labels.
+        if not index.equals(expected) and index.to_list() != expected.to_list():
+            text = (
+                f"the series of column {name!r} has another index than that of column {first!r}. "
+                "Pass a DataFrame, which aligns both, or drop the indexes: reset_index(drop=True)"
+            )
+            raise SchemaViolation(text, column=name, columns=[first, name])
+
+
+def _is_series(data: Any) -> bool:
+    return _is_of_pandas(data, "Series")
+
+
 def _named_series_of(frame: Any) -> Iterator[tuple[str, Any]]:
     """Yield the named levels of the index, then the columns. Raises SchemaViolation."""
     names = [it for it in frame.index.names if it is not None] + [*frame.columns]
@@ -106,13 +127,14 @@ def array_of_series(column: Column, series: Any) -> Any:
 
 
 def _python_values(series: Any) -> list[Any]:
-    """Return the values of a series of Python objects, which may be scalars of numpy."""
+    """Return the values of a series or an index of Python objects, which may be scalars of
+    numpy."""
     import numpy
 
     scalar = numpy.generic
     return [
         None if is_null else value.item() if isinstance(value, scalar) else value
-        for value, is_null in zip(series.to_list(), series.isna().to_list(), strict=True)
+        for value, is_null in zip(series.to_list(), series.isna().tolist(), strict=True)
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dodona._core.writing.pandas_frames import (
     array_of_series,
+    check_indexes,
     fields_of_pandas,
     is_pandas_frame,
     is_pandas_series,
@@ -105,6 +106,14 @@ def batches_of(data: Any) -> Iterator[Any]:
         raise not_data(data)
 
 
+def columns_of_reader(data: Any) -> Any:
+    """Return a batch without rows that has the columns of a stream. None: only the first batch of
+    the stream says its columns."""
+    import pyarrow
+
+    return _empty(data.schema) if isinstance(data, pyarrow.RecordBatchReader) else None
+
+
 def _imported(data: Any) -> Any:
     """Return the data of another library, which Arrow's C interface passes on uncopied."""
     import pyarrow
@@ -168,6 +177,7 @@ def _table_of_columns(schema: TableSchema, data: Mapping[Any, Any]) -> Any:
         raise SchemaViolation("no such column", columns=strangers, known=[*known])
     arrays = {name: _array(known[name], values) for name, values in data.items()}
     _check_equally_long({name: len(array) for name, array in arrays.items()})
+    check_indexes(data)
     return pyarrow.table(arrays)
 
 

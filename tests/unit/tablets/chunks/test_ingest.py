@@ -299,7 +299,10 @@ def test_columns_that_are_not_those_of_the_kind(
 def test_updates_of_unknown_or_aggregate_columns_are_refused() -> None:
     sum_ = Column("sum", "int64", aggregate="sum")
     schema = TableSchema.parse([*SCHEMA.columns, sum_])
-    for name, wrong in (("sum", {"columns": ["sum"]}), ("other", {"column": "other"})):
+    for name, wrong in (
+        ("sum", {"column": "sum", "columns": ["sum"]}),
+        ("other", {"column": "other"}),
+    ):
         batch = pa.record_batch({"id": [1], "part": [0.5], "text": ["x"], name: [5]})
         with pytest.raises(SchemaViolation) as caught:
             prepare_batch(schema, stream_of(batch), KEY_MIN, KEY_MAX, "update")

@@ -20,7 +20,7 @@ from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
 from dodona_wire.rows.logical_arrow import check_stored_columns
 from dodona_wire.rows.packed_names import nulls_in_packed
-from dodona_wire.rows.row_rules import ROW_BYTES_MAX
+from dodona_wire.rows.row_rules import ROW_BYTES_MAX, check_update
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.types import DELETE_MASK, BatchKind, Key
 
@@ -74,13 +74,11 @@ def _mask_of(schema: TableSchema, stream: Any, kind: BatchKind) -> int:
         return schema.full_mask
     if kind == "delete":
         return DELETE_MASK
-    mask = schema.column_mask(names_of(stream)[len(schema.key_columns) :])
+    names = names_of(stream)
+    mask = schema.column_mask(names[len(schema.key_columns) :])
     if not mask:
         raise SchemaViolation("the update sets key columns only. Set at least one value column")
-    changes = schema.columns_of(mask & schema.aggregate_mask)
-    if changes:
-        names = [column.name for column in changes]
-        raise SchemaViolation("a bulk update can't set columns that aggregate", columns=names)
+    check_update(schema.columns, names)
     return mask
 
 

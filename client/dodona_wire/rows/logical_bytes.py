@@ -1,0 +1,81 @@
+"""Convert decimals and UUIDs to the bytes that cells store, and back, without detours. Pure.
+
+Owns: the stored bytes of a decimal: a whole number, big-endian, with the sign bit flipped.
+Invariant: no result is rounded. `logical_values` has the checks and the refusals.
+"""
+
+from collections.abc import Callable
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID, SafeUUID  # noqa: TID251 - the type of values; no id is made
+
+from dodona_wire.rows.logical_types import PRECISION_MAX, LogicalType
+
+_EXACT: Final = Context(prec=2 * PRECISION_MAX, traps=[Inexact, InvalidOperation, Overflow])
+"""Arithmetic of decimals that raises an error before it rounds."""
+_NEW: Final = UUID.__new__
+_SET_INT: Final[Callable[[UUID, int], None]] = UUID.__dict__["int"].__set__
+_SET_IS_SAFE: Final[Callable[[UUID, SafeUUID], None]] = UUID.__dict__["is_safe"].__set__
+"""Its two slots, which the constructor sets, too."""
+_UNKNOWN: Final = SafeUUID.unknown
+_KINDS_MAX: Final = 4096
+"""Types whose functions are kept."""
+
+
+def sign_of(kind: LogicalType) -> int:
+    """Return the sign bit of a stored decimal."""
+    return 1 << 8 * kind.size_bytes - 1
+
+
+@lru_cache(_KINDS_MAX)
+def plain_decimal_of(kind: LogicalType) -> Callable[[Decimal], bytes | None]:
+    """Return the function that makes the stored value of nearly every decimal that fits, in a fifth
+    of the time of `unscaled_of`. It returns None for all others."""
+    largest = Decimal(10**kind.precision - 1)
+    scale, smallest = Decimal(kind.scale), -largest
+    size, sign = kind.size_bytes, sign_of(kind)
+    shift, whole = _EXACT.scaleb, _EXACT.to_integral_exact
+
+    def plain(number: Decimal) -> bytes | None:
+        try:
+            unscaled = whole(shift(number, scale))
+            if smallest <= unscaled <= largest:
+                return (int(unscaled) + sign).to_bytes(size, "big")
+        except DecimalException:
+            return None  # it has more digits, or it is not a number
+        return None
+
+    return plain
+
+
+def unscaled_of(number: Decimal, scale: int, precision: int) -> int | None:
+    """Return the number in units of the last digit of the column. None: it has more digits than the
+    column, or it is not a number."""
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    text = "".join(map(str, digits)).lstrip("0")
+    plain = text.rstrip("0")
+    if not plain:
+        return 0
+    shift = exponent + scale + len(text) - len(plain)
+    if not 0 <= shift <= precision or len(plain) > precision:
+        return None
+    unscaled: int = int(plain) * 10**shift
+    return -unscaled if sign else unscaled
+
+
+@lru_cache(_KINDS_MAX)
+def load_decimal_of(kind: LogicalType) -> Callable[[Any], Decimal]:
+    """Return the function that makes the decimal of a stored value."""
+    sign, scale, shift = sign_of(kind), Decimal(-kind.scale), _EXACT.scaleb
+    return lambda raw: shift(Decimal(int.from_bytes(raw, "big") - sign), scale)
+
+
+def load_uuid(raw: bytes) -> UUID:
+    """Return a UUID in a third of the time that its constructor takes, which checks far more."""
+    made = _NEW(UUID)
+    _SET_INT(made, int.from_bytes(raw, "big"))
+    _SET_IS_SAFE(made, _UNKNOWN)
+    return made
