@@ -1,6 +1,7 @@
 """Backups of an embedded database, and what is not made one."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,18 @@ COLUMNS: list[Row] = [
     {"name": "bytes", "type": "string", "required": True},
     {"name": "text", "type": "utf8", "lock": "texts"},
     {"name": "any", "type": "any"},
+    {"name": "nested", "type": "list<optional<struct<a:utf8,at:timestamp64>>>"},
     {"name": "sum", "type": "int64", "aggregate": "sum"},
 ]
 PIVOTS: list[list[Any]] = [[], [0], [0, "m"], [5], [1000, b"\xff", 0.5]]
+MOMENT = datetime(1899, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 ROWS: list[Row] = [
     {"k": None, "s": None, "f": None, "bytes": b""},
     {"k": -(1 << 63), "s": b"\x00", "f": -0.0, "bytes": b"\xff\x00", "u": (1 << 64) - 1},
     {"k": 0, "s": b"", "f": float("-inf"), "bytes": b"x", "d": float("nan"), "b": False},
     {"k": 0, "s": b"zz", "f": 0.1, "bytes": b"x", "text": "", "any": None, "i": 0},
     {"k": 5, "s": None, "f": 1.0, "bytes": b"x", "text": "äß\x00☃", "any": {"a": [1, None, b"b"]}},
+    {"k": 5, "s": None, "f": 2.0, "bytes": b"x", "nested": [None, {"a": "ä", "at": MOMENT}]},
     {"k": 6, "s": None, "f": 1.0, "bytes": b"x", "any": [1.5, "x", {"y": {}}], "sum": 7, "b": True},
     {"k": 1000, "s": b"\xff", "f": 0.5, "bytes": b"y" * 100_000, "d": 1e308, "i": -1},
 ]
@@ -61,7 +65,7 @@ def make_table(db: Client, path: str = PATH, **options: Any) -> None:
 
 def test_all_types_come_back_byte_for_byte(db: Client, other: Client, folder: Path) -> None:
     make_table(db)
-    db.insert_rows(PATH, [{**ROWS[5], "sum": 5}], update=True, aggregate=True)
+    db.insert_rows(PATH, [{**ROWS[6], "sum": 5}], update=True, aggregate=True)
     made = back_up(db, folder)
     assert made.row_count == len(ROWS)
     restore(other, folder)
@@ -73,8 +77,8 @@ def test_all_types_come_back_byte_for_byte(db: Client, other: Client, folder: Pa
     assert len(theirs.tablets) == len(PIVOTS)
     assert (theirs.atomicity, theirs.is_mounted) == ("full", True)
     with other.begin() as tx:
-        tx.insert_rows(PATH, [{**ROWS[5], "sum": 1}], update=True, aggregate=True)
-    (row,) = other.lookup_rows(PATH, [{name: ROWS[5][name] for name in ("k", "s", "f")}], ["sum"])
+        tx.insert_rows(PATH, [{**ROWS[6], "sum": 1}], update=True, aggregate=True)
+    (row,) = other.lookup_rows(PATH, [{name: ROWS[6][name] for name in ("k", "s", "f")}], ["sum"])
     assert row == {"sum": 13}
 
 
