@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.columns import Column
 from dodona_wire.rows.arrow_bytes import numpy_module
+from dodona_wire.rows.columns import Column
 from dodona_wire.rows.fixed_bytes import (
     array_of_rows,
     binary_of_rows,
@@ -440,7 +440,7 @@ def _are_plain(kind: LogicalType, array: Any) -> bool:
     if hasattr(array, "chunks"):
         return False
     if kind.form == "float":
-        return not array.null_count and _are_singles(array.tonumpy_module())
+        return not array.null_count and _are_singles(array.to_numpy())
     if not kind.size_bytes:
         return False
     rows = value_rows(array, kind.size_bytes)
