@@ -45,7 +45,7 @@ NULL_TAGS: Final[dict[str, int]] = {
     name: NULL_TAG ^ _FLIP if name.startswith(DESCENDING) else NULL_TAG for name in TAGS
 }
 """The byte that stands for null, by key type."""
-_NULL: Final = bytes([NULL_TAG])
+_NULLS: Final = {name: bytes([tag]) for name, tag in NULL_TAGS.items()}
 _INTEGER: Final = struct.Struct(">BQ")
 _DOUBLE: Final = struct.Struct(">d")
 _BITS: Final = struct.Struct(">Q")
@@ -64,12 +64,12 @@ def encode_key(values: Sequence[Any], types: Sequence[str]) -> Key:
 
 def null_suffix(types: Sequence[str]) -> bytes:
     """Return the end of a key that has null in its last columns, which have these key types."""
-    return bytes([NULL_TAGS[it] for it in types])
+    return b"".join([_NULLS[it] for it in types])
 
 
 def _encode(value: Any, column_type: str) -> bytes:
     if value is None:
-        return _NULL if column_type in _ASCENDING_TAGS else _NULL.translate(FLIPPED)
+        return _NULLS[column_type]
     match column_type:
         case "int64":
             return _INTEGER.pack(0x03, value + _SIGN)
@@ -114,8 +114,11 @@ def decode_key(key: Key, types: Sequence[str]) -> tuple[Any, ...]:
 
 def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     tag = key[at]
-    if tag != _ASCENDING_TAGS.get(column_type):
-        return _decode_other(key, at, column_type)
+    expected = _ASCENDING_TAGS.get(column_type)
+    if tag != expected:
+        if tag == NULL_TAG and expected is not None:
+            return None, at + 1
+        return _decode_descending(key, at, column_type)
     at += 1
     if tag == 0x10:
         return _decode_string(key, at, column_type)
@@ -131,12 +134,9 @@ def _decode(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     return _decode_double(bits, at), at + 8
 
 
-def _decode_other(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
-    """Decode a null, or a value of a descending column."""
+def _decode_descending(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
     tag = key[at]
-    if tag == NULL_TAGS[column_type]:
-        return None, at + 1
-    if column_type in _ASCENDING_TAGS or tag != TAGS[column_type]:
+    if column_type in _ASCENDING_TAGS or tag not in (TAGS[column_type], NULL_TAGS[column_type]):
         raise ValueError(f"tag {tag:#x} at byte {at} is not {column_type}")
     return _decode(key.translate(FLIPPED), at, column_type.removeprefix(DESCENDING))
 

@@ -224,6 +224,7 @@ def altered(*columns: Column) -> tuple[Column, ...]:
     [
         (KEY, TEXT, NUMBER, Column("new", "any"), SUM),
         (KEY, Column("k2", "utf8", sort_order="ascending"), TEXT, NUMBER, SUM),
+        (KEY, Column("k2", "utf8", sort_order="descending"), TEXT, NUMBER, SUM),
         (KEY, SUM, NUMBER, TEXT),
         (KEY, replace(TEXT, required=False), NUMBER, SUM),
         (replace(KEY, required=False), TEXT, NUMBER, SUM),
@@ -264,7 +265,15 @@ def test_the_same_schema_changes_nothing() -> None:
         ),
         ((Column("k2", "int64", sort_order="ascending"), KEY, TEXT, NUMBER, SUM), "key columns"),
         ((KEY, replace(NUMBER, sort_order="ascending"), TEXT, SUM), "can't become a key column"),
-        ((replace(KEY, sort_order=None), TEXT, NUMBER, SUM), "needs a column with sort_order"),
+        ((replace(KEY, sort_order=None), TEXT, NUMBER, SUM), "needs a key column"),
+        (
+            (replace(KEY, sort_order="descending"), TEXT, NUMBER, SUM),
+            "order of a key column can't change from ascending to descending",
+        ),
+        (
+            (KEY, replace(NUMBER, sort_order="descending"), TEXT, SUM),
+            "can't become a key column",
+        ),
         ((KEY,), "at least one column that is not a key"),
         ((KEY, TEXT, NUMBER, SUM, SUM), "two columns have the same name"),
         ((KEY, replace(TEXT, aggregate="sum"), NUMBER, SUM), "sum aggregates int64"),
