@@ -26,9 +26,8 @@ from dodona_wire.shown import shown
 
 _NO_FRACTION: Final = ".000000Z"
 _WORD_BYTES: Final = 8
-_SIGN_OF_4: Final = 1 << 31
-_SIGN_OF_8: Final = 1 << 63
-"""The sign bits of the first 4 and of the first 8 bytes."""
+_SIGN_BYTE: Final = 1 << 7
+"""The sign bit of a big-endian word, in its first byte."""
 _CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes of all values of a binary array. Arrow has the refusal of longer ones."""
@@ -118,27 +117,31 @@ def _check_ends(kind: LogicalType, column: str, numbers: Any) -> None:
 
 
 def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
-    words = _bytes_of(array, arrow_type_of(kind).byte_width).view("<u8")
-    if not _are_short_decimals(kind, words):
-        _check_decimals(kind, column, array)
     numpy, size = _numpy(), kind.size_bytes
-    if size < _WORD_BYTES:
-        stored = (words[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)).astype(">u4")
-    else:
+    words = _bytes_of(array, arrow_type_of(kind).byte_width).view("<u8")
+    if size > _WORD_BYTES:
+        _check_decimals(kind, column, array)
         count = size // _WORD_BYTES  # the lowest word comes first in Arrow, and last here
         stored = words[:, count - 1 :: -1] if count < words.shape[1] else words[:, ::-1]
-        stored = stored.astype(">u8")
-        stored[:, 0] ^= numpy.uint64(_SIGN_OF_8)
+        stored = stored.byteswap()
+        stored[:, 0] ^= numpy.uint64(_SIGN_BYTE)
+    else:
+        low = words[:, 0].astype("i8")
+        if not _are_short_decimals(kind, words, low):
+            _check_decimals(kind, column, array)
+        if size < _WORD_BYTES:
+            low = low.astype("i4")
+        sign = numpy.iinfo(low.dtype).min
+        stored = (low ^ sign).byteswap(inplace=True)
     return _binary_of(stored.view("u1").reshape(len(array), size), array)
 
 
-def _are_short_decimals(kind: LogicalType, words: Any) -> bool:
+def _are_short_decimals(kind: LogicalType, words: Any, low: Any) -> bool:
     """Return whether all values are in the range, because each is its lowest word, whose sign the
-    other words repeat. Arrow compares decimals ten times more slowly. A null may have any words."""
-    if kind.size_bytes > _WORD_BYTES or not len(words):
+    other word repeats. Arrow compares decimals ten times more slowly. A null may have any words."""
+    if not len(low):
         return False
-    largest, low = 10**kind.precision - 1, words[:, 0].view("i8")
-    is_short = (words[:, 1:].view("i8") == (low >> 63)[:, None]).all()
+    largest, is_short = 10**kind.precision - 1, (words[:, 1].view("i8") == low >> 63).all()
     return bool(is_short and -largest <= low.min() and low.max() <= largest)
 
 
@@ -182,16 +185,17 @@ def user_array(kind: LogicalType, array: Any) -> Any:
 def _user_decimals(kind: LogicalType, array: Any) -> Any:
     numpy, size, wanted = _numpy(), kind.size_bytes, arrow_type_of(kind)
     rows = _full_rows(array, size)
-    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<u8")
-    if size < _WORD_BYTES:
-        count, numbers = 1, rows.view(">u4")[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)
-        words[:, 0] = numbers.view("i4").astype("i8").view("u8")
-    else:
+    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<i8")
+    if size > _WORD_BYTES:
         count = size // _WORD_BYTES
-        words[:, :count] = rows.view(">u8")[:, ::-1]
-        words[:, count - 1] ^= numpy.uint64(_SIGN_OF_8)
-    if count < words.shape[1]:
-        words[:, count:] = (words[:, count - 1].view("i8") >> 63).view("u8")[:, None]
+        words[:, :count] = rows.view("<i8")[:, ::-1].byteswap()
+        words[:, count - 1] ^= numpy.iinfo("i8").min
+        words[:, count:] = words[:, count - 1 : count] >> 63
+    else:
+        low = rows.view(f">i{size}")[:, 0].astype(f"<i{size}")
+        low ^= numpy.iinfo(low.dtype).min
+        words[:, 0] = low
+        words[:, 1] = low >> 8 * size - 1  # its sign, in all bits
     return _array_of(wanted, words, array)
 
 
