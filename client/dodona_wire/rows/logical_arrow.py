@@ -7,7 +7,7 @@ are read as another type. numpy and pyarrow are imported on first use: the light
 without them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context
 from functools import cache
 from typing import Any, Final
@@ -26,6 +26,8 @@ from dodona_wire.shown import shown
 
 _NO_FRACTION: Final = ".000000Z"
 _WORD_BYTES: Final = 8
+_WORD_BITS: Final = 64
+_BLOCK_ROWS: Final = 1 << 13
 _SIGN_BYTE: Final = 1 << 7
 """The sign bit of a big-endian word, in its first byte."""
 _CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
@@ -118,31 +120,40 @@ def _check_ends(kind: LogicalType, column: str, numbers: Any) -> None:
 
 def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
     numpy, size = _numpy(), kind.size_bytes
-    words = _bytes_of(array, arrow_type_of(kind).byte_width).view("<u8")
-    if size > _WORD_BYTES:
+    words = _bytes_of(array, arrow_type_of(kind).byte_width).view("<i8")
+    if size <= _WORD_BYTES:
+        stored, is_short = _short_decimals(kind, words)
+        if not is_short:
+            _check_decimals(kind, column, array)
+    else:
         _check_decimals(kind, column, array)
         count = size // _WORD_BYTES  # the lowest word comes first in Arrow, and last here
         stored = words[:, count - 1 :: -1] if count < words.shape[1] else words[:, ::-1]
         stored = stored.byteswap()
-        stored[:, 0] ^= numpy.uint64(_SIGN_BYTE)
-    else:
-        low = words[:, 0].astype("i8")
-        if not _are_short_decimals(kind, words, low):
-            _check_decimals(kind, column, array)
-        if size < _WORD_BYTES:
-            low = low.astype("i4")
-        sign = numpy.iinfo(low.dtype).min
-        stored = (low ^ sign).byteswap(inplace=True)
+        stored[:, 0] ^= numpy.int64(_SIGN_BYTE)
     return _binary_of(stored.view("u1").reshape(len(array), size), array)
 
 
-def _are_short_decimals(kind: LogicalType, words: Any, low: Any) -> bool:
-    """Return whether all values are in the range, because each is its lowest word, whose sign the
-    other word repeats. Arrow compares decimals ten times more slowly. A null may have any words."""
-    if not len(low):
-        return False
-    largest, is_short = 10**kind.precision - 1, (words[:, 1].view("i8") == low >> 63).all()
-    return bool(is_short and -largest <= low.min() and low.max() <= largest)
+def _short_decimals(kind: LogicalType, words: Any) -> tuple[Any, bool]:
+    """Return the stored form of decimals that have at most one word, and whether all of them are in
+    the range: each is its lowest word then, whose sign the other word repeats. Arrow compares
+    decimals ten times more slowly. A null may have any words."""
+    numpy, size = _numpy(), kind.size_bytes
+    stored, largest = numpy.empty(len(words), f">i{size}"), 10**kind.precision - 1
+    sign, is_short = numpy.iinfo(stored.dtype).min, True
+    for block in _blocks(len(words)):
+        low = words[block, 0].copy()
+        is_short = is_short and -largest <= low.min() and low.max() <= largest
+        is_short = is_short and bool((words[block, 1] == low >> _WORD_BITS - 1).all())
+        stored[block] = low.astype(f"i{size}", copy=False) ^ sign
+    return stored, is_short
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """Yield slices of so many rows, whose intermediate results stay in the cache. To get more
+    memory from the system takes longer than most of the steps here."""
+    for start in range(0, count, _BLOCK_ROWS):
+        yield slice(start, min(start + _BLOCK_ROWS, count))
 
 
 def _check_decimals(kind: LogicalType, column: str, array: Any) -> None:
@@ -179,23 +190,35 @@ def user_array(kind: LogicalType, array: Any) -> Any:
             return _array_of(wanted, _full_rows(array, UUID_BYTES), array)
         case "decimal":
             return _user_decimals(kind, array)
-    return array.cast(pyarrow.int64()).view(wanted)
+    return _signed(array).view(wanted)
+
+
+def _signed(array: Any) -> Any:
+    """Return integers of 64 bits as signed ones, uncopied. Raises ArrowInvalid if one does not
+    fit."""
+    import pyarrow
+    import pyarrow.compute
+
+    if array.type == pyarrow.uint64():
+        greatest = pyarrow.compute.max(array).as_py()
+        if greatest is None or greatest < 1 << _WORD_BITS - 1:
+            return array.view(pyarrow.int64())
+    return array.cast(pyarrow.int64())
 
 
 def _user_decimals(kind: LogicalType, array: Any) -> Any:
     numpy, size, wanted = _numpy(), kind.size_bytes, arrow_type_of(kind)
     rows = _full_rows(array, size)
     words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<i8")
-    if size > _WORD_BYTES:
-        count = size // _WORD_BYTES
-        words[:, :count] = rows.view("<i8")[:, ::-1].byteswap()
-        words[:, count - 1] ^= numpy.iinfo("i8").min
-        words[:, count:] = words[:, count - 1 : count] >> 63
+    count = max(size // _WORD_BYTES, 1)
+    if size < _WORD_BYTES:
+        words[:, 0] = rows.view(f">u{size}")[:, 0]
+        words[:, 0] -= 1 << 8 * size - 1
     else:
-        low = rows.view(f">i{size}")[:, 0].astype(f"<i{size}")
-        low ^= numpy.iinfo(low.dtype).min
-        words[:, 0] = low
-        words[:, 1] = low >> 8 * size - 1  # its sign, in all bits
+        words[:, :count] = rows.view(">i8")[:, ::-1]
+        words[:, count - 1] ^= numpy.iinfo("i8").min
+    # The words above repeat the sign in all bits.
+    numpy.right_shift(words[:, count - 1 : count], _WORD_BITS - 1, out=words[:, count:])
     return _array_of(wanted, words, array)
 
 
@@ -217,12 +240,18 @@ def _value_rows(array: Any, width: int) -> Any:
         return numpy.empty((0, width), "u1")
     _, ends, data = array.buffers()
     ends = numpy.frombuffer(ends, "i4", len(array) + 1, array.offset * 4)
-    lengths = ends[1:] - ends[:-1]
-    if (lengths != width).any() and not (
-        array.null_count and (lengths == _valid(array) * numpy.int32(width)).all()
-    ):
-        return None
+    if not _are_apart(ends, width):
+        if not array.null_count:
+            return None
+        if (ends[1:] - ends[:-1] != _valid(array) * numpy.int32(width)).any():
+            return None
     return numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]].reshape(-1, width)
+
+
+def _are_apart(ends: Any, width: int) -> bool:
+    """Return whether all values between these ends have this length."""
+    first, last = ends[:-1], ends[1:]
+    return all((last[it] - first[it] == width).all() for it in _blocks(len(first)))
 
 
 def _full_rows(array: Any, width: int) -> Any:
@@ -402,22 +431,21 @@ def _are_plain(kind: LogicalType, array: Any) -> bool:
 
 def _are_singles(numbers: Any) -> bool:
     """Return whether all numbers have 32 bits; False if there is a NaN."""
-    numpy = _numpy()
-    with numpy.errstate(over="ignore", invalid="ignore"):
-        return bool((numbers.astype("f4") == numbers).all())
+    with _numpy().errstate(over="ignore", invalid="ignore"):
+        blocks = (numbers[it] for it in _blocks(len(numbers)))
+        return all((it.astype("f4") == it).all() for it in blocks)
 
 
 def _are_plain_decimals(kind: LogicalType, rows: Any, array: Any) -> bool:
     """Return whether the first bytes of all values say that these are in the range. `rows` are the
     values, with or without nulls."""
-    if not len(rows):
-        return True
-    word = f"u{min(kind.size_bytes, _WORD_BYTES)}"
-    first = rows[:, : int(word[1:])].view(f">{word}")[:, 0].astype(word)
-    low, high = (int.from_bytes(it[: first.itemsize], "big") for it in (kind.lowest, kind.highest))
+    size = min(kind.size_bytes, _WORD_BYTES)
+    low, high = (int.from_bytes(it[:size], "big") for it in (kind.lowest, kind.highest))
+    first = rows[:, :size].view(f">u{size}")[:, 0]
     if array.null_count and len(rows) == len(array):
         first = first[_valid(array)]
-    return not len(first) or bool(low < first.min() and first.max() < high)
+    blocks = (first[it].astype(f"u{size}") for it in _blocks(len(first)))
+    return all(low < it.min() and it.max() < high for it in blocks)
 
 
 def _check_jsons(column: str, array: Any) -> None:
