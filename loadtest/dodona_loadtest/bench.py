@@ -35,13 +35,15 @@ from dodona_loadtest.studies import (
     IDLE_STUDIES,
     SPARK_STUDIES,
     STUDIES,
+    TYPE_STUDIES,
 )
 
-Group = Literal["commits", "storage", "spark", "codecs", "gateway", "idle"]
+Group = Literal["commits", "storage", "types", "spark", "codecs", "gateway", "idle"]
 Facts = list[tuple[str, str]]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
+    **{study.name: ("types", study) for study in TYPE_STUDIES},
     **{study.name: ("spark", study) for study in SPARK_STUDIES},
     **{study.name: ("codecs", study) for study in CODEC_STUDIES},
     **{study.name: ("gateway", study) for study in GATEWAY_STUDIES},
@@ -163,7 +165,7 @@ def _facts(arguments: argparse.Namespace, plan: Plan, words: Sequence[str]) -> F
     if "commits" in groups:
         text = f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"
         facts.append(("rows of commits", text))
-    if groups & {"storage", "spark", "codecs"}:
+    if groups & {"storage", "types", "spark", "codecs"}:
         facts.append(("rows of studies", f"{plan.scale:g} times as many as each study says"))
     return facts
 

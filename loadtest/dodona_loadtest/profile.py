@@ -47,12 +47,20 @@ from dodona_loadtest.studies import (
     IDLE_STUDIES,
     SPARK_STUDIES,
     STUDIES,
+    TYPE_STUDIES,
 )
 
 ROWS_BY_NAME: Final = {row.name: row for row in ROWS}
 STUDIES_BY_NAME: Final = {
     study.name: study
-    for study in (*STUDIES, *SPARK_STUDIES, *GATEWAY_STUDIES, *CODEC_STUDIES, *IDLE_STUDIES)
+    for study in (
+        *STUDIES,
+        *TYPE_STUDIES,
+        *SPARK_STUDIES,
+        *GATEWAY_STUDIES,
+        *CODEC_STUDIES,
+        *IDLE_STUDIES,
+    )
 }
 FOLDER: Final = Path(__file__).parents[1] / "profiles"
 """In a checkout: the pages that are kept."""

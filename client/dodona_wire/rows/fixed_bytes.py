@@ -5,11 +5,13 @@ where the bytes already lie as they are needed. `arrow_bytes` does the same for 
 pyarrow are imported on first use.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from dodona_wire.rows.arrow_bytes import numpy_module
 
 _WORD_BYTES: Final = 8
+_BLOCK_ROWS: Final = 1 << 13
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes of all values of a binary array. Arrow has the refusal of longer ones."""
 
@@ -29,12 +31,25 @@ def value_rows(array: Any, width: int) -> Any:
         return numpy.empty((0, width), "u1")
     _, ends, data = array.buffers()
     ends = numpy.frombuffer(ends, "i4", len(array) + 1, array.offset * 4)
-    lengths = ends[1:] - ends[:-1]
-    if (lengths != width).any() and not (
-        array.null_count and (lengths == valid_of(array) * numpy.int32(width)).all()
-    ):
-        return None
+    if not _are_apart(ends, width):
+        if not array.null_count:
+            return None
+        if (ends[1:] - ends[:-1] != valid_of(array) * numpy.int32(width)).any():
+            return None
     return numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]].reshape(-1, width)
+
+
+def _are_apart(ends: Any, width: int) -> bool:
+    """Return whether all values between these ends have this length."""
+    first, last = ends[:-1], ends[1:]
+    return all((last[it] - first[it] == width).all() for it in blocks_of(len(first)))
+
+
+def blocks_of(count: int) -> Iterator[slice]:
+    """Yield slices of so many rows, whose intermediate results stay in the cache. To get more
+    memory from the system takes longer than most of the steps here."""
+    for start in range(0, count, _BLOCK_ROWS):
+        yield slice(start, min(start + _BLOCK_ROWS, count))
 
 
 def full_rows(array: Any, width: int) -> Any:

@@ -52,6 +52,7 @@ _BITS: Final = struct.Struct(">Q")
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
 _STRING_END: Final = b"\x00\x01"
+_ESCAPED: Final = b"\x00\xff"
 _NO_TAG: Final = (b"", b"\x00")
 """The bytes after the last column of a key, or of its successor."""
 
@@ -150,12 +151,12 @@ def _decode_double(bits: int, at: int) -> float:
 
 
 def _decode_string(key: bytes, at: int, column_type: str) -> tuple[Any, int]:
-    end = key.index(b"\x00", at)
-    while key[end + 1] == 0xFF:
-        end = key.index(b"\x00", end + 2)
-    if key[end + 1] != 0x01:
-        raise ValueError(f"the text at byte {at} does not end")
-    raw = key[at:end].replace(b"\x00\xff", b"\x00")
+    end = key.index(_STRING_END, at)  # all other zeros are escaped, so this is no part of the text
+    raw = key[at:end]
+    if 0 in raw:
+        if raw.count(0) != raw.count(_ESCAPED):
+            raise ValueError(f"the text at byte {at} does not end")
+        raw = raw.replace(_ESCAPED, b"\x00")
     return (raw.decode() if column_type == "utf8" else raw), end + 2
 
 

@@ -21,6 +21,7 @@ from dodona_wire.rows.columns import Column
 from dodona_wire.rows.fixed_bytes import (
     array_of_rows,
     binary_of_rows,
+    blocks_of,
     bytes_of,
     full_rows,
     valid_of,
@@ -56,9 +57,9 @@ from dodona_wire.shown import shown
 
 _NO_FRACTION: Final = ".000000Z"
 _WORD_BYTES: Final = 8
-_SIGN_OF_4: Final = 1 << 31
-_SIGN_OF_8: Final = 1 << 63
-"""The sign bits of the first 4 and of the first 8 bytes."""
+_WORD_BITS: Final = 64
+_SIGN_BYTE: Final = 1 << 7
+"""The sign bit of a big-endian word, in its first byte."""
 _CONTEXT: Final = Context(prec=2 * PRECISION_MAX)
 
 
@@ -150,28 +151,34 @@ def _check_ends(kind: LogicalType, column: str, numbers: Any) -> None:
 
 
 def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
-    words = bytes_of(array, arrow_type_of(kind).byte_width).view("<u8")
-    if not _are_short_decimals(kind, words):
-        _check_decimals(kind, column, array)
     numpy, size = numpy_module(), kind.size_bytes
-    if size < _WORD_BYTES:
-        stored = (words[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)).astype(">u4")
+    words = bytes_of(array, arrow_type_of(kind).byte_width).view("<i8")
+    if size <= _WORD_BYTES:
+        stored, is_short = _short_decimals(kind, words)
+        if not is_short:
+            _check_decimals(kind, column, array)
     else:
+        _check_decimals(kind, column, array)
         count = size // _WORD_BYTES  # the lowest word comes first in Arrow, and last here
         stored = words[:, count - 1 :: -1] if count < words.shape[1] else words[:, ::-1]
-        stored = stored.astype(">u8")
-        stored[:, 0] ^= numpy.uint64(_SIGN_OF_8)
+        stored = stored.byteswap()
+        stored[:, 0] ^= numpy.int64(_SIGN_BYTE)
     return binary_of_rows(stored.view("u1").reshape(len(array), size), array)
 
 
-def _are_short_decimals(kind: LogicalType, words: Any) -> bool:
-    """Return whether all values are in the range, because each is its lowest word, whose sign the
-    other words repeat. Arrow compares decimals ten times more slowly. A null may have any words."""
-    if kind.size_bytes > _WORD_BYTES or not len(words):
-        return False
-    largest, low = 10**kind.precision - 1, words[:, 0].view("i8")
-    is_short = (words[:, 1:].view("i8") == (low >> 63)[:, None]).all()
-    return bool(is_short and -largest <= low.min() and low.max() <= largest)
+def _short_decimals(kind: LogicalType, words: Any) -> tuple[Any, bool]:
+    """Return the stored form of decimals that have at most one word, and whether all of them are in
+    the range: each is its lowest word then, whose sign the other word repeats. Arrow compares
+    decimals ten times more slowly. A null may have any words."""
+    numpy, size = numpy_module(), kind.size_bytes
+    stored, largest = numpy.empty(len(words), f">i{size}"), 10**kind.precision - 1
+    sign, is_short = numpy.iinfo(stored.dtype).min, True
+    for block in blocks_of(len(words)):
+        low = words[block, 0].copy()
+        is_short = is_short and -largest <= low.min() and low.max() <= largest
+        is_short = is_short and bool((words[block, 1] == low >> _WORD_BITS - 1).all())
+        stored[block] = low.astype(f"i{size}", copy=False) ^ sign
+    return stored, is_short
 
 
 def _check_decimals(kind: LogicalType, column: str, array: Any) -> None:
@@ -210,22 +217,35 @@ def user_array(kind: LogicalType, array: Any) -> Any:
             return array_of_rows(wanted, full_rows(array, UUID_BYTES), array)
         case "decimal":
             return _user_decimals(kind, array)
-    return array.cast(pyarrow.int64()).view(wanted)
+    return _signed(array).view(wanted)
+
+
+def _signed(array: Any) -> Any:
+    """Return integers of 64 bits as signed ones, uncopied. Raises ArrowInvalid if one does not
+    fit."""
+    import pyarrow
+    import pyarrow.compute
+
+    if array.type == pyarrow.uint64():
+        greatest = pyarrow.compute.max(array).as_py()
+        if greatest is None or greatest < 1 << _WORD_BITS - 1:
+            return array.view(pyarrow.int64())
+    return array.cast(pyarrow.int64())
 
 
 def _user_decimals(kind: LogicalType, array: Any) -> Any:
     numpy, size, wanted = numpy_module(), kind.size_bytes, arrow_type_of(kind)
     rows = full_rows(array, size)
-    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<u8")
+    words = numpy.empty((len(array), wanted.byte_width // _WORD_BYTES), "<i8")
+    count = max(size // _WORD_BYTES, 1)
     if size < _WORD_BYTES:
-        count, numbers = 1, rows.view(">u4")[:, 0].astype("u4") ^ numpy.uint32(_SIGN_OF_4)
-        words[:, 0] = numbers.view("i4").astype("i8").view("u8")
+        words[:, 0] = rows.view(f">u{size}")[:, 0]
+        words[:, 0] -= 1 << 8 * size - 1
     else:
-        count = size // _WORD_BYTES
-        words[:, :count] = rows.view(">u8")[:, ::-1]
-        words[:, count - 1] ^= numpy.uint64(_SIGN_OF_8)
-    if count < words.shape[1]:
-        words[:, count:] = (words[:, count - 1].view("i8") >> 63).view("u8")[:, None]
+        words[:, :count] = rows.view(">i8")[:, ::-1]
+        words[:, count - 1] ^= numpy.iinfo("i8").min
+    # The words above repeat the sign in all bits.
+    numpy.right_shift(words[:, count - 1 : count], _WORD_BITS - 1, out=words[:, count:])
     return array_of_rows(wanted, words, array)
 
 
@@ -451,22 +471,21 @@ def _are_plain(kind: LogicalType, array: Any) -> bool:
 
 def _are_singles(numbers: Any) -> bool:
     """Return whether all numbers have 32 bits; False if there is a NaN."""
-    numpy = numpy_module()
-    with numpy.errstate(over="ignore", invalid="ignore"):
-        return bool((numbers.astype("f4") == numbers).all())
+    with numpy_module().errstate(over="ignore", invalid="ignore"):
+        blocks = (numbers[it] for it in blocks_of(len(numbers)))
+        return all((it.astype("f4") == it).all() for it in blocks)
 
 
 def _are_plain_decimals(kind: LogicalType, rows: Any, array: Any) -> bool:
     """Return whether the first bytes of all values say that these are in the range. `rows` are the
     values, with or without nulls."""
-    if not len(rows):
-        return True
-    word = f"u{min(kind.size_bytes, _WORD_BYTES)}"
-    first = rows[:, : int(word[1:])].view(f">{word}")[:, 0].astype(word)
-    low, high = (int.from_bytes(it[: first.itemsize], "big") for it in (kind.lowest, kind.highest))
+    size = min(kind.size_bytes, _WORD_BYTES)
+    low, high = (int.from_bytes(it[:size], "big") for it in (kind.lowest, kind.highest))
+    first = rows[:, :size].view(f">u{size}")[:, 0]
     if array.null_count and len(rows) == len(array):
         first = first[valid_of(array)]
-    return not len(first) or bool(low < first.min() and first.max() < high)
+    blocks = (first[it].astype(f"u{size}") for it in blocks_of(len(first)))
+    return all(low < it.min() and it.max() < high for it in blocks)
 
 
 def _check_jsons(column: str, array: Any) -> None:

@@ -67,6 +67,12 @@ _NUMBERS: Final = {
 }
 """Key type → the value of the number behind the tag, for columns that have a fixed place in a
 key."""
+_UNESCAPED: Final = '.replace(b"\\x00\\xff", b"\\x00")'
+_TEXT_TESTS: Final = {
+    "string": 'b"\\x00" not in k0 or k0.count(b"\\x00") == k0.count(b"\\x00\\xff")',
+    "utf8": 'b"\\x00" not in k0 and k0.isascii()',
+}
+"""Type of the text in a key → the test whether it is plain: all zeros are escaped."""
 _INTEGER: Final = struct.Struct(">BQ")
 
 Row = Mapping[str, Any]
@@ -302,9 +308,9 @@ def _row_of(
 def tuple_code(
     keys: tuple[ColumnCode, ...], places: tuple[int, ...], values: tuple[ColumnCode, ...]
 ) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
-    """Return the function that makes a tuple of an encoded key and these values, as users have
-    them: the key columns at these places, then the values. Values of type any are not copied. None
-    for too many columns."""
+    """Return the function that makes a tuple of users' values of an encoded key and stored values.
+    The tuple has the key columns at these places, then the values. Values of type any are not
+    copied. None for too many columns."""
     if len(keys) + len(values) > COLUMNS_MAX:
         return None
     shown = [_loaded(it, f"v{at}") for at, it in enumerate(values)]
@@ -320,7 +326,8 @@ def _reader(
 ) -> Callable[[Key, tuple[Any, ...]], Any]:
     """Return the function that makes a row of an encoded key and values. `made` returns the text of
     the row, for the names of its columns and the texts of their values: `shown`, behind the chosen
-    key columns. Integers have their place in a key; all other keys are decoded."""
+    key columns. Integers have their place in a key, and so has the text of a key of one column. All
+    other keys are decoded."""
     chosen = [(keys[at], f"k{at}") for at in places]
     names = [*[it.name for it, _ in chosen], *[it.name for it in values]]
     given = ["".join([f"v{at}, " for at in range(len(values))]) + "= values"] if values else []
@@ -335,6 +342,15 @@ def _reader(
             f"        if len(key) == {fields.size}:",
             f"            {''.join([f't{at}, k{at}, ' for at in range(len(keys))])}= unpack(key)",
             f"            if {' and '.join(tests)}:",
+            *[f"                {it}" for it in given],
+            f"                return {row}",
+        ]
+    elif places and len(keys) == 1 and keys[0].key_type in TEXTS:
+        row = made(names, [*[_shown_text(*it) for it in chosen], *shown])
+        lines = [
+            '        if key[:1] == b"\\x10" and key[-2:] == b"\\x00\\x01":',
+            "            k0 = key[1:-2]",
+            f"            if {_TEXT_TESTS[keys[0].type]}:",
             *[f"                {it}" for it in given],
             f"                return {row}",
         ]
@@ -356,6 +372,11 @@ def _reader(
     read: Callable[[Key, tuple[Any, ...]], Any]
     read = bind(unpack, partial(decode_key, types=[it.key_type for it in keys]))
     return read
+
+
+def _shown_text(column: ColumnCode, name: str) -> str:
+    text = name + ('.decode("ascii")' if column.type == "utf8" else _UNESCAPED)
+    return text if column.logical is None else code_of(column.logical).load.format(text)
 
 
 def _shown_key(column: ColumnCode, name: str) -> str:

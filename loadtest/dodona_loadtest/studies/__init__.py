@@ -11,6 +11,7 @@ from dodona_loadtest.studies import (
     restart,
     slow,
     spark,
+    types,
     yson,
     ytsaurus,
 )
@@ -24,6 +25,7 @@ STUDIES: tuple[Study, ...] = (
     pauses.COMMIT_STUDY,
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
+TYPE_STUDIES: tuple[Study, ...] = (types.STUDY,)
 IDLE_STUDIES: tuple[Study, ...] = (idle.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
 GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, slow.STUDY, ytsaurus.STUDY)

@@ -45,6 +45,7 @@ from dodona_loadtest.studies import (
     IDLE_STUDIES,
     SPARK_STUDIES,
     STUDIES,
+    TYPE_STUDIES,
     bulk,
     pauses,
     ytsaurus,
@@ -288,7 +289,9 @@ def test_numbers_have_three_digits_that_count() -> None:
 
 
 def test_each_bound_of_a_study_names_an_existing_measure() -> None:
-    for study in (*STUDIES, *SPARK_STUDIES, *CODEC_STUDIES, *GATEWAY_STUDIES, *IDLE_STUDIES):
+    for _, study in bench.ITEMS.values():
+        if not isinstance(study, Study):
+            continue
         names = {measure.name for measure in study.measures}
         contenders = {performer.name for performer in study.performers}
         assert len(names) == len(study.measures)
@@ -312,7 +315,8 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
     assert chosen("--rows", "codecs") == [study.name for study in CODEC_STUDIES]
     assert chosen("--rows", "gateway") == [study.name for study in GATEWAY_STUDIES]
     assert chosen("--rows", "idle") == [study.name for study in IDLE_STUDIES]
-    groups = ("commits", "storage", "spark", "codecs", "gateway", "idle")
+    assert chosen("--rows", "types") == [study.name for study in TYPE_STUDIES]
+    groups = ("commits", "storage", "types", "spark", "codecs", "gateway", "idle")
     assert chosen() == [name for group in groups for name in chosen("--rows", group)]
     assert chosen("--only", "restart", "--only", "commits") == ["commits", "restart"]
 
