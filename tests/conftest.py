@@ -7,6 +7,7 @@ nothing about time. Which tests run, and when, is said in `suite`.
 import gc
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hypothesis import settings
 from suite import levels
 from suite.groups import EndOfClusters, group_of, place_of
 from suite.real import RealTests
+from suite.turns import Turns
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -40,9 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--phase",
-        choices=["shared", "alone", "pooled"],
-        help="only the tests that may share the machine, only those that need it alone, or only "
-        "those that have processes for all cores",
+        choices=["shared", *levels.PHASES],
+        help="only the tests that may share the machine, or only those with a marker of this name",
     )
 
 
@@ -51,16 +52,30 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("untimed", max_examples=levels.examples(EXAMPLES), deadline=None)
     settings.load_profile("untimed")
     config.pluginmanager.register(RealTests())
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Turns.of(config.workerinput))
     if config.getoption("--phase") is not None:  # its tests are in the order of groups
         config.pluginmanager.register(EndOfClusters(config.rootpath))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A phase of few tests need not import the files of all others, which takes ten seconds."""
+    """No process need import files without tests for it: all of them take ten seconds."""
     phase: str | None = config.getoption("--phase")
     if phase is None or collection_path.suffix != ".py":
         return None
-    return None if levels.may_have(collection_path.read_text("utf-8"), phase) else True
+    text = collection_path.read_text("utf-8")
+    level: levels.Level = config.getoption("--level") or "all"
+    return None if levels.may_have(text, phase) and levels.may_be_in(text, level) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """What is collected stays: the garbage collector would look through it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -80,7 +95,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if phase is not None:
         groups = {it: group_of(it.nodeid, config.rootpath) for it in items}
         counts = Counter(groups.values())
-        items.sort(key=lambda it: place_of(groups[it], counts))
+        costly = {groups[it] for it in items if levels.has(it, levels.COSTLY)}
+        items.sort(key=lambda it: place_of(groups[it], counts, costly))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -50,6 +50,8 @@ class Module:
     path: PurePosixPath
     source: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]
+    """All of the tree: to walk it takes longer than all that a rule does."""
 
     @property
     def name(self) -> str:
@@ -62,7 +64,8 @@ ModuleRule = Callable[[Module], Iterator[str]]
 
 
 def module_of(path: str, source: str) -> Module:
-    return Module(PurePosixPath(path), source, ast.parse(source, filename=path))
+    tree = ast.parse(source, filename=path)
+    return Module(PurePosixPath(path), source, tree, tuple(ast.walk(tree)))
 
 
 @functools.cache
@@ -121,7 +124,7 @@ def has_docstring(module: Module) -> Iterator[str]:
 
 
 def has_short_functions(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if (lines := _function_lines(node)) > FUNCTION_LINES_MAX:
@@ -147,7 +150,7 @@ def keeps_sets_out_of_loops(module: Module) -> Iterator[str]:
     """The order of a set differs between runs; in a core, one seed has to give one history."""
     if not is_core(module.path):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if any(_is_set(iterated) for iterated in _iterated_by(node)):
             yield f"{module.path}:{getattr(node, 'lineno', '?')}: sort the set before iterating"
 
@@ -180,13 +183,13 @@ def _is_set(node: ast.expr) -> bool:
 
 def asserts_no_tuples(module: Module) -> Iterator[str]:
     """A tuple is always true, so such an assertion never fails."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple):
             yield f"{module.path}:{node.lineno}: assert on a tuple"
 
 
 def names_what_it_catches(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             yield f"{module.path}:{node.lineno}: bare except"
 
@@ -195,7 +198,7 @@ def waits_for_no_program_that_failed(module: Module) -> Iterator[str]:
     """`with Popen` waits for it, whatever happened: tests have `suite.programs`."""
     if module.path.parts[0] != "tests" or module.path.name == "programs.py":
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.With) and any("Popen" in ast.dump(it) for it in node.items):
             yield f"{module.path}:{node.lineno}: with Popen"
 
@@ -204,7 +207,7 @@ def prints_only_where_allowed(module: Module) -> Iterator[str]:
     is_allowed = any(module.path.is_relative_to(folder) for folder in PRINTING_FOLDERS)
     if is_allowed or module.path.name == "__main__.py":
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id="print"), lineno=line):
                 yield f"{module.path}:{line}: print"
@@ -232,7 +235,7 @@ def _starts_by_itself(path: PurePosixPath) -> bool:
 
 
 def _names_used_by(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)
@@ -251,7 +254,7 @@ def misused_points(modules: Iterable[Module]) -> Iterator[str]:
     for module in modules:
         if not is_core(module.path) and FAULT_POINTS in _names_used_by(module):
             yield f"{module.path}: only cores ask fault points"
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "FaultPoint":
                 asked.setdefault(node.attr, []).append(f"{module.path}:{node.lineno}")
     for body in (

@@ -6,7 +6,7 @@ its group.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -59,10 +59,15 @@ def _text(file: Path) -> str:
     return file.read_text("utf-8")
 
 
-def place_of(group: str, counts: Mapping[str, int]) -> tuple[int, int, str]:
-    """Clusters begin first, then tests that are a group each, then files: so that no worker is left
-    with something long at the end. (Tests of a group keep their order.)"""
-    rank = 2 if group.endswith(".py") else 1 if "::" in group else 0
+def place_of(
+    group: str, counts: Mapping[str, int], costly: Collection[str]
+) -> tuple[int, int, str]:
+    """Clusters begin first, then tests that are a group each, then files with costly tests, then
+    all others: so that no worker is left with something long at the end. (Tests of a group keep
+    their order.)"""
+    rank = 2 if group in costly else 3
+    if not group.endswith(".py"):
+        rank = 1 if "::" in group else 0
     return (rank, -counts[group], group)
 
 

@@ -1,5 +1,6 @@
-"""Phases: tests that share the machine side by side, then the others one by one, and behind these,
-on what they leave of the cores, those that have processes for all cores.
+"""Phases: tests that share the machine side by side, and beside them those of Spark; then the
+others one by one, and behind these, on what they leave of the cores, those that have processes for
+all cores.
 
 Owns: which phase gets which options of pytest, how its process runs, and what it came to. Which
 tests belong to a phase is said by markers (see `levels`). A phase without tests has not failed,
@@ -18,7 +19,7 @@ from typing import Final
 
 import pytest
 
-from suite.levels import Level, phases_of
+from suite.levels import Level, may_have, phases_of
 from suite.reports import BrokenReport, Case, read_cases
 
 WORKERS_PER_CORE: Final = 2
@@ -38,11 +39,15 @@ PHASES: Final = {
         "--no-loadscope-reorder",
         "--max-worker-restart=0",
     ],
+    "spark": ["-n", "0"],
     "alone": ["-n", "0"],
     "pooled": ["-n", "0", "-o", "timeout=3600"],
 }
-TOGETHER: Final = (("shared",), ("alone", "pooled"))
-"""Phases that run at once; what the first says is shown as it comes."""
+TOGETHER: Final = (("shared", "spark"), ("alone", "pooled"))
+"""Phases that run at once; what the first says is shown as it comes. (One process has all tests of
+Spark: they share a session, of three Java processes, and no other test finds what these leave.)"""
+BEHIND: Final = ("pooled",)
+"""Those that get only what the first leaves of the cores, until it is over."""
 LOWEST_PRIORITY: Final = 19
 NO_BYTECODE: Final = "PYTHONDONTWRITEBYTECODE"
 """Not heeded: tests start hundreds of servers, each of which would compile all that it imports, and
@@ -83,30 +88,38 @@ def shown_s(seconds: float) -> str:
 
 
 def run_phases(level: Level, words: Sequence[str], folder: Path) -> list[Phase]:
-    """All phases of a level, whatever the first ones come to. `words` are for pytest and go to
-    each."""
+    """All phases of a level that a file may have tests for, whatever the first ones come to.
+    `words` are for pytest and go to each."""
     phases: list[Phase] = []
-    possible = phases_of(level)
-    for names in (it for it in TOGETHER if it[0] in possible):
-        phases += _run_together(names, ["--level", level, *words], folder)
+    texts = [it.read_text("utf-8") for it in Path("tests").rglob("test_*.py")]
+    possible = [it for it in phases_of(level) if any(may_have(text, it) for text in texts)]
+    for together in TOGETHER:
+        names = [it for it in together if it in possible]
+        phases += _run_together(names, ["--level", level, *words], folder) if names else []
         if any(it.status not in COMPLETE for it in phases):
             break
     return phases
 
 
 def _run_together(names: Sequence[str], words: Sequence[str], folder: Path) -> list[Phase]:
-    """The first of these phases, whose output is shown as it comes, and the others behind it: at
-    the lowest priority until it is over, and with their output in a file until they are."""
+    """The first of these phases, whose output is shown as it comes, and the others beside it or
+    behind it, with their output in a file until they are over."""
     began = time.monotonic()
     phases = []
     with ExitStack() as stack:
         running = [
-            stack.enter_context(Running(_command(it, words, folder), _file(it, names, folder)))
+            stack.enter_context(
+                Running(
+                    _command(it, words, folder),
+                    _file(it, names, folder),
+                    priority=LOWEST_PRIORITY if it in BEHIND else 0,
+                )
+            )
             for it in reversed(names)
         ]
         for name, process in zip(names, reversed(running), strict=True):
             print(f"\nphase: {name}", flush=True)
-            if name != names[0]:
+            if name in BEHIND:
                 process.hurry()
             status = process.end()
             phases.append(come_to(name, status, time.monotonic() - began, folder))
@@ -137,9 +150,12 @@ def _file(name: str, names: Sequence[str], folder: Path) -> Path | None:
 
 
 class Running:
-    """A program that runs: in front, or behind another one if its output goes into a file."""
+    """A program that runs: in front, or beside another one if its output goes into a file. Then
+    it runs behind the other one, unless it has its own `priority`, as `nice` counts them."""
 
-    def __init__(self, command: Sequence[str], file: Path | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], file: Path | None = None, *, priority: int = LOWEST_PRIORITY
+    ) -> None:
         self._file = file
         self._began = time.monotonic()
         if file is None:
@@ -147,7 +163,7 @@ class Running:
             return
         with file.open("wb") as output:
             self._process = subprocess.Popen(
-                ["nice", "-n", str(LOWEST_PRIORITY), *command],
+                ["nice", "-n", str(priority), *command],
                 env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

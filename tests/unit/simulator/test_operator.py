@@ -13,6 +13,8 @@ from simulator.thinning import Thinning
 
 SECONDS = 20
 BUSY_US = 2_000_000
+BEHIND_A_LONG_ONE = 51
+"""Seed 50 alone takes as long as the six after it that tell something."""
 
 
 def is_telling(options: Options) -> bool:
@@ -21,10 +23,10 @@ def is_telling(options: Options) -> bool:
     return options.remount_us_mean == BUSY_US and is_patient and not options.network.loss_rate
 
 
-def counts_of(run_count: int, workload: str) -> Counter[str]:
-    """What runs with a busy operator counted, messages included."""
+def counts_of(run_count: int, workload: str, first: int = 0) -> Counter[str]:
+    """What runs with a busy operator counted, messages included, from this seed on."""
     counts: Counter[str] = Counter()
-    seeds = (seed for seed in count() if is_telling(options_of(seed, SECONDS)))
+    seeds = (seed for seed in count(first) if is_telling(options_of(seed, SECONDS)))
     for seed in islice(seeds, run_count):
         result = run(seed, workload)
         counts.update(result.counts)
@@ -66,6 +68,6 @@ def test_tables_are_altered_and_copied_beside_transactions() -> None:
 @pytest.mark.slow("simulates many clusters")
 @pytest.mark.part("an operator of a simulated cluster")
 def test_the_operator_recreates_tables_and_unneeded_tablets_are_dropped() -> None:
-    counts = counts_of(6, "bank")
+    counts = counts_of(6, "bank", BEHIND_A_LONG_ONE)
     assert counts["tried out"] >= 6
     assert counts["dropped at last"] >= counts["tried out"]

@@ -1,5 +1,7 @@
 """Which tests a level has, and how many examples a property gets there."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from suite import levels
@@ -13,8 +15,8 @@ class Item:
         self.nodeid = nodeid
         self._markers = markers
 
-    def get_closest_marker(self, name: str) -> object | None:
-        return name if name in self._markers else None
+    def iter_markers(self) -> Iterator[pytest.Mark]:
+        return iter([getattr(pytest.mark, it).mark for it in self._markers])
 
 
 UNIT = "tests/unit/client/test_keys.py::test_order"
@@ -57,6 +59,7 @@ def test_only_all_tries_all_examples(
     monkeypatch.setattr(levels, "_chosen", "check")
     levels.choose(level)
     assert [levels.examples(it) for it in (5, 30, 300)] == expected
+    assert list(levels.some(range(5), one_in=3)) == ([0, 3] if level == "test" else [0, 1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,7 @@ def test_only_all_tries_all_examples(
         ((), "shared"),
         (("integration",), "shared"),
         (("integration", "alone"), "alone"),
-        (("spark",), "alone"),
+        (("spark",), "spark"),
         (("pooled",), "pooled"),
     ],
 )
@@ -75,7 +78,25 @@ def test_a_phase_follows_from_markers(markers: tuple[str, ...], phase: str) -> N
 
 def test_a_file_without_the_marker_of_a_phase_has_no_tests_of_that_phase() -> None:
     text = "@pytest.mark.spark\ndef test_it(): ..."
-    assert levels.may_have(text, "alone")
+    assert levels.may_have(text, "spark")
     assert levels.may_have(text, "shared")
     assert not levels.may_have(text, "pooled")
     assert levels.may_have("pytestmark = [pytest.mark.integration, pytest.mark.pooled]", "pooled")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def test_it(): ...", ["check", "test", "all"]),
+        ("@pytest.mark.slow('')\ndef test_it(): ...", ["check", "test", "all"]),
+        ("pytestmark = pytest.mark.filterwarnings('')\n", ["check", "test", "all"]),
+        ("pytestmark = pytest.mark.integration\n", ["all"]),
+        ("pytestmark = [\n    X,\n    pytest.mark.slow('many'),  # it's [so]\n]\n", ["all"]),
+        ("pytestmark = pytest.mark.slow('')\n@pytest.mark.part('')\n", ["test", "all"]),
+        ("pytestmark = pytest.mark.spark\nsample([1], one_in=2, why='')", ["test", "all"]),
+    ],
+)
+def test_a_file_that_leaves_all_tests_to_all_is_read_for_all_only(
+    text: str, expected: list[str]
+) -> None:
+    assert [it for it in levels.LEVELS if levels.may_be_in(text, it)] == expected

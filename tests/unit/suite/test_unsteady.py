@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from suite.levels import share
-from unit.suite.test_phases import project, run, run_module
+from unit.suite.test_phases import ONE_WORKER, project, run, run_module
 
 __all__ = ["project"]
 
@@ -106,7 +106,7 @@ def test_a_failed_command_beside_the_tests_fails_the_run(project: Path) -> None:
 def test_the_output_lists_the_slowest_tests_and_the_minutes_of_each_kind(project: Path) -> None:
     (project / "tests" / "unit").mkdir()
     (project / "tests" / "unit" / "test_some.py").write_text("def test_some():\n    pass\n")
-    done = run_module(project, "suite", "-p", "xdist", "-k", "test_some")
+    done = run_module(project, "suite", "-p", "xdist", *ONE_WORKER, "-k", "test_some")
     kind, slow = "time of the tests of each kind:\n", "slowest tests:\n"
     assert done.stdout.partition(kind)[2].splitlines()[0].endswith(" min       1 tests  unit")
     told = done.stdout.partition(slow)[2].splitlines()[0]
