@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
+COMPREHENSIONS: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 CACHE: Final[type[Any]] = type(lru_cache(len))
 """The type of functions that `functools.cache` and `lru_cache` make."""
 
@@ -62,7 +63,8 @@ def _all_functions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_function(code: CodeType) -> bool:
-    return bool(code.co_flags & inspect.CO_OPTIMIZED)
+    """A comprehension is a part of the code around it, which makes it anew each time."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and code.co_name not in COMPREHENSIONS
 
 
 def swap(file: str, changed: Mapping[Place, CodeType]) -> None:

@@ -93,6 +93,15 @@ def test_two_functions_at_one_place_are_not_distinguished() -> None:
     assert changed_functions(code_of(text), code_of(text.replace("2", "3"))) is None
 
 
+def test_two_comprehensions_in_a_line_are_parts_of_their_function() -> None:
+    text = "def ends(a):\n    return [b + 1 for b in a], [b + 2 for b in a]\n"
+    changed = changed_functions(code_of(text), code_of(text.replace("+ 2", "- 2")))
+    assert changed is not None
+    assert [it.name for it in changed] == ["ends"]
+    at_import = "ends = [b + 1 for b in range(9)]\n"
+    assert changed_functions(code_of(at_import), code_of(at_import.replace("+", "-"))) is None
+
+
 def test_swapped_functions_are_those_that_others_have(tmp_path: Path) -> None:
     file = str(tmp_path / "toy.py")
     module: dict[str, Any] = {"__name__": "toy"}

@@ -127,6 +127,12 @@ def test_all_parts_together_have_so_many_rows_and_bytes() -> None:
                 check(bench, bench.begin(), *parts)
 
 
+def test_a_tablet_has_one_part() -> None:
+    bench = Bench()
+    with pytest.raises(InvalidRequest, match="two parts for one tablet"):
+        check(bench, bench.begin(), changes(put(1, 1)), changes(put(2, 2)))
+
+
 def test_one_part_with_exactly_the_bytes_of_the_limit_is_taken() -> None:
     size = wire_bytes((put(1, 1),))
     for bytes_max in (size, size - 1):

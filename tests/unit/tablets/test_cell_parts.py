@@ -137,6 +137,8 @@ def test_batches_count_until_they_end() -> None:
 def test_a_transaction_has_locks_from_its_locking_to_its_outcome(state: State) -> None:
     made = Transaction(TransactionId(5), Timestamp(5), (CELL,), (), 0)
     assert made.state is State.NONE
+    assert not made.is_given_up
+    assert not made.is_recovering
     made.state = state
     assert made.has_locks is (state in (State.LOCKED, State.PREPARED))
     assert made.is_waiting is (state is State.WAITING)

@@ -8,6 +8,7 @@ import pytest
 from dodona.schema import TableSchema
 from dodona.types import Timestamp
 from dodona_tablets.core.rows.version import (
+    ALL_VERSIONS,
     STEPS_MAX,
     LongHistory,
     Version,
@@ -148,6 +149,7 @@ def test_versions_until_stop_at_a_number_of_them() -> None:
     assert len(versions_until(newest, Timestamp(2), A, 2)) == 2
     with pytest.raises(LongHistory):
         versions_until(newest, Timestamp(9), A, 2)
+    assert len(versions_until(newest, Timestamp(9), A, ALL_VERSIONS)) == 3
     assert len(versions_until(long_chain(STEPS_MAX), Timestamp(999), C)) == STEPS_MAX
     with pytest.raises(LongHistory):
         versions_until(long_chain(STEPS_MAX + 1), Timestamp(999), C)
@@ -176,6 +178,7 @@ def test_a_read_takes_the_newest_value_of_each_column() -> None:
     assert read(newest, 7, A | SUM) == (60, 20)
     assert read(newest, 4, A | C) == (40, 41)
     assert read(newest, 6, 0) == ()
+    assert read(chain(write(FULL, A, 1)), 99) == (1, None, None), "whatever its time"
     assert values_at(newest, Timestamp(7), FULL, A | C) == (60, 41), "it has no more columns"
 
 
