@@ -1,6 +1,7 @@
 """The client's buffer and its attempts at their bounds: defaults, limits, sizes, and texts."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from dodona._core.writing.buffer import Changes, TableBuffer
 from dodona._core.writing.parts import pack_special
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
 from dodona.errors import (
+    DodonaError,
     InvalidRequest,
     LimitExceeded,
     SnapshotTooOld,
@@ -112,15 +114,15 @@ def test_a_flag_is_a_truth_value(how: Any) -> None:
 
 
 def test_a_row_and_a_key_are_dicts() -> None:
-    it = buffer()
+    it, wrong = buffer(), list[Any]([["id"]])
     for call in (
-        lambda: it.insert(PATH, SCHEMA, [5], is_update=False),  # type: ignore[list-item]
-        lambda: it.delete(PATH, SCHEMA, ["id"]),  # type: ignore[list-item]
-        lambda: it.lock(PATH, SCHEMA, [["id"]], None, "exclusive"),  # type: ignore[list-item]
+        partial(it.insert, PATH, SCHEMA, wrong, is_update=False),
+        partial(it.delete, PATH, SCHEMA, wrong),
+        partial(it.lock, PATH, SCHEMA, wrong, None, "exclusive"),
     ):
-        with pytest.raises(Exception, match="dict") as caught:
+        with pytest.raises(DodonaError, match="dict") as caught:
             call()
-        assert caught.value.attributes == {"table": PATH, "row_index": 0}  # type: ignore[attr-defined]
+        assert caught.value.attributes == {"table": PATH, "row_index": 0}
     assert it.tables == {}
 
 

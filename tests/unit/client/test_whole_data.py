@@ -120,7 +120,8 @@ def test_batches_come_from_each_kind_of_arrow_data() -> None:
         assert (first.num_rows, first.schema, others) == (0, TABLE.schema, [batch])
     (empty,) = batches_of(TABLE.slice(0, 0).schema.empty_table())
     assert (empty.num_rows, empty.schema) == (0, TABLE.schema)
-    for wrong in (5, {}, {"k": [1]}, "text", [5], [{"k": 1}]):
+    others_of_no_kind: list[Any] = [5, {}, {"k": [1]}, "text", [5], [{"k": 1}]]
+    for wrong in others_of_no_kind:
         with pytest.raises(InvalidRequest, match="rows in bulk are"):
             [*batches_of(wrong)]
 
@@ -155,7 +156,8 @@ def test_fields_come_from_each_kind_of_data() -> None:
     assert fields_of([{"k": 1}, {"v": 2}]) == [("k", [1, None], True), ("v", [None, 2], True)]
     required = pa.schema([pa.field("k", pa.int64(), nullable=False)])
     assert fields_of(required) == [("k", pa.int64(), False)]
-    for wrong in ([], 5, iter([TABLE])):
+    others: list[Any] = [[], 5, iter([TABLE])]
+    for wrong in others:
         with pytest.raises(InvalidRequest, match="rows in bulk are"):
             fields_of(wrong)
 
@@ -222,7 +224,7 @@ def test_other_tasks_run_between_two_parts() -> None:
     steps: list[Any] = []
     while True:
         try:
-            steps.append(checking.send(None))
+            steps.append(next(checking))
         except StopIteration as stop:
             checked = stop.value
             break

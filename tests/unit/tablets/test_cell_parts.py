@@ -72,7 +72,7 @@ def test_effects_are_taken_once_in_their_order_and_records_are_counted() -> None
     assert (outbox.appended_count, outbox.take()) == (0, [])
     record: Any = object()
     answer = Aborted(TransactionId(1))
-    question = AskTimestamps(7, 1)
+    question = AskTimestamps(7)
     outbox.append(record)
     outbox.reply("route", answer)
     outbox.send(question)
