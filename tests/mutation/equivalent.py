@@ -27,6 +27,9 @@ CHUNKS = "tablets/dodona_tablets/core/cell/chunks.py"
 TRANSACTION = "tablets/dodona_tablets/core/tablet/transaction.py"
 RETENTION = "tablets/dodona_tablets/core/rows/retention.py"
 VERSION = "tablets/dodona_tablets/core/rows/version.py"
+STORE = "tablets/dodona_tablets/core/rows/store.py"
+CLOCK_GUARD = "oracle/dodona_oracle/core/clock_guard.py"
+JOURNAL = "oracle/dodona_oracle/core/journal.py"
 COMMITTING = "client/dodona/_core/writing/committing.py"
 BUFFER = "client/dodona/_core/writing/buffer.py"
 CONSTANTS = "client/dodona/_core/sql/constants.py"
@@ -381,6 +384,90 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
         'column = - 2 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
         "without a place the next line returns, whatever the column",
+    ),
+    Equivalent(
+        STORE,
+        "if lowest < self.min_timestamp:",
+        "if lowest <= self.min_timestamp:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        STORE,
+        "if highest > self.max_timestamp:",
+        "if highest >= self.max_timestamp:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        STORE,
+        "if not rungs or rungs[-1][0] <= at:",
+        "if not rungs or rungs[- 0][0] <= at:",
+        "only earlier: rungs are added for the newer versions once",
+    ),
+    Equivalent(
+        STORE,
+        "if not rungs or rungs[-1][0] <= at:",
+        "if not rungs or rungs[-1][ 1] <= at:",
+        "only earlier: rungs are added for the newer versions once",
+    ),
+    Equivalent(
+        STORE,
+        "return _merged([part for part in parts if part[1] < part[2]])",
+        "return _merged([part for part in parts if part[1] <= part[2]])",
+        "an empty part has no keys",
+    ),
+    Equivalent(
+        STORE,
+        "break",
+        "continue",
+        "only a shortcut: nothing is left to free",
+    ),
+    Equivalent(
+        STORE,
+        "while len(parts) > 1:",
+        "while len(parts) > 0:",
+        "only a shortcut for the last part",
+    ),
+    Equivalent(
+        STORE,
+        "while len(parts) > 1:",
+        "while len(parts) >= 1:",
+        "only a shortcut for the last part",
+    ),
+    Equivalent(
+        STORE,
+        "share = max(window_keys // len(parts), 1)",
+        "share = max(window_keys * len(parts), 1)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "share = max(window_keys // len(parts), 1)",
+        "share = max(window_keys // len(parts), 2)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "window_keys = min(2 * window_keys, WINDOW_KEYS)",
+        "window_keys = min( 3 * window_keys, WINDOW_KEYS)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "window_keys = min(2 * window_keys, WINDOW_KEYS)",
+        "window_keys = min(2 + window_keys, WINDOW_KEYS)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        CLOCK_GUARD,
+        "if base_us is None or offset_us > base_us:",
+        "if base_us is None or offset_us >= base_us:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        JOURNAL,
+        "self._append(changes[0] if len(changes) == 1 else Group(changes))",
+        "self._append(changes[ -1] if len(changes) == 1 else Group(changes))",
+        "there is one",
     ),
 )
 

@@ -1,6 +1,6 @@
 """A store in memory by itself: counts, the order of keys, reads far down, and its end."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -173,6 +173,29 @@ def test_a_read_far_down_is_short_the_next_time() -> None:
     assert seen(DynamicStore(1), 1) is None
 
 
+class Looked(tuple[Any, ...]):
+    """A version that counts how often a walk goes on from it."""
+
+    __slots__ = ()
+    steps: ClassVar = [0]
+
+    def __getitem__(self, place: Any) -> Any:
+        self.steps[0] += place == 3
+        return super().__getitem__(place)
+
+
+def test_a_walk_goes_from_the_next_rung_above() -> None:
+    store = DynamicStore(1)
+    newest: Any = None
+    for at in range(1, 10 * RUNG_STEP + 1):
+        newest = Looked((Timestamp(at), 1, (at,), newest))
+    store.rows[key(1)] = newest
+    for at in (1, 1, 100, 300):
+        Looked.steps[0] = 0
+        assert seen(store, at) == at
+    assert Looked.steps[0] < 2 * RUNG_STEP
+
+
 def test_a_short_row_has_no_rungs() -> None:
     store = DynamicStore(1)
     for at in range(1, RUNG_STEP + 1):
@@ -217,6 +240,23 @@ def test_runs_are_merged_up_to_their_length() -> None:
     assert lengths[:5] == [[4], [8], [8, 4], [16], [16, 4]]
     assert lengths[-1] == [16, 16, 16]
     assert store._tail == []
+
+
+def test_a_run_is_merged_with_one_of_more_than_half_its_length() -> None:
+    store = DynamicStore(1)
+    for first, count in ((0, 12), (20, 8)):
+        writes = [(key(it), 1, (5,)) for it in range(first, first + count)]
+        store.apply(writes, Timestamp(5), 10)
+        store.sort()
+    assert [len(it) for it in store._runs] == [20]
+
+
+def test_a_check_finds_a_chain_that_is_out_of_order() -> None:
+    store = filled(1)
+    store.check()
+    store.rows[key(1)] = chain(3, 9)
+    with pytest.raises(AssertionError):
+        store.check()
 
 
 @pytest.mark.usefixtures("small")
