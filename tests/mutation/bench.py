@@ -25,7 +25,7 @@ import pytest
 from mutation.judge import OPTIONS, holds
 from mutation.plan import SEEDS, hash_of, judges_of_part, modules_of
 from mutation.reach import Record, record, remember, remembered
-from mutation.swapping import Place, changed_functions, swap
+from mutation.swapping import Place, caches_of, changed_functions, clear, swap
 
 SECONDS_MIN: Final = 60
 SLOWER: Final = 6
@@ -122,11 +122,13 @@ class Bench:
         """In forks, which leave this process as it was. Each takes its share, and writes down what
         it has at once."""
         files = {str(Path(it).resolve()) for it in modules_of(Path(), self._part)}
+        caches = caches_of(files)
         forks = []
         for first in range(min(self._forks_max, len(checks))):
             pid = os.fork()
             if pid == 0:
                 for it in checks[first :: self._forks_max]:
+                    clear(caches)
                     remember(self._memory, record(it.name, it.source, it.run, files))
                 os._exit(0)
             forks.append(pid)

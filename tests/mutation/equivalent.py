@@ -22,6 +22,18 @@ class Equivalent(NamedTuple):
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
 PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
 COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
+ADMISSION = "tablets/dodona_tablets/core/commit/admission.py"
+CHUNKS = "tablets/dodona_tablets/core/cell/chunks.py"
+TRANSACTION = "tablets/dodona_tablets/core/tablet/transaction.py"
+RETENTION = "tablets/dodona_tablets/core/rows/retention.py"
+VERSION = "tablets/dodona_tablets/core/rows/version.py"
+STORE = "tablets/dodona_tablets/core/rows/store.py"
+CLOCK_GUARD = "oracle/dodona_oracle/core/clock_guard.py"
+JOURNAL = "oracle/dodona_oracle/core/journal.py"
+COMMITTING = "client/dodona/_core/writing/committing.py"
+BUFFER = "client/dodona/_core/writing/buffer.py"
+CONSTANTS = "client/dodona/_core/sql/constants.py"
+MESSAGES = "client/dodona/_core/sql/messages.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
 ALLOCATOR = "oracle/dodona_oracle/core/allocator.py"
 
@@ -157,6 +169,305 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "return Facts(node, path.node_path, table, 0, locks, retained)",
         "return Facts(node, path.node_path, table, 1, locks, retained)",
         "nobody asks how many children a table has",
+    ),
+    Equivalent(
+        ADMISSION,
+        "is_alone = len(participants) == 1",
+        "is_alone = len(participants) == 0",
+        "only a shortcut: one participant is distinct",
+    ),
+    Equivalent(
+        ADMISSION,
+        "if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):",
+        "if len(modifications) > 0 and not are_distinct([part.tablet for part in modifications]):",
+        "only a shortcut: one part has one tablet",
+    ),
+    Equivalent(
+        ADMISSION,
+        "if len(modifications) > 1 and not are_distinct([part.tablet for part in modifications]):",
+        "if len(modifications) >= 1 and not are_distinct([part.tablet for part in modifications]):",
+        "only a shortcut: one part has one tablet",
+    ),
+    Equivalent(
+        ADMISSION,
+        "for tablet, part in zip(tablets, modifications, strict=True):",
+        "for tablet, part in zip(tablets, modifications, strict=False):",
+        "the caller finds a tablet for each part",
+    ),
+    Equivalent(
+        CHUNKS,
+        "self.note_number(max(orphans, default=0))",
+        "self.note_number(max(orphans, default= -1))",
+        "no chunk has a number below 1",
+    ),
+    Equivalent(
+        TRANSACTION,
+        "self.asked_at_us = 0",
+        "self.asked_at_us = -1",
+        "it is set with the first route, and read only if there is one",
+    ),
+    Equivalent(
+        TRANSACTION,
+        "self.asked_at_us = 0",
+        "self.asked_at_us = 1",
+        "it is set with the first route, and read only if there is one",
+    ),
+    Equivalent(
+        RETENTION,
+        "if not old or (len(old) == 1 and _may_stay(old[0], terms)):",
+        "if not old and (len(old) == 1 and _may_stay(old[0], terms)):",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "if not old or (len(old) == 1 and _may_stay(old[0], terms)):",
+        "if not old or (len(old) == 0 and _may_stay(old[0], terms)):",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "if not old or (len(old) == 1 and _may_stay(old[0], terms)):",
+        "if not old or (len(old) == 1 and _may_stay(old[ -1], terms)):",
+        "there is one",
+    ),
+    Equivalent(
+        RETENTION,
+        "values = [dict(zip(bits_of(it[1]), it[2], strict=True)) for it in old]",
+        "values = [dict(zip(bits_of(it[1]), it[2], strict=False)) for it in old]",
+        "a version has a value for each bit of its mask",
+    ),
+    Equivalent(
+        RETENTION,
+        "is_plain_write = len(only) == 4 and only[1] != DELETE_MASK",
+        "is_plain_write = len(only) == 3 and only[1] != DELETE_MASK",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "is_plain_write = len(only) == 4 and only[1] != DELETE_MASK",
+        "is_plain_write = len(only) == 5 and only[1] != DELETE_MASK",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "return is_plain_write and (terms.settings.min_data_versions > 0 "
+        "or only[0] >= oldest_kept)",
+        "return is_plain_write and (terms.settings.min_data_versions > 0 "
+        "and only[0] >= oldest_kept)",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "return is_plain_write and (terms.settings.min_data_versions > 0 "
+        "or only[0] >= oldest_kept)",
+        "return is_plain_write and (terms.settings.min_data_versions > 0 or only[0] > oldest_kept)",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "return is_plain_write and (terms.settings.min_data_versions > 0 "
+        "or only[0] >= oldest_kept)",
+        "return is_plain_write and (terms.settings.min_data_versions > 1 "
+        "or only[0] >= oldest_kept)",
+        "only a shortcut: the steps below leave such a row as it is",
+    ),
+    Equivalent(
+        RETENTION,
+        "for version, given in zip(old, values, strict=True):",
+        "for version, given in zip(old, values, strict=False):",
+        "there are values for each version",
+    ),
+    Equivalent(
+        RETENTION,
+        "for version, given in zip(reversed(old), reversed(values), strict=True):",
+        "for version, given in zip(reversed(old), reversed(values), strict=False):",
+        "there are values for each version",
+    ),
+    Equivalent(
+        RETENTION,
+        "for version, kept in zip(old, values, strict=True):",
+        "for version, kept in zip(old, values, strict=False):",
+        "there are values for each version",
+    ),
+    Equivalent(
+        RETENTION,
+        "if most > least:",
+        "if most >= least:",
+        "only a shortcut: with equal numbers no more than the least stay",
+    ),
+    Equivalent(
+        VERSION,
+        "if newest is not None and newest[0] > timestamp:",
+        "if newest is not None and newest[0] >= timestamp:",
+        "only a shortcut: the walk ends at this version",
+    ),
+    Equivalent(
+        VERSION,
+        "return newest[2] if newest[1] == wanted else _merged(newest, wanted, full)",
+        "return newest[2] if newest[ 2] == wanted else _merged(newest, wanted, full)",
+        "only a shortcut: the versions are merged to the same values",
+    ),
+    Equivalent(
+        COMMITTING,
+        "for route, modified in zip(routes, parts, strict=True):",
+        "for route, modified in zip(routes, parts, strict=False):",
+        "each route has its part",
+    ),
+    Equivalent(
+        COMMITTING,
+        "if len(groups) == 1:",
+        "if len(groups) == 0:",
+        "only a shortcut: one cell is sorted already",
+    ),
+    Equivalent(
+        BUFFER,
+        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=True))",
+        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=False))",
+        "a write has a value for each bit of its mask",
+    ),
+    Equivalent(
+        BUFFER,
+        "by_bit.update(zip(bits_of(mask), values, strict=True))",
+        "by_bit.update(zip(bits_of(mask), values, strict=False))",
+        "a write has a value for each bit of its mask",
+    ),
+    Equivalent(
+        BUFFER,
+        "before = dict(zip(bits_of(old[1]), old[2], strict=True))",
+        "before = dict(zip(bits_of(old[1]), old[2], strict=False))",
+        "a write has a value for each bit of its mask",
+    ),
+    Equivalent(
+        BUFFER,
+        "for bit, value in zip(bits_of(mask), values, strict=True)",
+        "for bit, value in zip(bits_of(mask), values, strict=False)",
+        "a write has a value for each bit of its mask",
+    ),
+    Equivalent(
+        BUFFER,
+        "changes.size_bytes += len(key) + 5 * VALUE_BYTES",
+        "changes.size_bytes += len(key) + 4 * VALUE_BYTES",
+        "an estimate, which is not too small either",
+    ),
+    Equivalent(
+        BUFFER,
+        "changes.size_bytes += len(key) + 5 * VALUE_BYTES",
+        "changes.size_bytes += len(key) + 6 * VALUE_BYTES",
+        "an estimate, which is not too small either",
+    ),
+    Equivalent(
+        BUFFER,
+        "return len(key) + 4 * VALUE_BYTES + (special[0].bit_length() >> 3)",
+        "return len(key) + 3 * VALUE_BYTES + (special[0].bit_length() >> 3)",
+        "an estimate, which is not too small either",
+    ),
+    Equivalent(
+        BUFFER,
+        "return len(key) + 4 * VALUE_BYTES + (special[0].bit_length() >> 3)",
+        "return len(key) + 5 * VALUE_BYTES + (special[0].bit_length() >> 3)",
+        "an estimate, which is not too small either",
+    ),
+    Equivalent(
+        CONSTANTS,
+        "bits += 1 if value > 0 else -1",
+        "bits += 1 if value >= 0 else -1",
+        "zero has its own line above",
+    ),
+    Equivalent(
+        MESSAGES,
+        'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
+        'column = - 0 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
+        "without a place the next line returns, whatever the column",
+    ),
+    Equivalent(
+        MESSAGES,
+        'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
+        'column = - 2 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
+        "without a place the next line returns, whatever the column",
+    ),
+    Equivalent(
+        STORE,
+        "if lowest < self.min_timestamp:",
+        "if lowest <= self.min_timestamp:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        STORE,
+        "if highest > self.max_timestamp:",
+        "if highest >= self.max_timestamp:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        STORE,
+        "if not rungs or rungs[-1][0] <= at:",
+        "if not rungs or rungs[- 0][0] <= at:",
+        "only earlier: rungs are added for the newer versions once",
+    ),
+    Equivalent(
+        STORE,
+        "if not rungs or rungs[-1][0] <= at:",
+        "if not rungs or rungs[-1][ 1] <= at:",
+        "only earlier: rungs are added for the newer versions once",
+    ),
+    Equivalent(
+        STORE,
+        "return _merged([part for part in parts if part[1] < part[2]])",
+        "return _merged([part for part in parts if part[1] <= part[2]])",
+        "an empty part has no keys",
+    ),
+    Equivalent(
+        STORE,
+        "break",
+        "continue",
+        "only a shortcut: nothing is left to free",
+    ),
+    Equivalent(
+        STORE,
+        "while len(parts) > 1:",
+        "while len(parts) > 0:",
+        "only a shortcut for the last part",
+    ),
+    Equivalent(
+        STORE,
+        "while len(parts) > 1:",
+        "while len(parts) >= 1:",
+        "only a shortcut for the last part",
+    ),
+    Equivalent(
+        STORE,
+        "share = max(window_keys // len(parts), 1)",
+        "share = max(window_keys * len(parts), 1)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "share = max(window_keys // len(parts), 1)",
+        "share = max(window_keys // len(parts), 2)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "window_keys = min(2 * window_keys, WINDOW_KEYS)",
+        "window_keys = min( 3 * window_keys, WINDOW_KEYS)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        STORE,
+        "window_keys = min(2 * window_keys, WINDOW_KEYS)",
+        "window_keys = min(2 + window_keys, WINDOW_KEYS)",
+        "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        CLOCK_GUARD,
+        "if base_us is None or offset_us > base_us:",
+        "if base_us is None or offset_us >= base_us:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        JOURNAL,
+        "self._append(changes[0] if len(changes) == 1 else Group(changes))",
+        "self._append(changes[ -1] if len(changes) == 1 else Group(changes))",
+        "there is one",
     ),
 )
 

@@ -1,8 +1,8 @@
 """Which mutants are left out, since a test that kills them says nothing about the product.
 
 Owns: the operators that add little, and the places of a source where nobody is to notice:
-- **Numbers of choice**: how large a bound or a default is. A test could only repeat it. What
-  differs by more than size stays: 0, 1 and what is negative.
+- **Numbers of choice**: how large a bound, a cache or a default is. A test could only repeat it.
+  What differs by more than size stays: 0, 1 and what is negative, except the 1 of `1 << 20`.
 - **Assertions**: what is asserted is always true, so a weaker assertion is never seen.
 - **Planted bugs**: the lines that ask for one, and what is done only then. The tests of planted
   bugs judge them.
@@ -55,8 +55,14 @@ def left_out_of(source: str) -> LeftOut:
     silent += [_place_of(it) for node in ast.walk(tree) for it in _inner(node)]
     numbers = {
         (it.lineno, it.col_offset)
-        for it in _outside_functions(tree)
+        for node in _outside_functions(tree)
+        for it in _sizes_in(node)
         if isinstance(it, ast.Constant) and _is_choice(it.value)
+    }
+    numbers |= {
+        (it.left.lineno, it.left.col_offset)
+        for it in _outside_functions(tree)
+        if isinstance(it, ast.BinOp) and isinstance(it.op, ast.LShift)
     }
     return LeftOut(tuple(silent), frozenset(numbers))
 
@@ -97,9 +103,19 @@ def _place_of(node: ast.AST) -> tuple[Place, Place]:
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if not isinstance(child, ast.Lambda):
             yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _outside_functions(child)
+
+
+def _sizes_in(node: ast.AST) -> Iterator[ast.AST]:
+    """The node itself, or what decorates a function, such as the size of a cache."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for it in node.decorator_list:
+            yield from ast.walk(it)
+    else:
+        yield node
 
 
 def _is_choice(value: object) -> bool:

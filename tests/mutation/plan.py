@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 CORES: Final = ("tablets/dodona_tablets/core", "oracle/dodona_oracle/core")
-CLIENT: Final = tuple(
+COMMIT_PATH: Final = tuple(
     f"client/dodona/_core/{name}.py"
     for name in (
         "protocol/attempts",
@@ -35,6 +35,24 @@ CLIENT: Final = tuple(
     )
 )
 """The client's commit path."""
+VALUES: Final = tuple(
+    f"client/{name}.py"
+    for name in (
+        "dodona/_core/sql/constants",
+        "dodona/_core/sql/messages",
+        "dodona/_core/sql/parameters",
+        "dodona/_core/writing/column_types",
+        "dodona/_core/writing/logical_casting",
+        "dodona/_core/writing/pandas_frames",
+        "dodona/_core/writing/tabular",
+        "dodona/_core/writing/whole",
+        "dodona_wire/rows/logical_arrow",
+        "dodona_wire/rows/logical_code",
+        "dodona_wire/rows/logical_types",
+        "dodona_wire/rows/logical_values",
+    )
+)
+"""What checks and converts the values of users, and the parameters of queries."""
 GRAVEST: Final = (
     "tablets/dodona_tablets/core/tablet/lock_set.py",
     "tablets/dodona_tablets/core/tablet/locks.py",
@@ -117,7 +135,7 @@ def modules_in(root: Path) -> list[str]:
         for path in sorted((root / folder).rglob("*.py"))
         if path.name != "__init__.py"
     ]
-    found += CLIENT
+    found += [*COMMIT_PATH, *VALUES]
     return sorted(found, key=lambda it: GRAVEST.index(it) if it in GRAVEST else len(GRAVEST))
 
 

@@ -9,13 +9,21 @@ import difflib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from cosmic_ray.commands import init
+from cosmic_ray.exceptions import CosmicRayTestingException
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.util import read_python_source
 from cosmic_ray.work_db import WorkDB, use_db
-from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkItem, WorkResult
+from cosmic_ray.work_item import (
+    MutationSpec,
+    TestOutcome,
+    WorkerOutcome,
+    WorkItem,
+    WorkResult,
+)
 
 from mutation.bench import SURVIVED, Answer, Request
 from mutation.equivalent import is_equivalent
@@ -24,6 +32,7 @@ from mutation.mutant import Fate, Mutant
 from mutation.plan import hash_of
 
 Judge = Callable[[Iterable[Request]], Iterable[Answer]]
+EXCEPTION: Final = "core/ExceptionReplacer"
 
 
 class ModuleSession:
@@ -107,9 +116,7 @@ class ModuleSession:
         for number, item in enumerate(items):
             if time.monotonic() >= until:
                 return
-            spec = item.mutations[0]
-            operator = get_operator(spec.operator_name)(**spec.operator_args)
-            mutants[number] = mutate_code(source, operator, spec.occurrence)
+            mutants[number] = _mutated(source, item.mutations[0])
             yield Request(number, self.module, mutants[number])
 
     def mutants(self) -> Iterator[Mutant]:
@@ -138,6 +145,19 @@ def _without_equivalents(
 
     yield from judge(others())
     yield from known
+
+
+def _mutated(source: str, spec: MutationSpec) -> str:
+    """Return the text of a mutant. Cosmic Ray itself raises AttributeError at an exception with a
+    dotted name that stands beside others."""
+    if spec.operator_name != EXCEPTION:
+        operator = get_operator(spec.operator_name)(**spec.operator_args)
+        return str(mutate_code(source, operator, spec.occurrence))
+    lines = source.splitlines(keepends=True)
+    (row, first), (end_row, end) = spec.start_pos, spec.end_pos
+    after = lines[end_row - 1][end:]
+    lines[row - 1 : end_row] = [lines[row - 1][:first] + CosmicRayTestingException.__name__ + after]
+    return "".join(lines)
 
 
 def _result_of(answer: Answer, source: str, mutant: str) -> WorkResult:

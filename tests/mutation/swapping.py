@@ -8,9 +8,14 @@ any core.
 
 import gc
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
+
+COMPREHENSIONS: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+CACHE: Final[type[Any]] = type(lru_cache(len))
+"""The type of functions that `functools.cache` and `lru_cache` make."""
 
 
 class Place(NamedTuple):
@@ -58,13 +63,34 @@ def _all_functions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_function(code: CodeType) -> bool:
-    return bool(code.co_flags & inspect.CO_OPTIMIZED)
+    """A comprehension is a part of the code around it, which makes it anew each time."""
+    return bool(code.co_flags & inspect.CO_OPTIMIZED) and code.co_name not in COMPREHENSIONS
 
 
 def swap(file: str, changed: Mapping[Place, CodeType]) -> None:
-    """Give each function of a file that there is now its new code."""
+    """Give each function of a file that there is now its new code, and forget what the file's
+    functions returned before."""
     for it in gc.get_objects():
         if isinstance(it, FunctionType) and it.__code__.co_filename == file:
             place = Place(it.__code__.co_qualname, it.__code__.co_firstlineno)
             if place in changed:
                 it.__code__ = changed[place]
+    clear(caches_of({file}))
+
+
+def caches_of(files: Collection[str]) -> list[Any]:
+    """Return the cached functions of these files."""
+    return [
+        it
+        for it in gc.get_objects()
+        if type(it) is CACHE
+        and isinstance(it.__wrapped__, FunctionType)
+        and it.__wrapped__.__code__.co_filename in files
+    ]
+
+
+def clear(caches: Collection[Any]) -> None:
+    """Forget the results of cached functions. With a result, a check would not reach the
+    function."""
+    for it in caches:
+        it.cache_clear()

@@ -18,6 +18,8 @@ DEPTH_MAX: Final = 64
 """The largest number of names in a path."""
 
 _name: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_mark: Final = "/@"
+"""It is between the path of a node and the name of an attribute."""
 _steps_aside: Final = (".", "..")
 
 
@@ -45,9 +47,9 @@ def below(path: str, name: str) -> str:
 
 def parse_path(path: str) -> TreePath:
     """Parse a path. Raises InvalidRequest or LimitExceeded."""
-    if len(path) > PATH_LENGTH_MAX + NAME_LENGTH_MAX:
+    if len(path) > PATH_LENGTH_MAX + len(_mark) + NAME_LENGTH_MAX:
         raise _too_long(path)
-    node_path, mark, attribute = path.partition("/@")
+    node_path, mark, attribute = path.partition(_mark)
     if "/" in attribute:
         raise InvalidRequest(
             "The path names a part of an attribute. Use the path of the whole attribute.",

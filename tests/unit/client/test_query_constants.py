@@ -1,85 +1,178 @@
-"""The values next to a constant of a query, which end the ranges that the query reads."""
+"""Constants of a plan: which stored value each stands for, and which value follows it."""
 
-from ctypes import c_float
+import math
+from datetime import UTC, date, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from dodona._core.sql.constants import predecessor, successor
-from dodona.schema import Column, TableSchema
-from dodona_wire.rows.logical_types import logical_type
+from dodona._core.sql.constants import constant, successor
+from dodona_wire.rows.logical_types import TYPES, logical_type
+from dodona_wire.rows.logical_values import FLOAT_MAX, load_of, single
 
-FINITE: dict[str, st.SearchStrategy[Any]] = {
-    "int64": st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 0, 2**63 - 1]),
-    "uint64": st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**64 - 1]),
-    "int8": st.integers(-128, 127),
-    "date": st.integers(0, 49_672),
-    "double": st.floats(allow_nan=False, allow_infinity=False),
-    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
-    "uuid": st.binary(min_size=16, max_size=16) | st.sampled_from([bytes(16), b"\xff" * 16]),
-    "decimal(2,0)": st.integers(-99, 99).map(lambda it: (2**31 + it).to_bytes(4, "big")),
-}
-TEXTS: dict[str, st.SearchStrategy[Any]] = {
-    "string": st.binary(max_size=4) | st.binary(min_size=1023, max_size=1026),
-    "utf8": st.text(max_size=4)
-    | st.sampled_from(["", "\0", "a\0", "\ue000", "\ud7ff", "\U0010ffff", "x" * 1025]),
-}
+DOUBLE_MAX = math.nextafter(math.inf, 0)
+MOMENTS = "TIMESTAMP WITH TIME ZONE"
+NOON = "2024-05-31 12:00:00"
+NOON_S = int(datetime(2024, 5, 31, 12, tzinfo=UTC).timestamp())
+TEXT = "a3bb189e-8bf9-3888-9912-ace4e6543002"
 
 
-@pytest.mark.parametrize("name", FINITE)
-@given(data=st.data())
-@settings(deadline=None)
-def test_the_value_before_the_next_one_is_the_value(name: str, data: st.DataObject) -> None:
-    kind, value = logical_type(name), data.draw(FINITE[name])
-    below, above = predecessor(value, kind), successor(value, kind)
-    assert below is None or (below < value and successor(below, kind) == value)
-    assert above is None or (value < above and predecessor(above, kind) == value)
+def literal(kind: str, text: str) -> dict[str, Any]:
+    return {"type": "VALUE_CONSTANT", "literal": {"kind": kind, "text": text}}
+
+
+def whole(text: str) -> dict[str, Any]:
+    return literal("INTEGER", text)
+
+
+def number(text: str) -> dict[str, Any]:
+    return literal("NUMERIC", text)
+
+
+def word(text: str) -> dict[str, Any]:
+    return literal("STRING", text)
+
+
+def cast(type_name: str, child: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "OPERATOR_CAST", "type_expr": {"type_name": type_name}, "child": child}
 
 
 @pytest.mark.parametrize(
-    ("name", "smallest", "greatest"),
+    ("name", "tree", "stored"),
     [
-        ("int64", -(2**63), 2**63 - 1),
-        ("uint64", 0, 2**64 - 1),
-        ("int8", -128, 127),
-        ("date", 0, 49_672),
-        ("double", -1.7976931348623157e308, 1.7976931348623157e308),
-        ("float", -c_float(3.4028234663852886e38).value, c_float(3.4028234663852886e38).value),
-        ("uuid", bytes(16), b"\xff" * 16),
-        ("decimal(2,0)", (2**31 - 99).to_bytes(4, "big"), (2**31 + 99).to_bytes(4, "big")),
+        ("int64", whole("9223372036854775807"), (1 << 63) - 1),
+        ("int64", whole("-9223372036854775808"), -(1 << 63)),
+        ("int64", number("5"), 5),
+        ("uint64", whole("0"), 0),
+        ("uint64", whole("18446744073709551615"), (1 << 64) - 1),
+        ("double", number("-1.5"), -1.5),
+        ("double", whole("3"), 3.0),
+        ("utf8", word("é"), "é"),
+        ("string", cast("BLOB", word(r"\x00a\xFFb")), b"\x00a\xffb"),
+        ("int8", whole("-128"), -128),
+        ("float", number("0.1"), single(0.1)),
+        ("interval64", whole("5"), 5),
+        ("date", cast("DATE", word("1970-01-02")), 1),
+        ("timestamp", cast(MOMENTS, word(f"{NOON}.000001+00")), NOON_S * 1_000_000 + 1),
+        ("datetime", cast(MOMENTS, word(f"{NOON}+00")), NOON_S),
+        ("datetime", cast(MOMENTS, word(f"{NOON}.5+00")), NOON_S),
+        ("datetime64", cast(MOMENTS, word("1969-12-31 23:59:58.5+00")), -2),
+        ("decimal(5,2)", number("1.5"), b"\x80\x00\x00\x96"),
+        ("decimal(5,2)", whole("3"), b"\x80\x00\x01\x2c"),
+        ("uuid", cast("UUID", word(TEXT)), UUID(TEXT).bytes),
     ],
 )
-def test_the_ends_of_a_type_have_one_neighbour(name: str, smallest: Any, greatest: Any) -> None:
-    kind = logical_type(name)
-    assert predecessor(smallest, kind) is None
-    assert successor(greatest, kind) is None
-    assert successor(smallest, kind) is not None
-    assert predecessor(greatest, kind) is not None
-
-
-@pytest.mark.parametrize("name", TEXTS)
-@given(data=st.data())
-@settings(deadline=None)
-def test_a_text_below_another_lies_behind_it_in_a_descending_table(
-    name: str, data: st.DataObject
+def test_a_constant_stands_for_this_stored_value(
+    name: str, tree: dict[str, Any], stored: Any
 ) -> None:
-    schema = TableSchema.parse([Column("k", name, "descending"), Column("v", "int64")])
-    value = data.draw(TEXTS[name])
-    behind = schema.bound_of([predecessor(value, logical_type(name))])
-    assert schema.bound_of([value]) < behind <= schema.bound_of([None])
+    found = constant(tree, logical_type(name))
+    assert (found, type(found)) == (stored, type(stored))
 
 
-@pytest.mark.parametrize("word", ["a", "b", "ab", "b\0", "ba", "bz", "b" + "z" * 9])
-def test_short_texts_do_not_lie_between(word: str) -> None:
-    """So a condition on one value reads hardly more than that value."""
-    text, raw = logical_type("utf8"), logical_type("string")
-    for value in ("b", "b\0", "ba"):
-        assert not predecessor(value, text) < word < value
-        assert not predecessor(value.encode(), raw) < word.encode() < value.encode()
+@pytest.mark.parametrize(
+    ("name", "tree"),
+    [
+        ("int64", whole("9223372036854775808")),
+        ("int64", whole("-9223372036854775809")),
+        ("int64", number("1.5")),
+        ("int64", word("5")),
+        ("int64", cast("BIGINT", word("5"))),
+        ("int64", literal("NULL_LITERAL", "")),
+        ("int64", {"type": "VALUE_CONSTANT", "literal": None}),
+        ("int64", {**whole("5"), "type": "COLUMN_REF"}),
+        ("uint64", whole("-1")),
+        ("uint64", whole("18446744073709551616")),
+        ("double", number("1e400")),
+        ("double", word("1.5")),
+        ("boolean", whole("1")),
+        ("any", whole("1")),
+        ("utf8", whole("5")),
+        ("utf8", cast("VARCHAR", word("x"))),
+        ("string", word("x")),
+        ("string", cast("BLOB", word("é"))),
+        ("string", cast("VARCHAR", word("x"))),
+        ("string", cast("BLOB", whole("5"))),
+        ("string", {**cast("BLOB", word("x")), "type": "FUNCTION"}),
+        ("int8", whole("128")),
+        ("int8", number("1.5")),
+        ("float", number("1e39")),
+        ("interval", whole("5")),
+        ("date", word("1970-01-02")),
+        ("date", cast("DATE", word("infinity"))),
+        ("date", cast("DATE", word("1969-12-31"))),
+        ("datetime", cast(MOMENTS, word(NOON))),
+        ("datetime", cast(MOMENTS, word(f"{NOON}+02"))),
+        ("timestamp", cast("TIMESTAMP", word(f"{NOON}+00"))),
+        ("decimal(5,2)", number("1.555")),
+        ("decimal(5,2)", cast("DECIMAL(5,2)", word("1.5"))),
+        ("uuid", cast("UUID", word(TEXT[1:]))),
+        ("json", whole("1")),
+        ("json", word("1")),
+    ],
+)
+def test_a_constant_that_the_type_does_not_have_makes_no_range_smaller(
+    name: str, tree: dict[str, Any]
+) -> None:
+    assert constant(tree, logical_type(name)) is None
 
 
-def test_a_type_without_neighbours_ends_at_null() -> None:
-    assert predecessor("{}", logical_type("json")) is None
-    assert predecessor(True, logical_type("boolean")) is None
+def test_an_interval64_has_both_ends_of_its_range() -> None:
+    kind = logical_type("interval64")
+    for end in (kind.lowest, kind.highest):
+        assert constant(whole(str(end)), kind) == end
+    assert constant(whole(str(kind.lowest - 1)), kind) is None
+    assert constant(whole(str(kind.highest + 1)), kind) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "following"),
+    [
+        ("int64", -1, 0),
+        ("int64", (1 << 63) - 2, (1 << 63) - 1),
+        ("int64", (1 << 63) - 1, None),
+        ("uint64", (1 << 64) - 2, (1 << 64) - 1),
+        ("uint64", (1 << 64) - 1, None),
+        ("string", b"a", b"a\0"),
+        ("utf8", "a", "a\0"),
+        ("double", 0.0, 5e-324),
+        ("double", 1.0, 1 + 2**-52),
+        ("double", DOUBLE_MAX, None),
+        ("float", 0.0, 2.0**-149),
+        ("float", -0.0, 2.0**-149),
+        ("float", -(2.0**-149), -0.0),
+        ("float", 1.0, 1 + 2**-23),
+        ("float", -1.0, -1 + 2**-24),
+        ("float", FLOAT_MAX, None),
+        ("uuid", b"\0" * 15 + b"\xff", b"\0" * 14 + b"\1\0"),
+        ("uuid", b"\xff" * 15 + b"\xfe", b"\xff" * 16),
+        ("uuid", b"\xff" * 16, None),
+        ("decimal(5,2)", b"\x7f\xff\xff\xff", b"\x80\0\0\0"),
+        ("json", "1", None),
+        ("boolean", False, None),
+        ("any", b"\xc0", None),
+    ],
+)
+def test_the_next_value_follows_with_none_between(name: str, value: Any, following: Any) -> None:
+    assert successor(value, logical_type(name)) == following
+
+
+@pytest.mark.parametrize(
+    "name", [it.name for it in TYPES.values() if isinstance(it.lowest, int)] + ["decimal(39,1)"]
+)
+def test_no_value_follows_the_last_one_of_a_range(name: str) -> None:
+    kind = logical_type(name)
+    assert successor(kind.highest, kind) is None
+    if kind.size_bytes:
+        second = (int.from_bytes(kind.lowest, "big") + 1).to_bytes(kind.size_bytes, "big")
+        last_but_one = (int.from_bytes(kind.highest, "big") - 1).to_bytes(kind.size_bytes, "big")
+    else:
+        second, last_but_one = kind.lowest + 1, kind.highest - 1
+    assert successor(kind.lowest, kind) == second
+    assert successor(last_but_one, kind) == kind.highest
+
+
+def test_the_day_after_a_constant_is_the_next_day() -> None:
+    kind = logical_type("date32")
+    following = successor(constant(cast("DATE", word("2024-02-29")), kind), kind)
+    assert load_of(kind)(following) == date(2024, 3, 1)

@@ -31,6 +31,7 @@ def test_a_place_moves_with_its_mark(message: str, moved: str) -> None:
         ("LINE 1: a = $Day", 4, "a = $Day", "day"),
         ("LINE 1: a = $Day", 0, "a = $Day", None),
         ("LINE 2: é = ? or ?", 9, "select\né = ? or ?", "2"),
+        ("LINE 9: $Day = a", 0, "a = $Day", "day"),
         ("LINE 1: ...xx = $Day and", 8, f"{LONG} = $Day and", "day"),
         ("LINE 1: ...xx = ? and", 8, f"{LONG} = ? and", None),
     ],
@@ -57,3 +58,8 @@ def test_a_message_has_no_stack_of_the_machine() -> None:
 def test_a_message_without_a_place_points_at_nothing() -> None:
     assert parameter_at("Error: $day", "select $day", {7: "day"}) is None
     assert parameter_at("Error\n\nLINE 1: a\n    ^", "a", {0: "day"}) is None
+
+
+def test_a_mark_under_the_first_letter_points_at_the_parameter_there() -> None:
+    assert parameter_at("Error\n\nLINE 1: ? = a\n        ^", "? = a", {0: "1"}) == "1"
+    assert parameter_at("Error\n\nLINE 1: a\n       ^", "a", {0: "1"}) is None

@@ -14,7 +14,7 @@ from mutation.bench import KILLED, NOT_SWAPPED, SURVIVED, Request
 from mutation.plan import CORES, judges_of_part, modules_of, part_of
 from mutation.reach import record, remembered
 from mutation.runner import BaselineFailed, Bench, OnDisk, Runner
-from mutation.swapping import Place, changed_functions, swap
+from mutation.swapping import Place, caches_of, changed_functions, clear, swap
 
 ROOT = Path(__file__).resolve().parents[3]
 TOY = """\
@@ -93,6 +93,15 @@ def test_two_functions_at_one_place_are_not_distinguished() -> None:
     assert changed_functions(code_of(text), code_of(text.replace("2", "3"))) is None
 
 
+def test_two_comprehensions_in_a_line_are_parts_of_their_function() -> None:
+    text = "def ends(a):\n    return [b + 1 for b in a], [b + 2 for b in a]\n"
+    changed = changed_functions(code_of(text), code_of(text.replace("+ 2", "- 2")))
+    assert changed is not None
+    assert [it.name for it in changed] == ["ends"]
+    at_import = "ends = [b + 1 for b in range(9)]\n"
+    assert changed_functions(code_of(at_import), code_of(at_import.replace("+", "-"))) is None
+
+
 def test_swapped_functions_are_those_that_others_have(tmp_path: Path) -> None:
     file = str(tmp_path / "toy.py")
     module: dict[str, Any] = {"__name__": "toy"}
@@ -103,6 +112,26 @@ def test_swapped_functions_are_those_that_others_have(tmp_path: Path) -> None:
     assert not has(2)
     swap(file, changed)
     assert has(2)
+
+
+def test_a_result_that_a_cache_kept_hides_no_mutant_and_no_call(tmp_path: Path) -> None:
+    text = "from functools import cache\n\n@cache\ndef double(a):\n    return a * 2\n"
+    file = str(tmp_path / "toy.py")
+    module: dict[str, Any] = {"__name__": "toy"}
+    exec(code_of(text, file), module)
+    double = module["double"]
+    assert double(5) == 10
+    changed = changed_functions(code_of(text, file), code_of(text.replace("* 2", "+ 2"), file))
+    assert changed is not None
+    swap(file, changed)
+    assert double(5) == 7
+    caches = caches_of({file})
+    assert caches == [double]
+    assert record("it", "here", lambda: bool(double(5)), {file}).reached == {}
+    clear(caches)
+    assert record("it", "here", lambda: bool(double(5)), {file}).reached == {
+        file: [Place("double", 3)]
+    }
 
 
 def test_a_check_s_record_has_functions_of_the_files_only(tmp_path: Path) -> None:

@@ -79,6 +79,10 @@ def test_changes_that_add_little_are_left_out(operator: str, is_left_out: bool) 
 SOURCE = """
 LIMIT = 1000
 FIRST = 1
+BYTES_MAX = 1 << 16
+@lru_cache(2000)
+def cached(a=0):
+    return a << 1
 class Given(Struct, frozen=True):
     waits: int = 60 * SECOND
 def take(count=5):
@@ -95,6 +99,11 @@ def take(count=5):
     [
         ("NumberReplacer", "1000", True),
         ("NumberReplacer", "1\n", False),
+        ("NumberReplacer", "1 << 16", True),
+        ("NumberReplacer", "16\n", True),
+        ("NumberReplacer", "2000", True),
+        ("NumberReplacer", "0):", False),
+        ("NumberReplacer", "1\nclass", False),
         ("ReplaceTrueWithFalse", "True):", True),
         ("NumberReplacer", "60", True),
         ("ReplaceBinaryOperator_Mul_Add", "* SECOND", False),
@@ -179,6 +188,28 @@ def test_mutants_are_judged_once_and_a_better_test_judges_survivors_again(
     better.open()
     assert better.run(judge, until, 100, said.append) == 1, "only the survivor"
     assert {it.fate for it in better.mutants()} == {"killed"}
+
+
+def test_each_exception_of_a_handler_is_replaced_also_one_with_a_dotted_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("toy.py").write_text("try:\n    a()\nexcept (b.C, D, e.f.G):\n    a()\n")
+    it = ModuleSession(tmp_path, "toy.py", [])
+    it.open()
+    asked: list[Request] = []
+
+    def judge(requests: Iterable[Request]) -> Iterator[Answer]:
+        asked.extend(requests)
+        return (Answer(it.number, "killed", "") for it in asked)
+
+    assert it.run(judge, time.monotonic() + 100, 9, print) == 3
+    handlers = {it.source.splitlines()[2] for it in asked}
+    name = "CosmicRayTestingException"
+    assert handlers == {
+        f"except ({', '.join(names)}):"
+        for names in ((name, "D", "e.f.G"), ("b.C", name, "e.f.G"), ("b.C", "D", name))
+    }
 
 
 def test_tests_that_fail_without_a_mutant_judge_nothing(

@@ -190,7 +190,7 @@ def _text_below(value: str) -> str | None:
 
 def _next_float(value: float) -> float | None:
     """Return the next number of 32 bits. Its bits, as a whole number, are the next ones."""
-    bits = c_uint32.from_buffer(c_float(value + 0.0)).value
+    bits = c_uint32.from_buffer(c_float(value)).value
     if value == 0:
         bits = 1
     else:

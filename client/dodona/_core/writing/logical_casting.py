@@ -95,7 +95,7 @@ def _cast_float(wanted: Any, array: Any) -> Any:
 
     nearest = array.cast(wanted, safe=False)
     if pyarrow.types.is_integer(array.type):
-        if not nearest.cast(array.type, safe=False).equals(array):
+        if not nearest.cast(array.type).equals(array):
             raise ValueError("no float equals this whole number")
         return nearest
     is_inf = pyarrow.compute.is_inf
@@ -109,8 +109,6 @@ def _cast_decimal(wanted: Any, array: Any) -> Any:
 
     if pyarrow.types.is_integer(array.type):
         array = array.cast(pyarrow.decimal128(_INTEGER_DIGITS, 0))
-    if pyarrow.types.is_decimal256(wanted) and not pyarrow.types.is_decimal256(array.type):
-        array = array.cast(pyarrow.decimal256(array.type.precision, array.type.scale))
     return array.cast(wanted, safe=True)
 
 

@@ -154,8 +154,8 @@ class DynamicStore:
         rungs = self._rungs.setdefault(key, [])
         if not rungs or rungs[-1][0] <= at:
             self._climb(key, rungs)
-        place = bisect_right(rungs, at, key=itemgetter(0))
-        newest: Version | None = rungs[place] if place < len(rungs) else self.rows[key]
+        # The last rung is above: it is one of the RUNG_STEP newest versions, which all are.
+        newest: Version | None = rungs[bisect_right(rungs, at, key=itemgetter(0))]
         while newest is not None and newest[0] > at:
             newest = newest[3]
         return newest

@@ -124,7 +124,7 @@ class LockSet(NamedTuple):
 
 
 @lru_cache(CACHED_MAX)
-def write_locks(groups: int, shared_groups: int = 0) -> LockSet:
+def write_locks(groups: int, shared_groups: int) -> LockSet:
     """Return what a write of these lock groups takes. It takes `shared_groups` by `shared_write`,
     the other ones exclusively."""
     return LockSet(groups & ~shared_groups, shared_groups)
