@@ -248,7 +248,8 @@ class AsyncClient(AsyncReader):
 
         - `data`: a data frame of pandas or polars, a `pyarrow.Table`, a record batch, or an
           iterable of these. Also a list of dicts, a dict of columns, and any object with
-          `__arrow_c_stream__`. A named index of pandas is a column.
+          `__arrow_c_stream__`. A named index of pandas is a column. In a dict of columns, all
+          series of pandas have equal indexes.
         - `mode`: `"upsert"` writes whole rows: absent columns become null. `"insert"` does the
           same, but a key that exists is an error. `"update"` sets the given columns of rows that
           must exist. `"delete"` takes the key columns only. `"replace"` does what `"upsert"` does,

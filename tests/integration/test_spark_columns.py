@@ -95,3 +95,11 @@ def test_a_frame_that_fits(types: dict[str, str]) -> None:
 def test_a_frame_that_does_not_fit(types: dict[str, str], message: str) -> None:
     with pytest.raises(SchemaViolation, match=message):
         check_frame(COLUMNS, frame(**types), "//t")
+
+
+def test_an_update_of_an_aggregate_is_refused_on_the_driver() -> None:
+    columns = (*COLUMNS, Column("sum", "int64", aggregate="sum"))
+    given = frame(id="bigint", name="string", sum="bigint")
+    check_frame(columns, given, "//t")
+    with pytest.raises(SchemaViolation, match="a bulk update can't set columns that aggregate"):
+        check_frame(columns, given, "//t", "update")

@@ -92,6 +92,59 @@ def test_every_field_of_every_table_comes_back(
         compare(expected, found.toPandas(), keys)
 
 
+TYPED: list[dict[str, Any]] = [
+    {"name": "day", "type": "date", "sort_order": "ascending"},
+    {"name": "planned", "type": "timestamp", "sort_order": "ascending"},
+    {"name": "carrier", "type": "utf8", "sort_order": "ascending"},
+    {"name": "flight", "type": "int16", "sort_order": "ascending"},
+    {"name": "left_at", "type": "timestamp"},
+    {"name": "delay", "type": "interval"},
+    {"name": "miles", "type": "decimal(6,1)"},
+]
+TYPED_COLUMNS = (
+    "make_date(year, month, day) as day",
+    "to_timestamp(time_hour) as planned",
+    "carrier",
+    "cast(flight as smallint) as flight",
+    "to_timestamp(time_hour) + make_dt_interval(0, 0, minute + dep_delay) as left_at",
+    "make_dt_interval(0, 0, dep_delay) as delay",
+    "cast(distance as decimal(6,1)) as miles",
+)
+
+
+def test_dates_and_times_of_flights_come_back_with_their_absent_values(
+    spark: SparkSession, db: dodona.Client, url: str, files: Path
+) -> None:
+    path = "//nyc13_typed/flights"
+    db.create_table(path, TYPED, mount=True)
+    every = spark.read.csv(str(files / "flights.csv"), header=True, nullValue=MISSING)
+    whole = ("year", "month", "day", "minute", "dep_delay")
+    numbers = [f"cast({it} as int) as {it}" for it in whole]
+    others = ["time_hour", "carrier", "flight", "distance"]
+    february = every.selectExpr(*numbers, *others).where("month = 2")
+    rows = february.selectExpr(*TYPED_COLUMNS)
+    assert dodona.spark.bulk_write(rows, path, url=url).row_count == rows.count()
+    found = spark.read.format("dodona").option("url", url).load(path)
+    types = dict(found.dtypes)
+    assert (types["day"], types["left_at"]) == ("date", "timestamp")
+    assert (types["delay"], types["miles"]) == ("interval day to second", "decimal(6,1)")
+    stormy = "day between date'2013-02-08' and date'2013-02-09'"
+    sums = (
+        "count(*)",
+        "count(left_at)",
+        "sum(miles)",
+        "max(delay)",
+        "min(left_at)",
+        "max(planned)",
+    )
+    (row,) = found.where(stormy).selectExpr(*sums).collect()
+    assert [row] == rows.where(stormy).selectExpr(*sums).collect()
+    frame = as_pandas_has_it(files / "flights.csv")
+    frame = frame[(frame["month"] == 2) & frame["day"].isin([8, 9])]
+    assert row[0] == len(frame) > row[1] == int(frame["dep_delay"].notna().sum()) > 0
+    assert row[2] == int(frame["distance"].sum())
+
+
 def compare(expected: pd.DataFrame, found: pd.DataFrame, keys: list[str]) -> None:
     """Field by field, absent ones included, which texts have in two ways."""
     expected = expected.sort_values(keys).reset_index(drop=True)
