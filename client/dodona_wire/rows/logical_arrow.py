@@ -167,9 +167,9 @@ def _stored_decimals(kind: LogicalType, column: str, array: Any) -> Any:
 
 
 def _short_decimals(kind: LogicalType, words: Any) -> tuple[Any, bool]:
-    """Return the stored form of decimals of at most one word, and whether all are in the range. Each
-    is its lowest word then, whose sign the other word repeats. Arrow compares decimals ten times
-    more slowly. A null may have any words."""
+    """Return the stored form of decimals of at most one word, and whether all are in the range.
+    Each is its lowest word then, whose sign the other word repeats. Arrow compares decimals ten
+    times more slowly. A null may have any words."""
     numpy, size = numpy_module(), kind.size_bytes
     stored, largest = numpy.empty(len(words), f">i{size}"), 10**kind.precision - 1
     sign, is_short = numpy.iinfo(stored.dtype).min, True
