@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from dodona_ytsaurus.query.source import Source
+from dodona_wire.expressions.source import Source
 
 TOKENS_MAX: Final = 100_000
 NEAR_COUNT_MAX: Final = 1_000
