@@ -113,6 +113,7 @@ class ExpressionParser:
         """Return the error that the next token is not the expected one."""
         token = self.token
         found = token.value if token.kind == NAME else token.kind
+        found = f"the end of the {self.source.noun}" if found is END else found
         return self.source.error(token.at, f"Expected {what}, found {found}.", expected=what)
 
     def _fail(self, what: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Final
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 UINT64_MAX: Final = (1 << 64) - 1
+BITS: Final = 64
 
 
 class Kind(enum.IntFlag):
@@ -149,7 +150,7 @@ def _integers(operator: str, one: int, other: int) -> int:
     if operator in ("/", "%"):
         return _divided(operator, one, other)
     if operator in ("<<", ">>"):
-        if not 0 <= other < 64:
+        if not 0 <= other < BITS:
             raise ValueError(f"A shift by {other} bits is not possible. Shift by 0 to 63.")
         return one << other if operator == "<<" else one >> other
     match operator:
@@ -167,7 +168,7 @@ def _integers(operator: str, one: int, other: int) -> int:
 def _divided(operator: str, one: int, other: int) -> int:
     """Divide towards zero. The remainder has the sign of the first operand."""
     if not other:
-        raise ValueError("The query divides by zero.")
+        raise ValueError("The expression divides by zero.")
     if one == INT64_MIN and other == -1:
         raise ValueError(f"{INT64_MIN} can't be divided by -1.")
     quotient = abs(one) // abs(other)
