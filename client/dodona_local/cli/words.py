@@ -32,7 +32,10 @@ from dodona_wire.types import Timestamp
 DIGITS: Final = re.compile("[0-9]{1,20}")
 WORD: Final = re.compile(r"[^\W\d][\w./-]*")
 SCHEMA_BYTES_MAX: Final = 16 << 20
-_COMMA: Final = re.compile(r",(?![^()]*\))")
+_MARKS: Final = re.compile(r"""[(),]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+"""Commas, and what keeps a comma from being between two columns: brackets and literals."""
+_EXPRESSION: Final = "expression="
+"""Begins the last word of a computed column. The rest is its expression."""
 """A comma between two columns, and not one within decimal(10,2)."""
 
 
@@ -96,7 +99,18 @@ def schema_of(text: str) -> TableSchema:
     file = Path(text)
     if ":" not in text or _is_there(file):
         return schema_of(_read(file))
-    return TableSchema.parse([_column_of(it) for it in _COMMA.split(text.strip())])
+    return TableSchema.parse([_column_of(it) for it in _columns_in(text.strip())])
+
+
+def _columns_in(text: str) -> list[str]:
+    """Split the short form of a schema at the commas outside of brackets and of literals."""
+    found, begin, depth = [], 0, 0
+    for mark in _MARKS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        if mark[0] == "," and depth <= 0:
+            found.append(text[begin : mark.start()])
+            begin = mark.end()
+    return [*found, text[begin:]]
 
 
 def _is_there(file: Path) -> bool:
@@ -122,10 +136,13 @@ def _read(file: Path) -> str:
 
 
 def _column_of(text: str) -> dict[str, Any]:
+    text, separator, expression = text.partition(f":{_EXPRESSION}")
     name, *words = (it.strip() for it in text.split(":"))
     if not words:
         raise SchemaViolation(f"write a column as name:type, not {text!r}")
     fields: dict[str, Any] = {"name": name, "type": words[0]}
+    if separator:
+        fields["expression"] = expression.strip()
     for word in words[1:]:
         if word == "key":
             fields["sort_order"] = "ascending"
@@ -136,7 +153,8 @@ def _column_of(text: str) -> dict[str, Any]:
         elif word.startswith("lock="):
             fields["lock"] = word.removeprefix("lock=")
         else:
-            known = ", ".join(["key", "required", "lock=NAME", *AGGREGATE_TYPES])
+            given = ["key", "required", "lock=NAME", *AGGREGATE_TYPES, f"{_EXPRESSION}TEXT"]
+            known = ", ".join(given)
             text = f"{word!r} is none of {known}, which may follow a column's type"
             raise SchemaViolation(text, column=name)
     return fields
@@ -153,7 +171,14 @@ def keys_of(schema: TableSchema, words: Sequence[str]) -> list[dict[str, Any]]:
 def key_of(schema: TableSchema, text: str) -> dict[str, Any]:
     """Return one whole key. Raises SchemaViolation, InvalidRequest."""
     if text.startswith("["):
-        values = bound_of(schema, text)
+        given = json_word(text, "a list of key column values")
+        needed = schema.needed_key_names
+        if isinstance(given, list) and len(given) == len(needed) < len(schema.key_columns):
+            columns = [it for it in schema.key_columns if it.name in needed]
+            return {
+                it.name: read_value(it, value) for it, value in zip(columns, given, strict=True)
+            }
+        values = list_of(schema, given)
         if len(values) < len(schema.key_columns):
             raise SchemaViolation("a key needs a value for each key column", key=text)
         return dict(zip(schema.key_names, values, strict=True))

@@ -2,7 +2,7 @@
 
 Owns: the names of types in both, the attributes that a new table may have, and how YTsaurus's
 clients see the attributes of a node. A part of a schema that Dodona lacks is refused, never
-dropped: a computed column, a descending key, a type that would keep other values.
+dropped: a descending key, a type that would keep other values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,15 @@ TYPES_V3: Final = {it.type_v3: it.name for it in TYPES.values()}
 DECIMAL: Final = "decimal"
 """A type of YTsaurus that has parameters, and therefore no name of one word. Only `type_v3` has
 it: `type` says string."""
-_COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
+_COLUMN_FIELDS: Final = (
+    "name",
+    "type",
+    "sort_order",
+    "required",
+    "lock",
+    "aggregate",
+    "expression",
+)
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
 """Fields that say how a column is stored. No result depends on them."""
 TABLE_KIND, MAP_NODE_KIND, LOCK_KIND = 401, 303, 200
@@ -145,7 +153,7 @@ def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
         v3 = {"type_name": "optional", "item": v3}
     name = kind.stored if kind.form == DECIMAL else kind.name
     found = {"name": column["name"], "type": name, "required": is_required, "type_v3": v3}
-    for field in ("sort_order", "lock", "aggregate"):
+    for field in ("sort_order", "lock", "aggregate", "expression"):
         if column.get(field) is not None:
             found[field] = column[field]
     return found
