@@ -225,7 +225,7 @@ def test_a_schema_is_shown_as_it_was_created(any_client: yt.YtClient, folder: st
     [
         ({"name": "c", "type": "int32"}, "type"),
         ({"name": "c", "type_v3": {"type_name": "list", "item": "int64"}}, "type_v3"),
-        ({"name": "c", "type": "int64", "expression": "k + 1"}, "expression"),
+        ({"name": "c", "type": "int64", "expression": "k + 1"}, "only a key column"),
         ({"name": "c", "type": "int64", "sort_order": "descending"}, "sort_order"),
         ({"name": "k", "type": "int64"}, "k"),
         ({"type": "int64"}, "name"),
