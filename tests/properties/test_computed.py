@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dodona.errors import SchemaViolation
 from dodona.keys import encode_key
 from dodona.schema import TableSchema
-from dodona.types import Key
+from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_wire.rows.arrow import arrow_schema
 from dodona_wire.rows.arrow_keys import encode_keys
 from dodona_wire.rows.computed_arrow import check_computed_columns, with_computed
@@ -179,3 +179,46 @@ def test_a_wrong_value_is_refused_alone_and_together(
     batch = batch_of(schema, [{"c": wrong, **row}])
     with pytest.raises(SchemaViolation, match="leave the column out"):
         check_computed_columns(schema.stored, batch)
+
+
+NUMBERS = st.sampled_from(
+    ["farm_hash(i, {0})", "farm_hash({0}) % 64", "uint64(i) + 1u", "100u / u"]
+)
+
+
+@settings(max_examples=examples(300))
+@given(
+    expression=NUMBERS,
+    text=st.sampled_from(["string", "utf8", "none"]),
+    row=ROW,
+    shift=st.sampled_from([0, 0, 1]),
+)
+def test_the_quick_check_of_a_cell_accepts_only_what_the_long_one_accepts(
+    expression: str, text: str, row: dict[str, Any], shift: int
+) -> None:
+    name = {"string": "s", "utf8": "t", "none": "u"}[text]
+    names = ["i", "u", *([] if text == "none" else [name])]
+    columns = [
+        {"name": "c", "type": "uint64", "expression": expression.format(name), **KEY},
+        *({"name": it, "type": INPUTS[it][0], **KEY} for it in names),
+        {"name": "v", "type": "int64"},
+    ]
+    schema = TableSchema.parse(columns)
+    given = {it: row[it] for it in names}
+    key = alone(schema, given)
+    if isinstance(key, str):
+        return
+    right, *others = schema.decode_key(key)
+    value = right if right is None else (right + shift) % (1 << 64)
+    sent = encode_key((value, *others), schema.key_types), 1, (7,)
+    stored = schema.stored
+    is_plain = stored.code.are_plain([sent], KEY_MIN, KEY_MAX)
+    if value == right:
+        stored.check_write(sent)
+        is_simple = None not in given.values() and text in ("none", "utf8")
+        is_simple = is_simple and (text == "none" or (row["t"].isascii() and "\0" not in row["t"]))
+        assert is_plain or not is_simple
+    else:
+        assert not is_plain
+        with pytest.raises(SchemaViolation, match="leave the column out"):
+            stored.check_write(sent)

@@ -94,16 +94,16 @@ class Computed:
             return place, lambda value: self._compute({place: value})  # type: ignore[arg-type]
         return None
 
-    def code(self, names: Sequence[str]) -> str | None:
+    def code(self, names: Sequence[str], *, are_bytes: bool = False) -> str | None:
         """Return Python text that computes the column from variables with the stored values of all
-        key columns, of which none is None. None if there is no such text, or if the result may be
-        outside the type."""
+        key columns, of which none is None. With `are_bytes`, each text is bytes. None if there is
+        no such text, or if the result may be outside the type."""
         if self.kind.form != "stored" or self._is_text:
             return None
-        spelled = [
-            f"{it}.encode()" if place in self._texts else it for place, it in enumerate(names)
-        ]
-        return code_of(self.term, spelled)
+        if not are_bytes:
+            texts = self._texts
+            names = [f"{it}.encode()" if at in texts else it for at, it in enumerate(names)]
+        return code_of(self.term, names)
 
     def value_of(self, values: Sequence[Any]) -> Any:
         """Return the stored value for the stored values of all key columns; that of a computed

@@ -212,7 +212,7 @@ def _are_plain(
     if not values or any(it.type not in _TESTS for it in values):
         return no_row
     if any(it.computed is not None for it in keys):
-        return no_row
+        return _are_plain_computed(keys, values)
     if all(it.type in _TAGS for it in keys):
         tags = bytes(_TAGS[it.type] for it in keys)
         key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}{_key_ranges(keys)}"
@@ -239,6 +239,62 @@ def _are_plain(
         ],
         values,
     )
+
+
+def _are_plain_computed(
+    keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
+) -> Callable[[Sequence[WireWrite], Key, Key], bool | None]:
+    """Keys are integers, perhaps followed by one short text without zero bytes. The computed
+    columns are computed again."""
+    numbers = [it for it in keys if it.type in _TAGS]
+    count, end = len(numbers), 9 * len(numbers)
+    rest = keys[count:]
+    is_fit = list(keys[:count]) == numbers and len(rest) <= 1
+    if not is_fit or any(it.type not in TEXTS or it.narrow is not None for it in rest):
+        return no_row
+    fields = struct.Struct(">" + "BQ" * count)
+    stored = [
+        f"(k{at} - {_SIGN})" if it.type == "int64" else f"k{at}" for at, it in enumerate(numbers)
+    ]
+    tests = [f"{TEXT_KEY_BYTES_MAX} >= len(key) >= {end}" if rest else f"len(key) == {end}"]
+    tests.append(f"key[:{end}:9] == {bytes(_TAGS[it.type] for it in numbers)!r}")
+    if rest:
+        tests += [
+            f"key.find(b'\\x00', {end}) == len(key) - 2 and key[-1:] == b'\\x01'",
+            f"key[{end}:{end + 1}] == b'\\x10' and key[{end}:].isascii()",
+        ]
+        stored.append(f"key[{end + 1}:-2]")
+    computed = [(stored[at], it.computed) for at, it in enumerate(keys) if it.computed is not None]
+    codes = [it.code(stored, are_bytes=True) for _, it in computed]
+    if None in codes:
+        return no_row
+    same = [f"{name} == {code}" for (name, _), code in zip(computed, codes, strict=True)]
+    made = _compile(
+        "bind",
+        [
+            "def bind(unpack):",
+            "    def are_plain(writes, lower, upper):",
+            "        for key, mask, values in writes:",
+            f"            if mask != {(1 << len(values)) - 1} or len(values) != {len(values)}:",
+            "                return False",
+            f"            {''.join(f'v{at}, ' for at in range(len(values)))}= values",
+            f"            if not (lower <= key < upper and {' and '.join(tests)}",
+            f"                    {_key_ranges(numbers)}",
+            f"                    and {' and '.join(_value_tests(values))}):",
+            "                return False",
+            f"            {''.join(f't{at}, k{at}, ' for at in range(count))}= unpack(key)",
+            "            try:",
+            f"                if not ({' and '.join(same)}):",
+            "                    return False",
+            "            except (ValueError, ZeroDivisionError):",
+            "                return False",
+            "        return True",
+            "    return are_plain",
+        ],
+        [*keys, *values],
+    )
+    plain: Callable[[Sequence[WireWrite], Key, Key], bool | None] = made(fields.unpack_from)
+    return plain
 
 
 def _key_ranges(keys: Sequence[ColumnCode]) -> str:
