@@ -65,7 +65,7 @@ class Column(
     """How changes of a value column combine. `AGGREGATE_TYPES` has the column types for each."""
     expression: str | None = None
     """Computes a key column from key columns without an expression, as in YTsaurus:
-    `farm_hash(user) % 64`. Rows and keys may leave the column out. ("Computed key columns")"""
+    `farm_hash(user) % 64`. Rows and keys may leave the column out."""
 
     @property
     def logical(self) -> LogicalType:
