@@ -70,3 +70,9 @@ def test_a_wrong_value_is_refused_with_the_right_one(rest: Rest, table: str) -> 
         assert "'hash' is 9 in this row" in json.dumps(error)
         assert str(ANN["hash"]) in json.dumps(error)
     assert rest("select_rows", table=table)["rows"] == []
+
+
+def test_the_console_shows_the_expression(rest: Rest, table: str) -> None:
+    page = rest.http.get("/console/table", params={"path": table}).raise_for_status()
+    assert "<th>expression</th>" in page.text
+    assert f"<code>{EXPRESSION}</code>" in page.text
