@@ -1,6 +1,7 @@
 """A bulk write: partition and sort the DataFrame as the table is, then save it.
 
-Owns: the order of the steps, the settings of the session meanwhile, and the result. The rows of one
+Owns: the order of the steps, the settings of the session meanwhile, and the result. First, computed
+key columns are added, which Spark can't compute. The rows of one
 tablet come from one task, so that the tablet gets few chunks. They come in key order. So no later
 step sorts them, and chunks of one task do not overlap.
 """
@@ -20,6 +21,7 @@ from pyspark.sql import functions as f
 from dodona import Load
 from dodona.spark import BulkWrite
 from dodona_wire.errors import InvalidRequest, TableNotMounted
+from pyspark_dodona.computed import with_computed
 from pyspark_dodona.connection import connect
 from pyspark_dodona.last_rows import last_rows
 from pyspark_dodona.options import WriteOptions, parse_write
@@ -56,6 +58,7 @@ def bulk_write(
     info = connect(checked).get_table(table)
     if not info.is_mounted:
         raise TableNotMounted(f"table {table} is not mounted: mount it, then write")
+    df = with_computed(df, info.schema, table)
     keys = KeyColumns(info.schema.columns, df.schema, table)
     partitioning = share_out(
         [tablet.pivot_key for tablet in info.tablets],

@@ -166,7 +166,7 @@ def check_frame(
     for name in types:
         if name not in known:
             raise SchemaViolation(f"table {path} has no column {name!r}", columns=known)
-    if mode == "delete" and len(types) > sum(it.sort_order is not None for it in columns):
+    if mode == "delete" and any(it.name in types for it in columns if it.sort_order is None):
         keys = [column.name for column in columns if column.sort_order is not None]
         raise SchemaViolation(f"rows of table {path} are deleted by their key alone: select {keys}")
     if mode == "update":
@@ -174,6 +174,8 @@ def check_frame(
     for column in columns:
         if column.name in types:
             check_type(column, types[column.name], path)
+        elif column.expression is not None:
+            continue  # each task computes it
         elif column.sort_order is not None or (column.required and mode in ("upsert", "insert")):
             kind = "required column" if column.sort_order is None else "key column"
             raise SchemaViolation(f"the DataFrame lacks the {kind} {column.name!r} of table {path}")

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from dodona._core.sql.pushdown import Interval, intersection, key_range
+from dodona._core.sql.pushdown import RANGES_MAX, Interval, fewest, intersection, key_ranges
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.logical_types import LogicalType
@@ -208,8 +208,30 @@ def key_range_of(schema: TableSchema, conditions: Sequence[Filter]) -> Range:
         least, greatest = (None if it is None else _stored(columns[place], it) for it in ends)
         return least, greatest
 
-    lower, upper = key_range(columns, interval_of)
+    def points_of(place: int, kind: LogicalType) -> frozenset[Any] | None:
+        column = columns[place]
+        if kind.name not in _RANGED and kind.form not in _PUSHED_FORMS:
+            return None
+        own = [it for it in conditions if _column_of(columns, it) == column]
+        return fewest([_points(column, it) for it in own])
+
+    ranges = key_ranges(schema, interval_of, points_of)
+    lower, upper = ranges[0][0], ranges[-1][1]
     return Range(schema.load_bound(lower or None), schema.load_bound(upper))
+
+
+def _points(column: Column, condition: Filter) -> frozenset[Any] | None:
+    """Return the stored values of the column if the condition is true; None if there may be
+    others."""
+    given: Sequence[Any] = ()
+    if isinstance(condition, In):
+        given = [it for it in condition.value if it is not None]
+    elif isinstance(condition, EqualTo):
+        given = [condition.value]
+    constants = [_constant(column, it) for it in given[: RANGES_MAX + 1]]
+    if not constants or len(constants) > RANGES_MAX or NO_VALUE in constants:
+        return None
+    return frozenset([_stored(column, it) for it in constants])
 
 
 def _stored(column: Column, value: Any) -> Any:

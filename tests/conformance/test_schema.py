@@ -26,7 +26,12 @@ def _columns(count: int, **properties: Any) -> Schema:
         pytest.param([KEY, {**VALUE, "name": ""}], id="an empty name"),
         pytest.param([KEY, {**VALUE, "name": "x" * 257}], id="a name that is too long"),
         pytest.param([KEY, {**VALUE, "type": "int"}], id="an unknown type"),
-        pytest.param([KEY, {**VALUE, "expression": "k + 1"}], id="an unknown property"),
+        pytest.param([KEY, {**VALUE, "colour": "red"}], id="an unknown property"),
+        pytest.param([KEY, {**VALUE, "expression": "k + 1"}], id="a computed value column"),
+        pytest.param(
+            [{**KEY, "name": "h", "expression": "farm_hash(j)"}, KEY, VALUE],
+            id="a computed column of a column that is not there",
+        ),
         pytest.param([{**KEY, "type": "any"}, VALUE], id="a key of type any"),
         pytest.param([{**KEY, "lock": "a"}, VALUE], id="a lock on a key column"),
         pytest.param([KEY, {**VALUE, "lock": ""}], id="an empty lock name"),

@@ -53,7 +53,6 @@ def versions(
 ) -> None:
     """Print the kept versions of the rows of these keys, newest first."""
     require_extras("server")
-    from msgspec.structs import replace
 
     from dodona._core.reading.changes import CHANGE_TYPE, COLUMNS, TIMESTAMP
     from dodona._core.reading.reading import Projection
@@ -75,7 +74,7 @@ def versions(
         rows = db.lookup_versions(path, asked, names, since=after, below=before, limit=limit)
     marks = ((TIMESTAMP, "uint64"), (CHANGE_TYPE, "utf8"), (COLUMNS, "utf8"))
     heads = [Column(name, kind) for name, kind in marks]
-    plain = [replace(it, sort_order=None, required=False, aggregate=None) for it in wanted]
+    plain = [Column(it.name, it.type) for it in wanted]
     lines = [line for row in rows for line in _lines_of(row, names)]
     batches = arrow_of_tuples([*heads, *plain], lines).to_batches()
     print_rows(form, Shape.of_columns([*heads, *plain]), batches)

@@ -25,6 +25,8 @@ SCHEMA_COLUMNS: Final = (
     Column("lock", "utf8"),
     Column("aggregate", "utf8"),
 )
+COMPUTED_COLUMNS: Final = (*SCHEMA_COLUMNS, Column("expression", "utf8"))
+"""The list of a schema with computed columns."""
 TABLET_COLUMNS: Final = (
     Column("tablet", "uint64"),
     Column("pivot_key", "any"),
@@ -55,13 +57,13 @@ def show_table_info(table: TableInfo, part: ShownPart, form: Format) -> None:
     elif form is Format.JSON:
         print_json(table.schema.columns)
     else:
-        print_list(form, SCHEMA_COLUMNS, _columns(table.schema))
+        _show_columns(table.schema, form)
 
 
 def _show_all(table: TableInfo) -> None:
     count = len(table.tablets)
     say(f"{table.path}: atomicity {table.atomicity}, {count:,} tablet{'s' if count > 1 else ''}\n")
-    print_list(Format.TABLE, SCHEMA_COLUMNS, _columns(table.schema))
+    _show_columns(table.schema, Format.TABLE)
     say("")
     print_list(Format.TABLE, TABLET_COLUMNS, _tablets(table))
     settings = msgspec.to_builtins(table.settings)  # settings with another value than the default
@@ -71,9 +73,10 @@ def _show_all(table: TableInfo) -> None:
             say(f"{name} = {value}")
 
 
-def _columns(schema: TableSchema) -> list[tuple[Any, ...]]:
-    names = [column.name for column in SCHEMA_COLUMNS]
-    return [tuple([getattr(it, name) for name in names]) for it in schema.columns]
+def _show_columns(schema: TableSchema, form: Format) -> None:
+    heads = COMPUTED_COLUMNS if schema.computed else SCHEMA_COLUMNS
+    rows = [tuple([getattr(it, head.name) for head in heads]) for it in schema.columns]
+    print_list(form, heads, rows)
 
 
 def _tablets(table: TableInfo) -> list[tuple[Any, ...]]:

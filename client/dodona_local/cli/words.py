@@ -35,6 +35,10 @@ SCHEMA_BYTES_MAX: Final = 16 << 20
 _KEY_WORDS: Final = ("key", "descending")
 _OPENING: Final = re.compile(r"\b(?:(?:list|struct|dict|optional)\s*<|decimal\s*\()")
 _QUOTED: Final = re.compile(r'"(?:[^"]|"")*"')
+_MARKS: Final = re.compile(r"""[(),]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+"""Commas, and what keeps a comma from being behind an expression: brackets and literals."""
+_EXPRESSION: Final = ":expression="
+"""Comes before the expression of a computed column, at the end of the column."""
 
 
 def json_word(text: str, what: str) -> Any:
@@ -123,10 +127,13 @@ def _read(file: Path) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Return the parts of a schema. Commas and colons within decimal(10,2), struct<a:int64> and
-    quotes separate nothing."""
+    """Return the parts of a schema. Commas and colons within decimal(10,2), struct<a:int64>, quotes
+    and expressions separate nothing."""
     parts, start, depth, at = [], 0, 0, 0
     while at < len(text):
+        if text.startswith(_EXPRESSION, at) and not depth:
+            at = _end_of_expression(text, at + len(_EXPRESSION))
+            continue
         found = _OPENING.match(text, at) or (_QUOTED.match(text, at) if depth else None)
         if found is not None:
             depth += found[0][-1] in "<("
@@ -140,11 +147,24 @@ def _split(text: str, separator: str) -> list[str]:
     return [*parts, text[start:]]
 
 
+def _end_of_expression(text: str, at: int) -> int:
+    """Return the place of the first comma that is outside of brackets and literals, or the end."""
+    depth = 0
+    for mark in _MARKS.finditer(text, at):
+        depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        if mark[0] == "," and depth <= 0:
+            return mark.start()
+    return len(text)
+
+
 def _column_of(text: str) -> dict[str, Any]:
+    text, separator, expression = text.partition(_EXPRESSION)
     name, *words = (it.strip() for it in _split(text, ":"))
     if not words:
         raise SchemaViolation(f"write a column as name:type, not {text!r}")
     fields: dict[str, Any] = {"name": name, "type": words[0]}
+    if separator:
+        fields["expression"] = expression.strip()
     for word in words[1:]:
         if word in _KEY_WORDS:
             # A key column is ascending unless it says otherwise, as `key:descending` does.
@@ -156,7 +176,8 @@ def _column_of(text: str) -> dict[str, Any]:
         elif word.startswith("lock="):
             fields["lock"] = word.removeprefix("lock=")
         else:
-            known = ", ".join([*_KEY_WORDS, "required", "lock=NAME", *AGGREGATE_TYPES])
+            given = [*_KEY_WORDS, "required", "lock=NAME", *AGGREGATE_TYPES]
+            known = ", ".join([*given, f"{_EXPRESSION[1:]}TEXT"])
             text = f"{word!r} is none of {known}, which may follow a column's type"
             raise SchemaViolation(text, column=name)
     return fields
@@ -173,7 +194,14 @@ def keys_of(schema: TableSchema, words: Sequence[str]) -> list[dict[str, Any]]:
 def key_of(schema: TableSchema, text: str) -> dict[str, Any]:
     """Return one whole key. Raises SchemaViolation, InvalidRequest."""
     if text.startswith("["):
-        values = bound_of(schema, text)
+        given = json_word(text, "a list of key column values")
+        needed = schema.needed_key_names
+        if isinstance(given, list) and len(given) == len(needed) < len(schema.key_columns):
+            columns = [it for it in schema.key_columns if it.name in needed]
+            return {
+                it.name: read_value(it, value) for it, value in zip(columns, given, strict=True)
+            }
+        values = list_of(schema, given)
         if len(values) < len(schema.key_columns):
             raise SchemaViolation("a key needs a value for each key column", key=text)
         return dict(zip(schema.key_names, values, strict=True))

@@ -96,7 +96,8 @@ class RowPart:
         """Yield batches. For an update, rows with the same columns are together, because a missing
         column keeps its value."""
         self._check()
-        columns, key_names = self._want.columns, self._want.schema.key_names
+        # `_check` has compared given values of computed columns. The writer makes them again.
+        columns = [it for it in self._want.columns if it.expression is None]
         if self._want.kind != "update":
             yield from _batches_of(columns, self._rows)
             return
@@ -104,17 +105,20 @@ class RowPart:
         for row in self._rows:
             by_names.setdefault(frozenset(row), []).append(row)
         for names, rows in by_names.items():
-            given = [it for it in columns if it.name in names or it.name in key_names]
+            given = [it for it in columns if it.name in names or it.sort_order is not None]
             yield from _batches_of(given, rows)
 
     def _check(self) -> None:
         """Check the rules for whole rows. The values were checked when they were read."""
         schema, kind = self._want.schema, self._want.kind
         required = [column.name for column in self._want.columns if column.required]
-        key_names = set(schema.key_names)
+        key_names = set(schema.needed_key_names)
         least_count = len(key_names) + (kind != "delete")
+        computed = schema.computed_by_name.keys()
         for index, row in enumerate(self._rows):
             is_whole = len(row) >= least_count and key_names <= row.keys()
+            if computed and is_whole:
+                is_whole = not computed & row.keys()
             if not is_whole or any(row.get(name) is None for name in required):
                 try:
                     if kind == "delete":

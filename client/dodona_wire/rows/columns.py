@@ -68,6 +68,9 @@ class Column(
     """The lock group of a value column; None is the main lock. ("Conflicts and locks")"""
     aggregate: Literal["sum", "min", "max", "first"] | None = None
     """How changes of a value column combine. `AGGREGATE_TYPES` has the column types for each."""
+    expression: str | None = None
+    """Computes a key column from key columns without an expression, as in YTsaurus:
+    `farm_hash(user) % 64`. Rows and keys may leave the column out."""
 
     @property
     def logical(self) -> LogicalType:
@@ -134,6 +137,9 @@ def check_key_column(column: Column) -> None:
 
 def check_value_column(column: Column) -> None:
     lock, aggregate = column.lock, column.aggregate
+    if column.expression is not None:
+        text = "only a key column can be computed: give it a sort_order, or leave out `expression`"
+        raise SchemaViolation(text, column=column.name)
     if lock is not None:
         check_name("a lock name", lock, column.name)
     if lock == MAIN_LOCK:

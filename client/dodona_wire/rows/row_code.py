@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+from dodona_wire.rows.computed import CODE_SCOPE, Computed
 from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_code import check_code, code_of
 from dodona_wire.rows.logical_types import LogicalType
@@ -90,6 +91,7 @@ class ColumnCode(NamedTuple):
     narrow: LogicalType | None = None
     """The type whose range stored values must have, if it is smaller than that of `type`."""
     is_descending: bool = False
+    computed: Computed | None = None
 
     @property
     def key_type(self) -> str:
@@ -153,6 +155,8 @@ def _compile(
             scope.update(code_of(column.logical).scope)
         if column.narrow is not None:
             scope.update(check_code(column.narrow).scope)
+        if column.computed is not None:
+            scope.update(CODE_SCOPE)
     exec("\n".join(lines), scope)
     made: Callable[..., Any] = scope[name]
     return made
@@ -161,22 +165,58 @@ def _compile(
 def _key_of(keys: Sequence[ColumnCode]) -> Callable[[Row], Key | None]:
     if not _is_plain_key(keys):
         return no_row
-    tests = [_test(it, f"k{at}") for at, it in enumerate(keys)]
-    return _compile(
-        "key_of",
-        [
-            "def key_of(row):",
-            f"    if type(row) is dict and len(row) == {len(keys)}:",
-            "        try:",
-            *[f"            k{at} = row[{it.name!r}]" for at, it in enumerate(keys)],
-            "        except KeyError:",
-            "            return None",
-            f"        if {' and '.join(tests)}:",
-            f"            return {_key_text(keys)}",
-            "    return None",
-        ],
-        keys,
-    )
+    return _compile("key_of", _function("key_of", keys, (), _key_text(keys)), keys)
+
+
+def _function(
+    name: str, keys: Sequence[ColumnCode], values: Sequence[ColumnCode], result: str
+) -> list[str]:
+    """Return a function of a row with all of these columns, or with all but the computed ones. It
+    has the columns in `k0`, `k1`, ... and `v0`, `v1`, ..."""
+    size = len(keys) + len(values)
+    given = [(at, it) for at, it in enumerate(keys) if it.computed is None]
+    sizes = f"len(row) == {size}"
+    if len(given) < len(keys):
+        sizes = f"({sizes} or len(row) == {len(given) + len(values)})"
+    tests = [_test(it, f"k{at}") for at, it in given] + _value_tests(values)
+    return [
+        f"def {name}(row):",
+        f"    if type(row) is dict and {sizes}:",
+        "        try:",
+        *[f"            k{at} = row[{it.name!r}]" for at, it in given],
+        *[f"            v{at} = row[{it.name!r}]" for at, it in enumerate(values)],
+        "        except KeyError:",
+        "            return None",
+        f"        if {' and '.join(tests)}:",
+        *_computing(keys, size),
+        f"            return {result}",
+        "    return None",
+    ]
+
+
+def _computing(keys: Sequence[ColumnCode], size: int) -> list[str]:
+    """Return the lines that compute key columns, and compare them with those of a row that has all
+    of the columns."""
+    stored = [f"({_stored(it, f'k{at}')})" for at, it in enumerate(keys)]
+    lines, tests, same = [], [], []
+    for at, it in enumerate(keys):
+        if it.computed is None:
+            continue
+        lines.append(f"                k{at} = {it.computed.code(stored)}")
+        if it.type in TEXTS:
+            tests.append(_test(it, f"k{at}"))
+        same.append(f"row.get({it.name!r}) == k{at} and type(row[{it.name!r}]) is type(k{at})")
+    if not lines:
+        return []
+    tests.append(f"(len(row) != {size} or {' and '.join(same)})")
+    return [
+        "            try:",
+        *lines,
+        "            except (ValueError, ZeroDivisionError):",
+        "                return None",
+        f"            if not ({' and '.join(tests)}):",
+        "                return None",
+    ]
 
 
 def _write_of(
@@ -184,26 +224,9 @@ def _write_of(
 ) -> Callable[[Row], Write | None]:
     if not _is_plain_key(keys) or any(it.type not in _TESTS for it in values):
         return no_row
-    tests = [_test(it, f"k{at}") for at, it in enumerate(keys)]
-    tests += _value_tests(values)
-    columns = [f"            k{at} = row[{it.name!r}]" for at, it in enumerate(keys)]
-    columns += [f"            v{at} = row[{it.name!r}]" for at, it in enumerate(values)]
     given = "".join(f"{_stored(it, f'v{at}')}, " for at, it in enumerate(values))
-    return _compile(
-        "write_of",
-        [
-            "def write_of(row):",
-            f"    if type(row) is dict and len(row) == {len(keys) + len(values)}:",
-            "        try:",
-            *columns,
-            "        except KeyError:",
-            "            return None",
-            f"        if {' and '.join(tests)}:",
-            f"            return {_key_text(keys)}, {(1 << len(values)) - 1}, ({given})",
-            "    return None",
-        ],
-        [*keys, *values],
-    )
+    result = f"{_key_text(keys)}, {(1 << len(values)) - 1}, ({given})"
+    return _compile("write_of", _function("write_of", keys, values, result), [*keys, *values])
 
 
 def _are_plain(
@@ -212,6 +235,8 @@ def _are_plain(
     """Keys are integers, checked by length and tags; or one short text without zero bytes."""
     if not values or any(it.type not in _TESTS for it in values):
         return no_row
+    if any(it.computed is not None for it in keys):
+        return _are_plain_computed(keys, values)
     if all(it.key_type in _NUMBERS for it in keys):
         tags = bytes(TAGS[it.key_type] for it in keys)
         key_test = f"len(key) == {9 * len(keys)} and key[::9] == {tags!r}{_key_ranges(keys)}"
@@ -240,6 +265,62 @@ def _are_plain(
         ],
         values,
     )
+
+
+def _are_plain_computed(
+    keys: Sequence[ColumnCode], values: Sequence[ColumnCode]
+) -> Callable[[Sequence[WireWrite], Key, Key], bool | None]:
+    """Keys are ascending integers, perhaps followed by one short text without zero bytes. The
+    computed columns are computed again."""
+    if any(it.is_descending for it in keys):
+        return no_row
+    numbers = [it for it in keys if it.type in _NUMBERS]
+    count, end = len(numbers), 9 * len(numbers)
+    rest = keys[count:]
+    is_fit = list(keys[:count]) == numbers and len(rest) <= 1
+    if not is_fit or any(it.type not in TEXTS or it.narrow is not None for it in rest):
+        return no_row
+    fields = struct.Struct(">" + "BQ" * count)
+    stored = [_NUMBERS[it.type].format(f"k{at}") for at, it in enumerate(numbers)]
+    tests = [f"{TEXT_KEY_BYTES_MAX} >= len(key) >= {end}" if rest else f"len(key) == {end}"]
+    tests.append(f"key[:{end}:9] == {bytes(TAGS[it.type] for it in numbers)!r}")
+    if rest:
+        tests += [
+            f"key.find(b'\\x00', {end}) == len(key) - 2 and key[-1:] == b'\\x01'",
+            f"key[{end}:{end + 1}] == b'\\x10' and key[{end}:].isascii()",
+        ]
+        stored.append(f"key[{end + 1}:-2]")
+    computed = [(stored[at], it.computed) for at, it in enumerate(keys) if it.computed is not None]
+    codes = [it.code(stored, are_bytes=True) for _, it in computed]
+    if None in codes:
+        return no_row
+    same = [f"{name} == {code}" for (name, _), code in zip(computed, codes, strict=True)]
+    made = _compile(
+        "bind",
+        [
+            "def bind(unpack):",
+            "    def are_plain(writes, lower, upper):",
+            "        for key, mask, values in writes:",
+            f"            if mask != {(1 << len(values)) - 1} or len(values) != {len(values)}:",
+            "                return False",
+            f"            {''.join(f'v{at}, ' for at in range(len(values)))}= values",
+            f"            if not (lower <= key < upper and {' and '.join(tests)}",
+            f"                    {_key_ranges(numbers)}",
+            f"                    and {' and '.join(_value_tests(values))}):",
+            "                return False",
+            f"            {''.join(f't{at}, k{at}, ' for at in range(count))}= unpack(key)",
+            "            try:",
+            f"                if not ({' and '.join(same)}):",
+            "                    return False",
+            "            except (ValueError, ZeroDivisionError):",
+            "                return False",
+            "        return True",
+            "    return are_plain",
+        ],
+        [*keys, *values],
+    )
+    plain: Callable[[Sequence[WireWrite], Key, Key], bool | None] = made(fields.unpack_from)
+    return plain
 
 
 def _key_ranges(keys: Sequence[ColumnCode]) -> str:
@@ -385,7 +466,11 @@ def _shown_key(column: ColumnCode, name: str) -> str:
 
 
 def _is_plain_key(keys: Sequence[ColumnCode]) -> bool:
-    return all(it.key_type in _KEY_PARTS for it in keys)
+    names = [""] * len(keys)
+    return all(
+        it.key_type in _KEY_PARTS and (it.computed is None or it.computed.code(names) is not None)
+        for it in keys
+    )
 
 
 def _key_text(keys: Sequence[ColumnCode]) -> str:

@@ -27,6 +27,7 @@ from dodona_wire.rows.columns import VALUE_COLUMNS_MAX as VALUE_COLUMNS_MAX
 from dodona_wire.rows.columns import Column as Column
 from dodona_wire.rows.columns import ColumnCheck as ColumnCheck
 from dodona_wire.rows.columns import ColumnType as ColumnType
+from dodona_wire.rows.computed import Computed, all_values, check_computed, computed_of
 from dodona_wire.rows.key_prefixes import decode_prefix
 from dodona_wire.rows.keys import TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_types import LogicalType
@@ -55,6 +56,29 @@ from dodona_wire.types import Key, Write
 
 class TableSchema(SchemaShape, frozen=True, dict=True):
     """A checked list of columns. Make it with `TableSchema.parse`."""
+
+    def _check(self) -> None:
+        super()._check()
+        computed_of(self.key_columns, self._logical_keys)
+
+    @cached_property
+    def _logical_keys(self) -> tuple[LogicalType, ...]:
+        """The type of each key column as users see it."""
+        return tuple([column.logical for column in self.key_columns])
+
+    @cached_property
+    def computed(self) -> tuple[Computed, ...]:
+        """The computed key columns, in their order."""
+        return computed_of(self.key_columns, self._logical_keys)
+
+    @cached_property
+    def computed_by_name(self) -> dict[str, Computed]:
+        return {it.name: it for it in self.computed}
+
+    @cached_property
+    def needed_key_names(self) -> tuple[str, ...]:
+        """The key columns that each row and each key must name."""
+        return tuple([it.name for it in self.key_columns if it.expression is None])
 
     @cached_property
     def key_types(self) -> tuple[str, ...]:
@@ -91,8 +115,9 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     @cached_property
     def code(self) -> RowCode:
         """The generated functions, for plain rows."""
-        keys, values = (map(_code_of, it) for it in (self.key_columns, self.value_columns))
-        return row_code(tuple(keys), tuple(values))
+        known = self.computed_by_name
+        keys = [_code_of(it, known.get(it.name)) for it in self.key_columns]
+        return row_code(tuple(keys), tuple([_code_of(it) for it in self.value_columns]))
 
     def tuple_code(
         self, places: Sequence[int], mask: int
@@ -114,20 +139,22 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         return count * VALUE_BYTES_MAX + KEY_BYTES_MAX > ROW_BYTES_MAX
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
-        """Encode a key, given as a row of all key columns and no others."""
+        """Encode a key, given as a row of all key columns and no others. It may leave out computed
+        ones."""
         plain = self.code.key_of(row)
         if plain is not None:
             return plain
-        absent, values = self._key_values(row)
-        if len(values) - absent != len(row):
+        named_count, values = self._key_values(row)
+        if named_count != len(row):
             strangers = [name for name in row if name not in self.key_names]
             raise SchemaViolation("a key has only key columns: drop the others", columns=strangers)
-        if absent:
-            raise missing_of(self._key_checks, row)
+        if values is None:
+            raise self._missing_key(row)
         return self._encode(values)
 
-    def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any]]:
-        """Return how many key columns a row does not name, and its checked key column values."""
+    def _key_values(self, row: Mapping[str, Any]) -> tuple[int, list[Any] | None]:
+        """Return how many key columns a row names, and its checked key column values. They are None
+        if the row lacks one that is not computed."""
         absent, values = 0, []
         for name, check, is_required in self._key_checks:
             value = row.get(name)
@@ -138,7 +165,17 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
             elif is_required:
                 raise missing_value(name, row)
             values.append(value)
-        return absent, values
+        named_count = len(values) - absent
+        if not self.computed:
+            return named_count, None if absent else values
+        given = sum([1 << it.place for it in self.computed if it.name in row])
+        if named_count - given.bit_count() < len(self.needed_key_names):
+            return named_count, None
+        return named_count, all_values(self.computed, values, given)
+
+    def _missing_key(self, row: Mapping[str, Any]) -> SchemaViolation:
+        checks = self._key_checks
+        return missing_of([it for it in checks if it[0] in self.needed_key_names], row)
 
     def _encode(self, values: Sequence[Any]) -> Key:
         key = encode_key(values, self.key_types)
@@ -157,12 +194,12 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         return self._encode(checked)
 
     def write_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
-        """Return a user's row as a write. It has all key columns, and at least one other.
-        Overwriting sets every value column, absent ones to null."""
+        """Return a user's row as a write. It has all key columns but computed ones, and at least
+        one other. Overwriting sets every value column, absent ones to null."""
         plain = self.code.write_of(row)
         if plain is not None:
             return plain
-        keys_absent, key_values = self._key_values(row)
+        named_count, key_values = self._key_values(row)
         absent, mask, values = 0, self.full_mask, []
         for bit, (name, check, is_required) in enumerate(self._value_checks):
             value = row.get(name)
@@ -177,7 +214,7 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
                     continue
             values.append(value)
         present = len(self.value_columns) - absent
-        if keys_absent or not present or present + len(key_values) != len(row):
+        if key_values is None or not present or present + named_count != len(row):
             raise self._mismatch(row)
         key = encode_key(key_values, self.key_types)
         if len(key) > KEY_BYTES_MAX:
@@ -191,8 +228,8 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         strangers = sorted(named(name) for name in row if name not in known)
         if strangers:
             return SchemaViolation("no such column", columns=strangers)
-        if any(name not in row for name in self.key_names):
-            return missing_of(self._key_checks, row)
+        if any(name not in row for name in self.needed_key_names):
+            return self._missing_key(row)
         return SchemaViolation("give at least one column that is not a key column")
 
     def change_of(self, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
@@ -233,7 +270,9 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     @cached_property
     def _plain_tags(self) -> bytes:
         """The tags of a key without nulls, if all key columns are integers: every ninth byte."""
-        if any(column.stored not in ("int64", "uint64") for column in self.key_columns):
+        if self.computed or any(
+            column.stored not in ("int64", "uint64") for column in self.key_columns
+        ):
             return b""
         return bytes([TAGS[column_type] for column_type in self.key_types])
 
@@ -252,6 +291,8 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         for column, value in zip(self.key_columns, values, strict=True):
             if column.required and value is None:
                 raise SchemaViolation("required column is null", column=column.name)
+        if self.computed:
+            check_computed(self.computed, values)
 
     def _check_key_values(self, values: Sequence[Any]) -> None:
         """Check the values of a key or of a prefix, beyond their stored types."""
@@ -340,8 +381,9 @@ class _StoredSchema(TableSchema, frozen=True, dict=True):
 
     @cached_property
     def code(self) -> RowCode:
+        known = self.computed_by_name
         columns = [
-            _code_of(it)._replace(narrow=None if kind.is_stored else kind)
+            _code_of(it, known.get(it.name))._replace(narrow=None if kind.is_stored else kind)
             for it, kind in zip(self.columns, self.logical, strict=True)
         ]
         key_count = len(self.key_columns)
@@ -379,11 +421,16 @@ def _key_check(kind: LogicalType) -> Callable[[Any, str], Any]:
     return lambda value, column: check_key_double(store(value, column), column)
 
 
-def _code_of(column: Column) -> ColumnCode:
+def _code_of(column: Column, computed: Computed | None = None) -> ColumnCode:
     kind = column.logical
     logical = None if kind.is_stored else kind
     return ColumnCode(
-        column.name, kind.stored, column.required, logical, is_descending=column.is_descending
+        column.name,
+        kind.stored,
+        column.required,
+        logical,
+        is_descending=column.is_descending,
+        computed=computed,
     )
 
 

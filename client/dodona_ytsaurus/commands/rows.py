@@ -109,10 +109,10 @@ async def with_whole_keys(
 
 
 def name_all_keys(rows: list[dict[str, Any]], schema: TableSchema) -> bool:
-    """Add null for each key column that a row does not name. This is YTsaurus's rule; Dodona's own
-    interfaces refuse such a row. A required key column stays missing, and the error names it.
-    Return whether any column was added."""
-    names = [it.name for it in schema.key_columns if not it.required]
+    """Add null for each key column that a row does not name, but not for computed ones. This is
+    YTsaurus's rule; Dodona's own interfaces refuse such a row. A required key column stays missing,
+    and the error names it. Return whether any column was added."""
+    names = [it.name for it in schema.key_columns if not (it.required or it.expression)]
     count = sum(map(len, rows))
     for row in rows:
         for name in names:

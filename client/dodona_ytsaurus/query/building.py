@@ -8,7 +8,34 @@ short query can be a long one. So the number of visited nodes has a limit.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dodona_ytsaurus.query import values
+from dodona_wire.expressions import values
+from dodona_wire.expressions.tree import (
+    Alias,
+    Between,
+    Binary,
+    Call,
+    Case,
+    In,
+    Like,
+    Literal,
+    Logical,
+    Node,
+    Reference,
+    Row,
+    Transform,
+    Tuple,
+    Unary,
+    spread,
+)
+from dodona_wire.expressions.values import (
+    EVERYTHING,
+    INTEGERS,
+    NUMBERS,
+    Constant,
+    Kind,
+    first_of,
+    names_of,
+)
 from dodona_ytsaurus.query.calls import Function, call
 from dodona_ytsaurus.query.comparisons import (
     INVERSE,
@@ -24,38 +51,9 @@ from dodona_ytsaurus.query.functions import AGGREGATES, FUNCTIONS, NOT_TAKEN
 from dodona_ytsaurus.query.matching import match_sql
 from dodona_ytsaurus.query.membership import in_ranges, in_rows
 from dodona_ytsaurus.query.scope import Scope
-from dodona_ytsaurus.query.tree import (
-    Alias,
-    Between,
-    Binary,
-    Call,
-    Case,
-    In,
-    Like,
-    Literal,
-    Logical,
-    Node,
-    Query,
-    Reference,
-    Row,
-    Transform,
-    Tuple,
-    Unary,
-    spread,
-)
+from dodona_ytsaurus.query.sql_values import sql_of, text_of, text_sql
+from dodona_ytsaurus.query.tree import Query
 from dodona_ytsaurus.query.typed import Expression, Mode, bounded
-from dodona_ytsaurus.query.values import (
-    EVERYTHING,
-    INTEGERS,
-    NUMBERS,
-    Constant,
-    Kind,
-    first_of,
-    names_of,
-    sql_of,
-    text_of,
-    text_sql,
-)
 
 VISITS_MAX: Final = 100_000
 DEPTH_MAX: Final = 100

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dodona_wire.errors import InvalidRequest
-from dodona_ytsaurus.query.source import Source
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.values import EVERYTHING, Kind, first_of, names_of
 from dodona_ytsaurus.query.typed import Expression, Mode, bounded
-from dodona_ytsaurus.query.values import EVERYTHING, Kind, first_of, names_of
 
 Nulls = Literal["any", "all", "never", "may be"]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Final
 
-from dodona_ytsaurus.query.source import Source
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.values import COMPARABLE, Kind, first_of, names_of
 from dodona_ytsaurus.query.typed import Expression, Make, Mode, bounded
-from dodona_ytsaurus.query.values import COMPARABLE, Kind, first_of, names_of
 
 INVERSE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}

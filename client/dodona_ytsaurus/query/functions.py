@@ -9,20 +9,11 @@ it is text, and some see it in hexadecimal. Others see it with all bytes escaped
 from collections.abc import Sequence
 from typing import Final
 
+from dodona_wire.expressions.values import COMPARABLE, EVERYTHING, INTEGERS, NUMBERS, VALUES, Kind
 from dodona_ytsaurus.query.calls import Argument, Function, function
 from dodona_ytsaurus.query.json_values import JSON_FUNCTIONS, converted
 from dodona_ytsaurus.query.matching import match_sql
-from dodona_ytsaurus.query.values import (
-    COMPARABLE,
-    EVERYTHING,
-    INTEGERS,
-    NUMBERS,
-    SQL_TYPES,
-    VALUES,
-    Kind,
-    blob_sql,
-    text_sql,
-)
+from dodona_ytsaurus.query.sql_values import SQL_TYPES, blob_sql, text_sql
 
 _ALL_BITS: Final = "18446744073709551615::hugeint"
 _HALF: Final = "9223372036854775808::hugeint"

@@ -11,9 +11,10 @@ refuses another type, and `try_get_int64` gives null for it.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from dodona_wire.expressions.values import Kind
 from dodona_wire.rows.text_format import BASE64, DOUBLE
 from dodona_ytsaurus.query.calls import Argument, Function
-from dodona_ytsaurus.query.values import SQL_TYPES, Kind, text_of, text_sql
+from dodona_ytsaurus.query.sql_values import SQL_TYPES, text_of, text_sql
 
 _TYPES: Final = {
     Kind.INT64: "'BIGINT', 'UBIGINT'",

@@ -12,7 +12,7 @@ from typing import Final
 
 from dodona_wire.errors import InvalidRequest
 from dodona_ytsaurus.query.calls import Argument
-from dodona_ytsaurus.query.values import text_of, text_sql
+from dodona_ytsaurus.query.sql_values import text_of, text_sql
 
 _ESCAPE: Final = "\\"
 _SPECIAL: Final = re.compile(r"[\\%_]")

@@ -7,21 +7,12 @@ values of each single operand. From these the engine makes a range of keys.
 
 from collections.abc import Callable, Sequence
 
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.tree import Literal, Row
+from dodona_wire.expressions.values import COMPARABLE, Constant, Kind, first_of, fit, names_of
 from dodona_ytsaurus.query.comparisons import both, compare_tuples, either, is_null
-from dodona_ytsaurus.query.source import Source
-from dodona_ytsaurus.query.tree import Literal, Row
+from dodona_ytsaurus.query.sql_values import sql_of, text_of, text_sql
 from dodona_ytsaurus.query.typed import Expression, Mode, bounded
-from dodona_ytsaurus.query.values import (
-    COMPARABLE,
-    Constant,
-    Kind,
-    first_of,
-    fit,
-    names_of,
-    sql_of,
-    text_of,
-    text_sql,
-)
 
 Make = Callable[[Constant, int], Expression]
 """Makes an expression of a constant and its place in the text."""

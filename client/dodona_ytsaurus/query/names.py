@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona_ytsaurus.query.tree import (
+from dodona_wire.expressions.tree import (
     Alias,
     Between,
     Binary,
@@ -26,7 +26,7 @@ from dodona_ytsaurus.query.tree import (
     Tuple,
     Unary,
 )
-from dodona_ytsaurus.query.values import Constant, Kind
+from dodona_wire.expressions.values import Constant, Kind
 
 NAME_LENGTH_MAX: Final = 1 << 12
 """A longer name is cut: a query can't refer to it, and results carry it."""

@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona_ytsaurus.query.expressions import AND, BIT_OR, OR, ExpressionParser
-from dodona_ytsaurus.query.source import Source, not_too_deep
-from dodona_ytsaurus.query.tokens import END, INT64, NAME, Token, tokenize
-from dodona_ytsaurus.query.tree import Join, Node, Query, Table
+from dodona_wire.expressions.parser import AND, BIT_OR, OR, ExpressionParser
+from dodona_wire.expressions.source import Source, not_too_deep
+from dodona_wire.expressions.tokens import END, INT64, NAME, Token, tokenize
+from dodona_wire.expressions.tree import Node
+from dodona_ytsaurus.query.tree import Join, Query, Table
 
 LIMIT_MAX: Final = 10_000_000
 """The limit of LIMIT and of OFFSET; that of LIMIT is YTsaurus's own."""

@@ -7,12 +7,13 @@ Columns that USING names are one column.
 
 from typing import Final
 
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.tree import Reference
+from dodona_wire.expressions.values import KIND_OF_TYPE
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_ytsaurus.query.names import reference_name
-from dodona_ytsaurus.query.source import Source
-from dodona_ytsaurus.query.tree import Reference, Table
+from dodona_ytsaurus.query.tree import Table
 from dodona_ytsaurus.query.typed import Expression, bounded
-from dodona_ytsaurus.query.values import KIND_OF_TYPE
 
 
 class TableScope:

@@ -12,16 +12,18 @@ from typing import Any, Final, Literal
 import msgspec
 
 from dodona_wire.errors import TableNotFound
+from dodona_wire.expressions.source import not_too_deep
+from dodona_wire.expressions.tree import Node, spread
+from dodona_wire.expressions.values import Kind, first_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_ytsaurus.query.building import Builder
 from dodona_ytsaurus.query.comparisons import both, compare
 from dodona_ytsaurus.query.names import name_of
 from dodona_ytsaurus.query.parser import parse
 from dodona_ytsaurus.query.scope import Scope, TableScope
-from dodona_ytsaurus.query.source import not_too_deep
-from dodona_ytsaurus.query.tree import Join, Node, Query, Table, spread
+from dodona_ytsaurus.query.sql_values import SQL_TYPES
+from dodona_ytsaurus.query.tree import Join, Query, Table
 from dodona_ytsaurus.query.typed import CONDITION, VALUE, Expression, bounded
-from dodona_ytsaurus.query.values import SQL_TYPES, Kind, first_of
 
 ResultType = Literal["int64", "uint64", "double", "boolean", "string", "any"]
 COLUMNS_MAX: Final = 4_096

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona_wire.errors import LimitExceeded
-from dodona_ytsaurus.query.values import Constant, Kind
+from dodona_wire.expressions.values import Constant, Kind
 
 SQL_LENGTH_MAX: Final = 1 << 20
 """The longest SQL that the engine takes."""

@@ -2,7 +2,7 @@
 
 Owns: the names of types in both, the attributes that a new table may have, and how YTsaurus's
 clients see the attributes of a node. A part of a schema that Dodona lacks is refused, never
-dropped: a computed column, a type that would keep other values.
+dropped: a tuple, a type that would keep other values.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,15 @@ from dodona_ytsaurus.terms.parameters import plain
 from dodona_ytsaurus.terms.types_v3 import DECIMAL, member_of_v3, v3_of_member
 from dodona_ytsaurus.yson import Attributed, Uint64
 
-_COLUMN_FIELDS: Final = ("name", "type", "sort_order", "required", "lock", "aggregate")
+_COLUMN_FIELDS: Final = (
+    "name",
+    "type",
+    "sort_order",
+    "required",
+    "lock",
+    "aggregate",
+    "expression",
+)
 _SILENT_FIELDS: Final = ("group", "max_inline_hunk_size", "stable_name")
 """Fields that say how a column is stored. No result depends on them."""
 TABLE_KIND, MAP_NODE_KIND, LOCK_KIND = 401, 303, 200
@@ -124,7 +132,7 @@ def _yt_column(column: Mapping[str, Any]) -> dict[str, Any]:
     v3 = v3_of_member(Member("", kind, not is_required))
     name = kind.stored if kind.form == DECIMAL or kind.members else kind.name
     found = {"name": column["name"], "type": name, "required": is_required, "type_v3": v3}
-    for field in ("sort_order", "lock", "aggregate"):
+    for field in ("sort_order", "lock", "aggregate", "expression"):
         if column.get(field) is not None:
             found[field] = column[field]
     return found

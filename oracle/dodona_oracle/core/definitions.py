@@ -108,9 +108,14 @@ def _check_key_columns(before: TableSchema, after: TableSchema) -> None:
             "The key columns must stay, in their order. Add new key columns after them.",
             key_columns=before.key_names,
         )
-    for name in after.key_names[len(kept) :]:
-        if name in before.value_names:
-            raise SchemaViolation("A value column can't become a key column.", column=name)
+    for column in after.key_columns[len(kept) :]:
+        if column.name in before.value_names:
+            raise SchemaViolation("A value column can't become a key column.", column=column.name)
+        if column.expression is not None:
+            raise SchemaViolation(
+                "A new column can't be computed, since existing rows have null in it.",
+                column=column.name,
+            )
 
 
 def _check_column(was: Column, column: Column) -> None:
@@ -126,6 +131,13 @@ def _check_column(was: Column, column: Column) -> None:
             f"The order of a key column can't change from {was.sort_order} to {column.sort_order}, "
             "since the table keeps its rows in this order. Copy the rows to a new table.",
             column=column.name,
+        )
+    if column.expression != was.expression:
+        raise SchemaViolation(
+            "The expression of a column can't change, since rows are stored by its values. Make a "
+            "new table, and copy the rows.",
+            column=column.name,
+            expression=was.expression,
         )
     if column.required and not was.required:
         raise SchemaViolation(

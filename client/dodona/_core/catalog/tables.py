@@ -69,6 +69,8 @@ class TableInfo(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         names = ["name", "type", "sort_order", "required", "lock", "aggregate"]
+        if self.schema.computed:
+            names.append("expression")
         rows = [[getattr(it, name) for name in names] for it in self.schema.columns]
         notes = [self.path, *self._states()]
         return html_table(names, rows, notes, what="column", is_plain=True)
@@ -85,6 +87,8 @@ def column_words(column: Column) -> str:
         words.append(column.aggregate)
     if column.lock is not None:
         words.append(f"lock={column.lock}")
+    if column.expression is not None:
+        words.append(f"expression={column.expression}")
     return ":".join(words)
 
 

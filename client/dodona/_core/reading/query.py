@@ -24,7 +24,7 @@ from dodona._core.sql.references import find_tables
 from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema, sql_type
 from dodona_wire.errors import LimitExceeded, MetadataChanged
 from dodona_wire.messages.data import ArrowPage, ScanPage
-from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.arrow import arrow_type, concatenate
 from dodona_wire.rows.logical_arrow import stored_table
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
@@ -145,15 +145,15 @@ class Query:
         for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
-            lower, upper = map(source.read_schema.load_bound, (wanted.lower, wanted.upper))
-            read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
-            data = yield from budget.watch(read)
+            found = []
+            for part in wanted.parts():
+                lower, upper = map(source.read_schema.load_bound, part)
+                read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
+                found.append((yield from budget.watch(read)))
+            data = _joined(source.path, found)
             columns = [it for it in source.read_schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
-                text = (
-                    f"Table {source.path} was altered while the query read it. Run the query again."
-                )
-                raise MetadataChanged(text, table=source.path)
+                raise _altered(source.path)
             data = data.select([it.name for it in columns])
             is_as_read = source.schema is source.read_schema
             source.data = data if is_as_read else stored_table(columns, data)
@@ -176,6 +176,18 @@ class Query:
         engine = self._engine
         if engine is not None:
             engine.interrupt()
+
+
+def _joined(path: str, tables: Sequence[Any]) -> Any:
+    """Return the rows of several ranges of one table. Raises MetadataChanged."""
+    if any(it.schema != tables[0].schema for it in tables):
+        raise _altered(path)
+    return tables[0] if len(tables) == 1 else concatenate(tables)
+
+
+def _altered(path: str) -> MetadataChanged:
+    text = f"Table {path} was altered while the query read it. Run the query again."
+    return MetadataChanged(text, table=path)
 
 
 class _Budget:

@@ -10,8 +10,9 @@ cause errors.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +21,15 @@ from dodona._core.sql.constants import Expression, constant, predecessor, succes
 from dodona_wire.rows.keys import encode_key
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.schema import Column, TableSchema
+from dodona_wire.types import KEY_MAX, KEY_MIN, Key
 
 Parse = Callable[[str], Expression | None]
 Interval = tuple[Any, Any]
 """The smallest and the largest stored value, both included. None means that there is no such
 limit. An interval without a smallest value has null, too."""
 
+RANGES_MAX: Final = 32
+"""How many narrow ranges of keys are read instead of one wide range."""
 EXPRESSION_LENGTH_MAX: Final = 1 << 20
 NESTING_DEPTH_MAX: Final = 100
 _EVERYTHING: Final[Interval] = (None, None)
@@ -54,6 +58,13 @@ class ScanRange(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     lower: tuple[Any, ...] | None = None
     upper: tuple[Any, ...] | None = None
+    ranges: tuple[Interval, ...] = ()
+    """Narrower ranges within this one that have all the rows, in their order; none overlap. Without
+    them, the whole range is read."""
+
+    def parts(self) -> tuple[Interval, ...]:
+        """Return the ranges to read."""
+        return self.ranges or ((self.lower, self.upper),)
 
 
 def column_id(table: int, column: int) -> str:
@@ -77,8 +88,10 @@ def scan_ranges(
         places = sorted({int(_group(it, 2)) for it in ids})
         names = tuple([schema.columns[place].name for place in places])
         trees = [parse(it) for it in conditions]
-        lower, upper = _key_range(table, schema, [it for it in trees if it is not None])
-        needed[table] = _both(schema, needed[table], ScanRange(names, lower, upper))
+        ranges = _key_ranges(table, schema, [it for it in trees if it is not None])
+        narrow = tuple(ranges) if len(ranges) > 1 else ()
+        found = ScanRange(names, ranges[0][0], ranges[-1][1], narrow)
+        needed[table] = _both(schema, needed[table], found)
     return needed
 
 
@@ -118,7 +131,8 @@ def _both(schema: TableSchema, one: ScanRange | None, other: ScanRange) -> ScanR
     names = [it.name for it in schema.columns if it.name in (*one.columns, *other.columns)]
     lower = _outermost(schema, min, (one.lower, other.lower))
     upper = _outermost(schema, max, (one.upper, other.upper))
-    return ScanRange(tuple(names), lower, upper)
+    ranges = one.ranges if one.ranges == other.ranges else ()
+    return ScanRange(tuple(names), lower, upper, ranges)
 
 
 def _outermost(
@@ -134,24 +148,60 @@ def _outermost(
 # ---- from conditions to a range of keys
 
 
-def _key_range(table: int, schema: TableSchema, conditions: Sequence[Expression]) -> Interval:
+def _key_ranges(
+    table: int, schema: TableSchema, conditions: Sequence[Expression]
+) -> list[Interval]:
     def interval_of(place: int, kind: LogicalType) -> Interval:
         column = column_id(table, place)
         return intersection(*[_interval(it, column, kind) for it in conditions])
 
-    return key_range(schema.key_columns, interval_of)
+    def points_of(place: int, kind: LogicalType) -> frozenset[Any] | None:
+        column = column_id(table, place)
+        return fewest([points(it, column, kind) for it in conditions])
+
+    return key_ranges(schema, interval_of, points_of)
 
 
-def key_range(
-    columns: Sequence[Column], interval_of: Callable[[int, LogicalType], Interval]
-) -> Interval:
-    """Return the range of keys of these columns: leading key column values as they are stored,
-    lower ≤ key < upper in the order of the table. `interval_of` returns the interval of each
-    column's stored values. Leading columns with one value count, and the first one that has more.
-    Later columns do not count."""
+def key_ranges(
+    schema: TableSchema,
+    interval_of: Callable[[int, LogicalType], Interval],
+    points_of: Callable[[int, LogicalType], frozenset[Any] | None],
+) -> list[Interval]:
+    """Return ranges of keys that have all the rows, in their order: leading key column values as
+    they are stored, lower ≤ key < upper. `interval_of` returns the interval of each column's stored
+    values. `points_of` returns its values, if they are few. There are several ranges only if
+    a column has several values, from which a computed column is computed."""
+    kinds = [it.logical for it in schema.key_columns]
+    known = {place: interval_of(place, kind) for place, kind in enumerate(kinds)}
+    inputs = sorted({place for it in schema.computed for place in it.inputs})
+    choices: dict[int, list[Any]] = {}
+    count = 1
+    for place in inputs:
+        its = points_of(place, kinds[place])
+        if its and count * len(its) <= RANGES_MAX:
+            choices[place] = sorted(its)
+            count *= len(its)
+    found = []
+    for values in product(*choices.values()):
+        fixed = {place: (it, it) for place, it in zip(choices, values, strict=True)}
+        found.append(_key_range(schema, known | fixed))
+    return _in_order(schema, found) if len(found) > 1 else found
+
+
+def _key_range(schema: TableSchema, known: Mapping[int, Interval]) -> Interval:
+    """Return one range of keys, lower ≤ key < upper in the order of the table. Leading columns with
+    one value count, and the first one that has more. Later columns do not count. The value of a
+    computed column follows from its inputs."""
+    intervals = dict(known)
+    for it in schema.computed:
+        derived = it.interval(known)
+        both = intersection(known[it.place], derived)
+        is_empty = None not in both and both[0] > both[1]
+        intervals[it.place] = derived if is_empty else both
+    columns = schema.key_columns
     prefix: list[Any] = []
     for place, column in enumerate(columns):
-        least, greatest = interval_of(place, column.logical)
+        least, greatest = intervals[place]
         if least is not None and least == greatest:
             prefix.append(least)
             continue
@@ -160,6 +210,24 @@ def key_range(
         upper = _end(prefix if last is None else [*prefix, last], columns)
         return lower or None, upper
     return tuple(prefix), _end(prefix, columns)
+
+
+def _in_order(schema: TableSchema, ranges: Sequence[Interval]) -> list[Interval]:
+    """Return the ranges in the order of their keys. Ranges that overlap become one."""
+
+    def first(it: Interval) -> Key:
+        return KEY_MIN if it[0] is None else schema.stored.bound_of(it[0])
+
+    def end(it: Interval) -> Key:
+        return KEY_MAX if it[1] is None else schema.stored.bound_of(it[1])
+
+    found: list[Interval] = []
+    for it in sorted(ranges, key=first):
+        if found and first(it) < end(found[-1]):
+            found[-1] = (found[-1][0], max(it, found[-1], key=end)[1])
+        else:
+            found.append(it)
+    return found
 
 
 def _end(values: Sequence[Any], columns: Sequence[Column]) -> tuple[Any, ...] | None:
@@ -208,6 +276,39 @@ def _compared(
     if kind == "COMPARE_EQUAL":
         return value, value
     return (None, value) if kind.startswith("COMPARE_LESS") else (value, None)
+
+
+def points(
+    tree: Expression, column: str, column_kind: LogicalType, depth: int = 0
+) -> frozenset[Any] | None:
+    """Return the column's values for which the condition is true, if they are few. None: the
+    column may have others."""
+    if depth > NESTING_DEPTH_MAX:
+        return None
+    kind, children = tree.get("type"), tree.get("children", [])
+    if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        parts = [points(it, column, column_kind, depth + 1) for it in children]
+        if kind == "CONJUNCTION_AND":
+            return fewest(parts)
+        return None if None in parts else _few(frozenset().union(*[it for it in parts if it]))
+    if kind == "COMPARE_IN" and _is_values(children[0], column, column_kind):
+        if len(children) > RANGES_MAX + 1:
+            return None
+        values = [constant(child, column_kind) for child in children[1:]]
+        return None if None in values else frozenset(values)
+    if kind == "COMPARE_EQUAL":
+        value, _ = _compared(kind, tree["left"], tree["right"], column, column_kind)
+        return None if value is None else frozenset([value])
+    return None
+
+
+def fewest(parts: Iterable[frozenset[Any] | None]) -> frozenset[Any] | None:
+    """Return the smallest of these sets, of which the column has a value each."""
+    return min([it for it in parts if it is not None], key=len, default=None)
+
+
+def _few(values: frozenset[Any]) -> frozenset[Any] | None:
+    return values if len(values) <= RANGES_MAX else None
 
 
 def intersection(*intervals: Interval) -> Interval:

@@ -40,6 +40,7 @@ from dodona_wire.messages.data import DataRequest
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, arrow_type, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
+from dodona_wire.rows.computed_arrow import with_computed
 from dodona_wire.rows.logical_arrow import stored_array, stored_arrow_type
 from dodona_wire.rows.row_rules import check_update, missing_key_column
 from dodona_wire.rows.schema import Column, TableSchema
@@ -330,8 +331,8 @@ def _repeated(schema: TableSchema, keys: Any) -> DuplicateKey:
 
 def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     """Return the batch with all columns of the table, in its order and stored types. To delete
-    rows, take the key columns only. To update rows, take the given columns only. Raises
-    SchemaViolation."""
+    rows, take the key columns only. To update rows, take the given columns only. Computed columns
+    are made, and those that are given must be right. Raises SchemaViolation."""
     import pyarrow
 
     names = batch.schema.names
@@ -356,8 +357,15 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
     ]
     fields = arrow_schema(schema.stored)
     wanted = pyarrow.schema([fields.field(column.name) for column in columns])
-    arrays = [_fit_column(column, batch, places.get(column.name)) for column in columns]
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
+    computed = schema.computed_by_name
+    arrays = [
+        _fit_column(it, batch, places.get(it.name))
+        if it.name in places or it.name not in computed
+        else pyarrow.nulls(batch.num_rows, stored_arrow_type(it.logical))
+        for it in columns
+    ]
+    fitted = pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
+    return with_computed(schema, fitted, names) if computed else fitted
 
 
 def _fit_column(column: Column, batch: Any, place: int | None) -> Any:

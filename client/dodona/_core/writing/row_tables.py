@@ -18,11 +18,15 @@ def table_of_rows(
     schema: TableSchema, rows: Sequence[Mapping[str, Any]], first_row: int, *, is_update: bool
 ) -> Any:
     """Return a `pyarrow.Table` of the columns that the rows name, in the table's order. It has all
-    key columns, and other columns are null in rows that do not name them. In an update, such a null
-    would be a change, so there all rows name the same columns. `first_row` is the index of the
-    first row in the whole data. Raises SchemaViolation."""
+    key columns but computed ones, which each row may leave out. Other columns are null in rows that
+    do not name them. In an update, such a null would be a change, so there all rows name the same
+    columns. `first_row` is the index of the first row in the whole data. Raises SchemaViolation."""
     names = dict.fromkeys(name for row in rows for name in row)
     _check_names(schema, rows, names, first_row)
+    for name in schema.computed_by_name:
+        if name in names and not all(name in row for row in rows):
+            _check_computed(schema, name, rows, first_row)
+            del names[name]
     columns = [it for it in schema.columns if it.name in names]
     if is_update:
         _check_alike(rows, len(columns), first_row)
@@ -42,11 +46,26 @@ def _check_names(
             place = next(place for place, row in enumerate(rows) if name in row)
             raise SchemaViolation("no such column", column=name, row_index=first_row + place)
     for column in schema.key_columns:
+        if column.expression is not None:
+            continue
         for place, row in enumerate(rows):
             if column.name not in row:
                 error = missing_key_column(column.name, column.required)
                 error.attributes["row_index"] = first_row + place
                 raise error
+
+
+def _check_computed(
+    schema: TableSchema, name: str, rows: Sequence[Mapping[str, Any]], first_row: int
+) -> None:
+    """Check a computed column that only some of the rows name."""
+    for place, row in enumerate(rows):
+        if name in row:
+            try:
+                schema.key_of({key: row[key] for key in schema.key_names if key in row})
+            except SchemaViolation as error:
+                error.attributes["row_index"] = first_row + place
+                raise
 
 
 def _check_alike(rows: Sequence[Mapping[str, Any]], count: int, first_row: int) -> None:

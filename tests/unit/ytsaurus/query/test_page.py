@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from typing import Final
 
-from dodona_ytsaurus.query.expressions import NESTING_MAX
+from dodona_wire.expressions.parser import NESTING_MAX
+from dodona_wire.expressions.source import TEXT_LENGTH_MAX
+from dodona_wire.expressions.tokens import TOKENS_MAX
 from dodona_ytsaurus.query.functions import AGGREGATES, FUNCTIONS, NOT_TAKEN
 from dodona_ytsaurus.query.parser import JOINS_MAX
-from dodona_ytsaurus.query.source import TEXT_LENGTH_MAX
-from dodona_ytsaurus.query.tokens import TOKENS_MAX
 from dodona_ytsaurus.query.translation import COLUMNS_MAX
 
 PAGE: Final = (

@@ -6,10 +6,11 @@ import sys
 import pytest
 
 from dodona.errors import InvalidRequest, LimitExceeded
+from dodona_wire.expressions.tree import Alias, Literal, Node, Reference
+from dodona_wire.expressions.values import Constant, Kind
 from dodona_ytsaurus.query.names import name_of
 from dodona_ytsaurus.query.parser import LIMIT_MAX, parse
-from dodona_ytsaurus.query.tree import Alias, Literal, Node, Query, Reference
-from dodona_ytsaurus.query.values import Constant, Kind
+from dodona_ytsaurus.query.tree import Query
 
 
 def selected(text: str) -> Node:

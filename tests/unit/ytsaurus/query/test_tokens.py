@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dodona.errors import InvalidRequest, LimitExceeded
-from dodona_ytsaurus.query.source import TEXT_LENGTH_MAX, Source
-from dodona_ytsaurus.query.tokens import (
+from dodona_wire.expressions.source import TEXT_LENGTH_MAX, Source
+from dodona_wire.expressions.tokens import (
     DOUBLE,
     END,
     INT64,

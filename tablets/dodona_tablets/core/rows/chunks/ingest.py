@@ -1,9 +1,9 @@
 """Turn a bulk batch, which is a stream of Arrow data, into one sorted batch that can be a chunk.
 
-Owns: all checks of a client's batch: columns, nulls, lengths, the values of `any`, and the range of
-the tablet. The batch is written as it came, and no later step checks it row by row. Of rows with
-the same key, the last one stays, or the key is an error. No Python object is made for a row, except
-for values of `any`.
+Owns: all checks of a client's batch: columns, nulls, lengths, the values of `any`, the computed
+columns, and the range of the tablet. The batch is written as it came, and no later step checks it
+row by row. Of rows with the same key, the last one stays, or the key is an error. No Python object
+is made for a row, except for values of `any`.
 """
 
 from typing import Any, Final
@@ -18,6 +18,7 @@ from dodona_tablets.core.rows.chunks.vectors import first_of_kind
 from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
+from dodona_wire.rows.computed_arrow import check_computed_columns
 from dodona_wire.rows.logical_arrow import check_stored_columns
 from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.row_rules import ROW_BYTES_MAX, check_update
@@ -54,6 +55,7 @@ def prepare_batch(
     columns = [_checked(schema, it, _whole(table.column(it.name))) for it in given]
     batch = pa.RecordBatch.from_arrays(columns, schema=expected)
     check_stored_columns(schema, batch)
+    check_computed_columns(schema, batch)
     found = encode_keys(schema, batch)
     _check_row_sizes(schema, found, batch)
     order, keys = in_order(found)

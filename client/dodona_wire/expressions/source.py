@@ -1,4 +1,4 @@
-"""The text of a query, and errors about a place in it.
+"""The text of a query or an expression, and errors about a place in it.
 
 Owns: offsets (in characters, from 0), lines and a line's characters (from 1), and the limit on a
 query's length.
@@ -15,22 +15,26 @@ NEAR_LENGTH_MAX: Final = 24
 
 
 class Source:
-    """The text of one query."""
+    """The text of one query, or of one expression that is no part of a query."""
 
-    __slots__ = ("text",)
+    __slots__ = ("noun", "text")
 
-    def __init__(self, text: str | bytes) -> None:
-        """`text` is UTF-8 if it is bytes. Raises InvalidRequest, LimitExceeded."""
+    def __init__(
+        self, text: str | bytes, noun: str = "query", length_max: int = TEXT_LENGTH_MAX
+    ) -> None:
+        """`text` is UTF-8 if it is bytes. `noun` names it in errors. Raises InvalidRequest,
+        LimitExceeded."""
+        self.noun: Final = noun
         if not isinstance(text, str | bytes):
-            raise InvalidRequest(f"Pass a query as str or bytes, not {type(text).__name__}.")
-        if len(text) > TEXT_LENGTH_MAX:
-            message = f"A query has at most {TEXT_LENGTH_MAX} characters. Make it shorter."
-            raise LimitExceeded(message, length_max=TEXT_LENGTH_MAX)
+            raise InvalidRequest(f"Pass the {noun} as str or bytes, not {type(text).__name__}.")
+        if len(text) > length_max:
+            message = f"The {noun} has more than {length_max} characters. Make it shorter."
+            raise LimitExceeded(message, length_max=length_max)
         try:
             decoded = text if isinstance(text, str) else text.decode()
             decoded.encode()
         except UnicodeError as error:
-            message = "The query is not valid Unicode. Pass a valid str, or bytes in UTF-8."
+            message = f"The {noun} is not valid Unicode. Pass a valid str, or bytes in UTF-8."
             raise InvalidRequest(message) from error
         self.text: Final = decoded
 

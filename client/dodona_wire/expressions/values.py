@@ -1,6 +1,6 @@
-"""The kinds of values that a query computes with, and constants of them. Pure.
+"""The kinds of values that an expression computes with, and constants of them. Pure.
 
-Owns: sets of kinds, the arithmetic of constants, and their SQL. The neighbours of an expression
+Owns: sets of kinds, and the arithmetic of constants. The neighbours of an expression
 often decide its kind: the literal 1 may be an int64, a uint64 or a double. Constants wrap around as
 in YTsaurus: `1u - 2` is 18446744073709551615u.
 
@@ -15,6 +15,7 @@ from typing import Any, Final
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 UINT64_MAX: Final = (1 << 64) - 1
+BITS: Final = 64
 
 
 class Kind(enum.IntFlag):
@@ -35,14 +36,7 @@ COMPARABLE: Final = NUMBERS | Kind.BOOLEAN | Kind.STRING
 VALUES: Final = COMPARABLE | Kind.ANY
 EVERYTHING: Final = VALUES | Kind.NULL
 
-SQL_TYPES: Final = {
-    Kind.INT64: "bigint",
-    Kind.UINT64: "ubigint",
-    Kind.DOUBLE: "double",
-    Kind.BOOLEAN: "boolean",
-    Kind.STRING: "blob",
-    Kind.ANY: "varchar",
-}
+_ORDER: Final = (Kind.INT64, Kind.UINT64, Kind.DOUBLE, Kind.BOOLEAN, Kind.STRING, Kind.ANY)
 KIND_OF_TYPE: Final = {
     "int64": Kind.INT64,
     "uint64": Kind.UINT64,
@@ -56,7 +50,7 @@ KIND_OF_TYPE: Final = {
 
 def first_of(kinds: Kind) -> Kind:
     """Return the kind that a set stands for if nothing else decides. Nulls of no kind are int64."""
-    return next((it for it in SQL_TYPES if it in kinds), Kind.INT64)
+    return next((it for it in _ORDER if it in kinds), Kind.INT64)
 
 
 def names_of(kinds: Kind) -> str:
@@ -156,7 +150,7 @@ def _integers(operator: str, one: int, other: int) -> int:
     if operator in ("/", "%"):
         return _divided(operator, one, other)
     if operator in ("<<", ">>"):
-        if not 0 <= other < 64:
+        if not 0 <= other < BITS:
             raise ValueError(f"A shift by {other} bits is not possible. Shift by 0 to 63.")
         return one << other if operator == "<<" else one >> other
     match operator:
@@ -174,54 +168,9 @@ def _integers(operator: str, one: int, other: int) -> int:
 def _divided(operator: str, one: int, other: int) -> int:
     """Divide towards zero. The remainder has the sign of the first operand."""
     if not other:
-        raise ValueError("The query divides by zero.")
+        raise ValueError("The expression divides by zero.")
     if one == INT64_MIN and other == -1:
         raise ValueError(f"{INT64_MIN} can't be divided by -1.")
     quotient = abs(one) // abs(other)
     quotient = quotient if (one < 0) == (other < 0) else -quotient
     return quotient if operator == "/" else one - quotient * other
-
-
-# ---- SQL
-
-
-def sql_of(constant: Constant) -> str:
-    """Return the SQL of a constant, as an expression of exactly its type."""
-    kind, value = constant.kind, constant.value
-    if value is None:
-        return f"cast(null as {SQL_TYPES[kind]})"
-    match kind:
-        case Kind.BOOLEAN:
-            return "true" if value else "false"
-        case Kind.DOUBLE:
-            return f"'{value!r}'::double"
-        case Kind.STRING:
-            return blob_sql(value)
-    return f"({value})::{SQL_TYPES[kind]}"
-
-
-def blob_sql(value: bytes) -> str:
-    """Return a BLOB in SQL."""
-    return "'" + "".join(_BYTES[it] for it in value) + "'::blob"
-
-
-def text_sql(value: str) -> str:
-    """Return a VARCHAR in SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def text_of(value: bytes) -> str | None:
-    """Return the bytes as UTF-8 text, or None if they are no text that SQL can hold."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
-
-
-def _byte_sql(byte: int) -> str:
-    is_plain = 32 <= byte < 127 and chr(byte) not in "'\\\""
-    return chr(byte) if is_plain else f"\\x{byte:02X}"
-
-
-_BYTES: Final = tuple(_byte_sql(it) for it in range(256))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from dodona_ytsaurus.query.source import Source
+from dodona_wire.expressions.source import Source
 
 TOKENS_MAX: Final = 100_000
 NEAR_COUNT_MAX: Final = 1_000
@@ -83,7 +83,7 @@ def tokenize(source: Source, placeholders: Mapping[str, Any]) -> list[Token]:
         found, at = _next(source, at, tokens, placeholders)
         tokens += found
         if len(tokens) > TOKENS_MAX:
-            message = f"A query has at most {TOKENS_MAX} words. Make it shorter."
+            message = f"The {source.noun} has more than {TOKENS_MAX} words. Make it shorter."
             raise source.limit(at, message, words_max=TOKENS_MAX)
     return [*tokens, Token(END, None, at)]
 
@@ -149,7 +149,7 @@ def _unknown(source: Source, at: int) -> Exception:
     character = source.text[at]
     if character in "'\"`":
         return source.error(at, f"The text in quotes has no end. Add the missing {character}.")
-    return source.error(at, f"A word of a query can't begin with {character!r}.")
+    return source.error(at, f"A word of the {source.noun} can't begin with {character!r}.")
 
 
 # ---- strings

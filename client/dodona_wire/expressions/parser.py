@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from dodona_wire.errors import InvalidRequest
-from dodona_ytsaurus.query import values
-from dodona_ytsaurus.query.source import Source
-from dodona_ytsaurus.query.tokens import (
+from dodona_wire.expressions import values
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.tokens import (
     DOUBLE,
     END,
     INT64,
@@ -22,7 +22,7 @@ from dodona_ytsaurus.query.tokens import (
     UINT64,
     Token,
 )
-from dodona_ytsaurus.query.tree import (
+from dodona_wire.expressions.tree import (
     DEPTH_MAX,
     Alias,
     Between,
@@ -41,7 +41,7 @@ from dodona_ytsaurus.query.tree import (
     Unary,
     spread,
 )
-from dodona_ytsaurus.query.values import NULL, Constant, Kind
+from dodona_wire.expressions.values import NULL, Constant, Kind
 
 NodeT = TypeVar("NodeT", bound=Node)
 NESTING_MAX: Final = 50
@@ -113,6 +113,7 @@ class ExpressionParser:
         """Return the error that the next token is not the expected one."""
         token = self.token
         found = token.value if token.kind == NAME else token.kind
+        found = f"the end of the {self.source.noun}" if found is END else found
         return self.source.error(token.at, f"Expected {what}, found {found}.", expected=what)
 
     def _fail(self, what: str) -> Any:
