@@ -112,7 +112,7 @@ def test_a_commit_that_a_full_disk_ended_is_refused_for_that_reason(cause: str) 
     session = new_session(clock, table())
     commit = Play(clock, session.commit(with_rows(clock, session, 1)))
     commit.answer(Failure("unavailable", "no answer", {"cause": cause}))
-    error = Unavailable if cause == DiskFull.kind else TransactionAborted
+    error = DiskFull if cause == DiskFull.kind else TransactionAborted
     with pytest.raises(error) as caught:
         ask_until_aborted(commit)
     assert type(caught.value) is error

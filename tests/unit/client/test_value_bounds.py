@@ -60,7 +60,7 @@ def refusal(name: str, value: Any) -> SchemaViolation:
         ([Decimal("0.5"), 7], "decimal(38,1)"),
         ([Decimal("1E-38")], "decimal(38,38)"),
         ([Decimal("1E-40")], "decimal(40,40)"),
-        ([Decimal("10.5") + Decimal("1E+37")], "decimal(39,1)"),
+        ([Decimal("1" + "0" * 37 + ".5")], "decimal(39,1)"),
         ([Decimal("1E-76")], "decimal(76,76)"),
         ([Decimal("1E-77")], None),
         ([Decimal("1E+75")], "decimal(76,0)"),
