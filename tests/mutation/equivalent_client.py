@@ -144,10 +144,4 @@ OF_CLIENT: tuple[Equivalent, ...] = (
         "return SchemaViolation(text, column=column, value=str(number)[: 21])",
         "how much of it is shown is a choice",
     ),
-    Equivalent(
-        VALUES,
-        "if not 0 <= shift <= precision or len(plain) > precision:",
-        "if not 0 <= shift < precision or len(plain) > precision:",
-        "a number with so many zeros is outside the range, which is checked as well",
-    ),
 )

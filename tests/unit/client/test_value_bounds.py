@@ -102,7 +102,7 @@ def test_a_decimal_has_no_digits_outside_of_its_precision(kind: Any, found: str 
         (pa.time32("s"), "since midnight"),
         (pa.month_day_nano_interval(), "or to text."),
         (pa.decimal128(5, 2), "to double if it may be rounded"),
-        (pa.list_(pa.int8()), "MessagePack"),
+        (pa.list_(pa.int8()), "list<utf8>"),
         (pa.null(), "only nulls"),
         (pa.string(), ""),
     ],
