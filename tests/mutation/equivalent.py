@@ -5,19 +5,8 @@ that it removes and adds, wherever in the module they are; an entry whose lines 
 module fails a test.
 """
 
-from typing import NamedTuple
-
-from mutation.mutant import Mutant
-
-
-class Equivalent(NamedTuple):
-    """`before` becomes `after`, both without their indentation."""
-
-    module: str
-    before: str
-    after: str
-    reason: str
-
+from mutation.equivalent_client import OF_CLIENT
+from mutation.mutant import Equivalent, Mutant
 
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
 PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
@@ -30,14 +19,10 @@ VERSION = "tablets/dodona_tablets/core/rows/version.py"
 STORE = "tablets/dodona_tablets/core/rows/store.py"
 CLOCK_GUARD = "oracle/dodona_oracle/core/clock_guard.py"
 JOURNAL = "oracle/dodona_oracle/core/journal.py"
-COMMITTING = "client/dodona/_core/writing/committing.py"
-BUFFER = "client/dodona/_core/writing/buffer.py"
-CONSTANTS = "client/dodona/_core/sql/constants.py"
-MESSAGES = "client/dodona/_core/sql/messages.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
 ALLOCATOR = "oracle/dodona_oracle/core/allocator.py"
 
-EQUIVALENT: tuple[Equivalent, ...] = (
+OF_SERVERS: tuple[Equivalent, ...] = (
     Equivalent(
         LOCKS,
         "if newest is None or newest[0] <= start:",
@@ -308,84 +293,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "only a shortcut: the versions are merged to the same values",
     ),
     Equivalent(
-        COMMITTING,
-        "for route, modified in zip(routes, parts, strict=True):",
-        "for route, modified in zip(routes, parts, strict=False):",
-        "each route has its part",
-    ),
-    Equivalent(
-        COMMITTING,
-        "if len(groups) == 1:",
-        "if len(groups) == 0:",
-        "only a shortcut: one cell is sorted already",
-    ),
-    Equivalent(
-        BUFFER,
-        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=True))",
-        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "by_bit.update(zip(bits_of(mask), values, strict=True))",
-        "by_bit.update(zip(bits_of(mask), values, strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "before = dict(zip(bits_of(old[1]), old[2], strict=True))",
-        "before = dict(zip(bits_of(old[1]), old[2], strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "for bit, value in zip(bits_of(mask), values, strict=True)",
-        "for bit, value in zip(bits_of(mask), values, strict=False)",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "changes.size_bytes += len(key) + 5 * VALUE_BYTES",
-        "changes.size_bytes += len(key) + 4 * VALUE_BYTES",
-        "an estimate, which is not too small either",
-    ),
-    Equivalent(
-        BUFFER,
-        "changes.size_bytes += len(key) + 5 * VALUE_BYTES",
-        "changes.size_bytes += len(key) + 6 * VALUE_BYTES",
-        "an estimate, which is not too small either",
-    ),
-    Equivalent(
-        BUFFER,
-        "return len(key) + 4 * VALUE_BYTES + (special[0].bit_length() >> 3)",
-        "return len(key) + 3 * VALUE_BYTES + (special[0].bit_length() >> 3)",
-        "an estimate, which is not too small either",
-    ),
-    Equivalent(
-        BUFFER,
-        "return len(key) + 4 * VALUE_BYTES + (special[0].bit_length() >> 3)",
-        "return len(key) + 5 * VALUE_BYTES + (special[0].bit_length() >> 3)",
-        "an estimate, which is not too small either",
-    ),
-    Equivalent(
-        CONSTANTS,
-        "bits += 1 if value > 0 else -1",
-        "bits += 1 if value >= 0 else -1",
-        "zero has its own line above",
-    ),
-    Equivalent(
-        MESSAGES,
-        'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
-        'column = - 0 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
-        "without a place the next line returns, whatever the column",
-    ),
-    Equivalent(
-        MESSAGES,
-        'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
-        'column = - 2 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
-        "without a place the next line returns, whatever the column",
-    ),
-    Equivalent(
         STORE,
         "if lowest < self.min_timestamp:",
         "if lowest <= self.min_timestamp:",
@@ -470,6 +377,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "there is one",
     ),
 )
+EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)
 
 
 def is_equivalent(mutant: Mutant) -> bool:

@@ -1,7 +1,7 @@
-"""One mutant, and what became of it. Must not import: any core."""
+"""One mutant, what became of it, and the form of a known one. Must not import: any core."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Fate = Literal["killed", "survived"]
 
@@ -15,3 +15,12 @@ class Mutant:
     operator: str
     diff: tuple[str, ...]
     fate: Fate
+
+
+class Equivalent(NamedTuple):
+    """`before` becomes `after`, both without their indentation."""
+
+    module: str
+    before: str
+    after: str
+    reason: str

@@ -48,6 +48,7 @@ VALUES: Final = tuple(
         "dodona/_core/writing/whole",
         "dodona_wire/rows/logical_arrow",
         "dodona_wire/rows/logical_code",
+        "dodona_wire/rows/logical_parsing",
         "dodona_wire/rows/logical_types",
         "dodona_wire/rows/logical_values",
     )

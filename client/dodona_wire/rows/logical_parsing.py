@@ -22,7 +22,7 @@ _MOMENT: Final = re.compile(
     re.ASCII,
 )
 _DURATION: Final = re.compile(
-    r"[+-]?P(?=.)([0-9]{1,10}W)?([0-9]{1,10}D)?"
+    r"[+-]?P(?=.)([0-9]{1,10}D)?"
     r"(T(?=.)([0-9]{1,12}H)?([0-9]{1,12}M)?([0-9]{1,14}(\.[0-9]{1,6})?S)?)?",
     re.ASCII,
 )
@@ -76,7 +76,7 @@ def _parse_interval(value: Any, column: str) -> timedelta:
         raise misread(value, column, expected)
     try:
         return msgspec.convert(value, timedelta)
-    except (msgspec.ValidationError, OverflowError):
+    except msgspec.ValidationError:
         raise misread(value, column, expected) from None
 
 

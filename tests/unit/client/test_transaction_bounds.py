@@ -9,10 +9,13 @@ import pytest
 
 from dodona._core.protocol.attempts import Again, may_read_again, may_write_again
 from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.protocol.steps import MASTER, Pause, Post
 from dodona._core.writing.buffer import Changes, TableBuffer
+from dodona._core.writing.committing import _let_go
 from dodona._core.writing.parts import pack_special
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
 from dodona.errors import (
+    DiskFull,
     DodonaError,
     InvalidRequest,
     LimitExceeded,
@@ -22,12 +25,28 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona.schema import TableSchema
-from dodona.types import Atomicity, Key, LockType, Timestamp
+from dodona.types import Atomicity, CellId, Key, LockType, Timestamp, TransactionId
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import RowLock
+from dodona_wire.messages.catalog import Cluster
+from dodona_wire.messages.data import Aborted, AskOutcome, Decide, Prepared, RowLock
+from dodona_wire.messages.families import Reply
 from dodona_wire.rows.sizes import write_bytes
-from unit.client.protocols import COLUMNS, LOST, MOVED, NEVER_SENT, PATH, SCHEMA, key
+from unit.client.protocols import (
+    COLUMNS,
+    LOST,
+    MOVED,
+    NEVER_SENT,
+    PATH,
+    SCHEMA,
+    Clock,
+    Play,
+    key,
+    new_session,
+    table,
+    with_rows,
+)
 
+ID = TransactionId(50)
 SLACK = 48
 """An estimate of a message's part may be too large by so many bytes."""
 
@@ -66,6 +85,49 @@ def test_which_failures_had_no_effect(failure: Failure, may_read: bool, may_writ
 def test_an_attempt_that_says_only_its_error_is_a_read_of_no_route_and_no_full_cell() -> None:
     again = Again(Unavailable("no answer"))
     assert (again.routes, again.is_write, again.is_full) == ((), False, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (Prepared(ID, Timestamp(60)), (0,)),
+        (Failure("transaction_conflict", ""), (0,)),
+        (Failure("unavailable", "", {"address": "http://a"}), (0, 1)),
+        (NEVER_SENT, (0, 1)),
+    ],
+)
+def test_all_cells_are_told_of_an_abort_if_the_coordinator_may_be_silent(
+    first: Reply, told: tuple[int, ...]
+) -> None:
+    """Rule 17."""
+    cells = (CellId(0), CellId(1))
+    post = _let_go(ID, cells, [first, LOST])
+    abort = Decide(ID, cells, None, is_proved=True)
+    assert post == Post(tuple((CellId(it), abort) for it in told))
+
+
+@pytest.mark.parametrize("cause", [DiskFull.kind, "overloaded"])
+def test_a_commit_that_a_full_disk_ended_is_refused_for_that_reason(cause: str) -> None:
+    clock = Clock()
+    session = new_session(clock, table())
+    commit = Play(clock, session.commit(with_rows(clock, session, 1)))
+    commit.answer(Failure("unavailable", "no answer", {"cause": cause}))
+    error = DiskFull if cause == DiskFull.kind else TransactionAborted
+    with pytest.raises(error) as caught:
+        ask_until_aborted(commit)
+    assert type(caught.value) is error
+
+
+def ask_until_aborted(commit: Play[Timestamp | None]) -> None:
+    """Answer the question for the outcome, which the client repeats after a pause."""
+    while commit.step is not None:
+        if isinstance(commit.step, Pause):
+            commit.wait()
+        elif commit.call[0] == MASTER:
+            commit.answer(Cluster((), ()))
+        else:
+            assert commit.call == (0, AskOutcome(ID))
+            commit.answer(Aborted(ID))
 
 
 # Defaults and texts

@@ -12,9 +12,9 @@ import pytest
 from mutation import equivalent, judge, report, session
 from mutation.bench import Answer, Request
 from mutation.checkout import refresh
-from mutation.equivalent import EQUIVALENT, Equivalent
+from mutation.equivalent import EQUIVALENT
 from mutation.left_out import EXCLUDED, left_out_of
-from mutation.mutant import Fate, Mutant
+from mutation.mutant import Equivalent, Fate, Mutant
 from mutation.plan import (
     BESIDE,
     GRAVEST,
