@@ -37,7 +37,9 @@ EVERY = 120
 
 
 def minutes(values: Any) -> Any:
-    return pandas.to_timedelta(values, unit="min")
+    # Where a value is NaN, `pandas.to_timedelta` rounds unwritten bytes, and may warn of them.
+    spans = [pandas.NaT if it != it else pandas.Timedelta(minutes=it) for it in values.to_list()]
+    return pandas.Series(spans, dtype="timedelta64[ns]")
 
 
 @pytest.fixture(scope="module")
