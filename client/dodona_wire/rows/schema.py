@@ -124,6 +124,17 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     ) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
         """Return the generated function that makes a tuple of an encoded key and the values of
         these columns: see `row_code`."""
+        if mask == self.full_mask and len(places) == len(self.key_columns):
+            return self._whole_tuple_code
+        return self._tuple_code(places, mask)
+
+    @cached_property
+    def _whole_tuple_code(self) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
+        return self._tuple_code(range(len(self.key_columns)), self.full_mask)
+
+    def _tuple_code(
+        self, places: Sequence[int], mask: int
+    ) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]] | None:
         keys, values = (map(_code_of, it) for it in (self.key_columns, self.columns_of(mask)))
         return tuple_code(tuple(keys), tuple(places), tuple(values))
 

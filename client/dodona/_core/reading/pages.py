@@ -140,7 +140,8 @@ def first_rows(
             break
         wanted_bytes += bytes_max  # own writes made the rows smaller
     behind = route.schema.decode_key(rows[shown_count][0]) if shown_count < len(rows) else None
-    shown = [projection.row(key, values) for key, values in rows[:shown_count]]
+    row_of = projection.quick_row()
+    shown = [row_of(key, values) for key, values in rows[:shown_count]]
     return FirstRows(Rows(projection.columns, shown), behind)
 
 
