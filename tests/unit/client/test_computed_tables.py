@@ -6,6 +6,7 @@ and how few rows a query reads. test_computed_columns.py has the expressions.
 
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dodona._core.sql.pushdown import RANGES_MAX
 from dodona.errors import SchemaViolation
 from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.messages.data import ArrowPage
-from suite.levels import examples
+from suite.levels import examples, share
 
 KEY = {"sort_order": "ascending"}
 SCHEMA: list[dict[str, Any]] = [
@@ -230,6 +231,33 @@ def test_a_query_reads_the_rows_of_its_values_alone(
     filled.create_table("//plain", [{**SCHEMA[0], "expression": None}, *SCHEMA[1:]], mount=True)
     filled.write("//plain", everything)
     assert found.to_pylist() == filled.query(text.replace("//t", "//plain")).to_pylist()
+
+
+ORDERS = list(product(["descending", "ascending"], repeat=3))
+
+
+@pytest.mark.parametrize("orders", share(ORDERS[:-1], one_in=3))
+def test_a_query_reads_few_rows_in_each_order_of_the_columns(
+    db: dodona.Client, orders: tuple[str, ...]
+) -> None:
+    keys = [{**it, "sort_order": order} for it, order in zip(SCHEMA[:3], orders, strict=True)]
+    db.create_table("//o", [*keys, SCHEMA[3]], mount=True)
+    rows = [whole(f"u{user}", at, at) for user in range(30) for at in range(4)]
+    given = [{name: it[name] for name in ("user", "n", "v")} for it in rows]
+    db.insert_rows("//o", given[:20])
+    db.write("//o", given[20:])
+    for condition, most, is_wanted in (
+        ("user = 'u7'", 4, lambda it: it["user"] == "u7"),
+        ("user = 'u7' and n <= 1", 2, lambda it: it["user"] == "u7" and it["n"] < 2),
+        ("user in ('u7', 'u9')", 8, lambda it: it["user"] in ("u7", "u9")),
+        ("hash > 3 and n = 2", 120, lambda it: it["hash"] > 3 and it["n"] == 2),
+    ):
+        count, found = rows_read(db, f"select * from [//o] where {condition}")
+        wanted = [it for it in rows if is_wanted(it)]
+        for key, order in reversed(list(zip(("hash", "user", "n"), orders, strict=True))):
+            wanted.sort(key=lambda it: it[key], reverse=order == "descending")
+        assert found.to_pylist() == wanted
+        assert len(wanted) <= count <= most
 
 
 @pytest.mark.parametrize(
