@@ -26,6 +26,9 @@ CODE_SCOPE: Final = SCOPE
 """The names that `Computed.code` uses."""
 _UNITS: Final = {"date": 1, "seconds": DAY_SECONDS, "microseconds": DAY_SECONDS * SECOND_US}
 """By form of a type of days or moments, how many of its units a day has."""
+_INPUTS: Final[dict[str, Callable[[Any], Any]]] = {"utf8": str.encode, "double": (0.0).__add__}
+"""By stored type, what an expression takes in place of a value. -0.0 and 0.0 are the same key, so
+that both are 0.0 here."""
 _PLAIN_FORMS: Final = ("stored", "integer", *_UNITS)
 
 
@@ -53,6 +56,8 @@ class Computed:
         """The places of the key columns that the expression uses."""
         self._is_text = part.kind.stored == "utf8"
         self._texts = tuple([it for it in self.inputs if parts[it].kind.stored == "utf8"])
+        kinds = [(it, parts[it].kind.stored) for it in self.inputs]
+        self._converted = tuple([(it, _INPUTS[kind]) for it, kind in kinds if kind in _INPUTS])
         self._compute = function_of(self.term)
 
     def _compiled(self, parts: Sequence[KeyPart]) -> Term:
@@ -108,11 +113,11 @@ class Computed:
     def value_of(self, values: Sequence[Any]) -> Any:
         """Return the stored value for the stored values of all key columns; that of a computed
         column does not matter. Raises SchemaViolation."""
-        if self._texts:
+        if self._converted:
             values = list(values)
-            for place in self._texts:
+            for place, convert in self._converted:
                 if values[place] is not None:
-                    values[place] = values[place].encode()
+                    values[place] = convert(values[place])
         try:
             found = self._compute(values)
         except ValueError as error:

@@ -90,7 +90,9 @@ def _values(array: Any) -> Values:
         return Values(array.fill_null(b"") if array.null_count else array, is_null)
     if array.null_count:
         array = array.fill_null(pyarrow.scalar(0).cast(array.type))
-    return Values(array.to_numpy(zero_copy_only=False), is_null)
+    data = array.to_numpy(zero_copy_only=False)
+    # -0.0 and 0.0 are the same key.
+    return Values(data + 0.0 if pyarrow.types.is_floating(array.type) else data, is_null)
 
 
 def _array(computed: Computed, found: Values) -> Any:

@@ -4,6 +4,7 @@ Owns: that keys and rows may leave out computed columns, that a wrong value is r
 and how few rows a query reads. test_computed_columns.py has the expressions.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from itertools import product
@@ -231,6 +232,21 @@ def test_a_query_reads_the_rows_of_its_values_alone(
     filled.create_table("//plain", [{**SCHEMA[0], "expression": None}, *SCHEMA[1:]], mount=True)
     filled.write("//plain", everything)
     assert found.to_pylist() == filled.query(text.replace("//t", "//plain")).to_pylist()
+
+
+def test_a_negative_zero_has_the_computed_value_of_zero(db: dodona.Client) -> None:
+    """They are one key, but `1.0 / d` would tell them apart."""
+    inverse = {"name": "inverse", "type": "double", "expression": "1.0 / d", **KEY}
+    schema = [inverse, {"name": "d", "type": "double", **KEY}, {"name": "v", "type": "int64"}]
+    db.create_table("//z", schema, mount=True)
+    db.insert_rows("//z", [{"d": -0.0, "v": 1}])
+    assert db.lookup_rows("//z", [{"d": 0.0}]) == db.lookup_rows("//z", [{"d": -0.0}]) != []
+    db.write("//z", pa.table({"d": [-0.0], "v": [2]}))
+    for zero in ("0.0", "-0.0", "0.0::double", "'-0.0'::double"):
+        found = db.query(f"select inverse, v from [//z] where d = {zero}").to_pylist()
+        assert found == [{"inverse": math.inf, "v": 2}]
+    db.delete_rows("//z", [{"d": -0.0}])
+    assert list(db.select("//z")) == []
 
 
 ORDERS = list(product(["descending", "ascending"], repeat=3))
