@@ -302,7 +302,7 @@ class Place:
     def runs(self, scripts: Sequence[Sequence[Step]]) -> Iterator[Run]:
         """One run for each interleaving. Those by requests are thousands."""
         orders = interleavings([self._length(script) for script in scripts])
-        for order in some(orders, one_in=5) if self.style == "requests" else orders:
+        for order in some(orders, one_in=10) if self.style == "requests" else orders:
             yield self._run(scripts, order)
 
     def _length(self, script: Sequence[Step]) -> int:

@@ -13,6 +13,7 @@ from helm_chart import SCHEMA  # noqa: E402
 from helm_chart.rendering import Object, defaults, merged, render  # noqa: E402
 from helm_chart.samples import EVERYTHING, NEEDS, UNMINDED, nested, other_value  # noqa: E402
 from helm_chart.table import leaves  # noqa: E402
+from suite.levels import sample  # noqa: E402
 
 DESCRIBED: Final[dict[str, Any]] = json.loads(SCHEMA.read_text())
 LEAVES: Final = dict(leaves(DESCRIBED, DESCRIBED))
@@ -24,8 +25,10 @@ def objects(needed: str) -> tuple[Object, ...]:
 
 
 @pytest.mark.slow("renders the chart for each value")
-@pytest.mark.part("values of the chart")
-@pytest.mark.parametrize("name", [it for it in LEAVES if it not in UNMINDED])
+@pytest.mark.parametrize(
+    "name",
+    sample((it for it in LEAVES if it not in UNMINDED), one_in=3, why="values of the chart"),
+)
 def test_a_value_is_minded(name: str) -> None:
     values = merged(EVERYTHING, NEEDS.get(name, {}))
     other = other_value(name, LEAVES[name], merged(defaults(), values))

@@ -327,6 +327,7 @@ def test_writers_of_different_groups_really_go_side_by_side() -> None:
     assert counts["conflicts"] > 20
 
 
+@pytest.mark.slow("many seeds")
 def test_a_run_of_sideband_contains_many_reads_after_a_message() -> None:
     assert counted("sideband", 6)["told after hearing"] > 300
 
@@ -366,6 +367,7 @@ def test_a_counter_that_lost_a_raise(tale: Tale) -> None:
 
 @pytest.mark.slow("simulates many clusters")
 @pytest.mark.part("rows that expire")
+@pytest.mark.slow("many seeds")
 def test_rows_that_expire_come_by_transactions_and_by_loads_beside_locks() -> None:
     """Seeds differ a hundredfold: so several together have to show so many times as much."""
     seeds = range(1, 5)

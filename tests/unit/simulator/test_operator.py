@@ -10,6 +10,7 @@ import pytest
 from simulator.faults import Options
 from simulator.simulation import Result, options_of, simulate
 from simulator.thinning import Thinning
+from suite.levels import some
 
 SECONDS = 20
 BUSY_US = 2_000_000
@@ -68,6 +69,7 @@ def test_tables_are_altered_and_copied_beside_transactions() -> None:
 @pytest.mark.slow("simulates many clusters")
 @pytest.mark.part("an operator of a simulated cluster")
 def test_the_operator_recreates_tables_and_unneeded_tablets_are_dropped() -> None:
-    counts = counts_of(6, "bank", BEHIND_A_LONG_ONE)
-    assert counts["tried out"] >= 6
+    run_count = len(list(some(range(6), one_in=2)))
+    counts = counts_of(run_count, "bank", BEHIND_A_LONG_ONE)
+    assert counts["tried out"] >= run_count
     assert counts["dropped at last"] >= counts["tried out"]

@@ -203,6 +203,7 @@ def test_without_java_tests_of_spark_are_skipped_and_the_last_line_says_so(proje
     assert lines[-1].startswith("3 tests, 2 of them SKIPPED, in ")
 
 
+@pytest.mark.rest("a run in phases takes long, and others show how one ends")
 def test_the_reason_why_a_whole_module_is_skipped_is_said(project: Path) -> None:
     text = "import pytest\npytest.importorskip('no_such', reason=\"Helm's wheel: for 'Linux'\")\n"
     (project / "tests" / "test_absent.py").write_text(text)
@@ -280,6 +281,7 @@ def test_a_cluster_ends_after_the_last_test_of_its_group(project: Path) -> None:
     assert lines[0].startswith("shared: 4 tests, 1 failed, ")
 
 
+@pytest.mark.rest("a run in phases takes long, and others show how one ends")
 def test_a_phase_without_tests_is_no_failure_unless_all_are(project: Path) -> None:
     add_module(project, "alone")
     status, lines = run(project, "-k", "alone_passes", workers=AS_ALWAYS)

@@ -103,6 +103,7 @@ def test_a_failed_command_beside_the_tests_fails_the_run(project: Path) -> None:
     assert status == 0
 
 
+@pytest.mark.rest("many runs take long, and others show what one says")
 def test_the_output_lists_the_slowest_tests_and_the_minutes_of_each_kind(project: Path) -> None:
     (project / "tests" / "unit").mkdir()
     (project / "tests" / "unit" / "test_some.py").write_text("def test_some():\n    pass\n")
@@ -113,6 +114,7 @@ def test_the_output_lists_the_slowest_tests_and_the_minutes_of_each_kind(project
     assert told.endswith(" s  tests/unit/test_some.py::test_some")
 
 
+@pytest.mark.rest("many runs take long, and others show what one says")
 def test_steady_counts_the_failures_of_many_runs(unsteady: Path) -> None:
     words = ("--times", "2", "--busy", "1", "-k", "real_unsteady")
     done = run_module(unsteady, "suite.steady", *words)
