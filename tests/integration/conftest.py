@@ -44,6 +44,11 @@ def path(request: pytest.FixtureRequest) -> str:
     return f"//{request.node.path.stem}/{name}"
 
 
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of Java for a process that lives for a minute: the second compiler and the threads of
+another collector would cost more than they save."""
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """The one session, with two executors that are processes of their own, as in a real cluster.
@@ -57,6 +62,8 @@ def spark() -> "Iterator[SparkSession]":
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
+    for place in ("driver", "executor"):
+        builder = builder.config(f"spark.{place}.extraJavaOptions", SHORT_RUN)
     session = builder.getOrCreate()
     context = session.sparkContext
     context.setLogLevel("OFF")
