@@ -6,6 +6,11 @@ The exit status is 2 for wrong usage. All others are those of `dodona_server.ser
 
 import sys
 
+from dodona_server.early_stop import end_on_sigterm
+
+if __name__ == "__main__":
+    end_on_sigterm()  # before the imports, which take long
+
 from dodona_gateway.shell.gateway import openapi_text, run_gateway
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_server.serving import run_process

@@ -8,6 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from dodona_server.early_stop import end_on_sigterm
+
+if __name__ == "__main__":
+    end_on_sigterm()  # before the imports, which take long
+
 from dodona_oracle.shell.master import run_master
 from dodona_oracle.shell.proxy import run_proxy
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings

@@ -2,6 +2,11 @@
 
 import sys
 
+from dodona_server.early_stop import end_on_sigterm
+
+if __name__ == "__main__":
+    end_on_sigterm()  # before the imports, which take long
+
 from dodona_server.serving import run_process
 from dodona_tablets.shell.service import run_node
 from dodona_tablets.shell.settings import NodeSettings

@@ -67,7 +67,8 @@ def back_up(
     """Save tables, with the directories that they are in, as of one timestamp. Return the manifest
     of the backup.
 
-    Saves these tables, or without `paths` all tables and all directories. The timestamp is a fresh
+    Saves these tables, or without `paths` all tables and all directories. A cluster without tables
+    makes a backup without tables. The timestamp is a fresh
     one unless given. Versions of applications that were published in these tables are saved with
     them. The folder is created, or must be empty. Tables of atomicity none have no snapshots:
     unless a timestamp is given, their newest rows are saved. `source` is a text for readers of the
@@ -84,12 +85,16 @@ def back_up(
     directories = _describe_directories(db, tables, everything=paths is None)
     is_made = _claim(place)
     try:
-        with db.hold_snapshot([it.info.path for it in tables], timestamp) as snapshot:
-            moment = snapshot.timestamp
-            # Before rows: the read of rows fails for a table that is replaced after this.
-            known = [it.info.path for it in tables] if has_versions else []
-            versions = read_versions(db, known, moment)
-            saved = _save(snapshot, place, tables, versions, progress or Progress())
+        if tables:
+            paths = [it.info.path for it in tables]
+            with db.hold_snapshot(paths, timestamp) as snapshot:
+                moment = snapshot.timestamp
+                # Before rows: the read of rows fails for a table that is replaced after this.
+                versions = read_versions(db, paths if has_versions else [], moment)
+                saved = _save(snapshot, place, tables, versions, progress or Progress())
+        else:  # of a cluster without tables, so that a nightly backup does not fail
+            saved = []
+            moment = db.generate_timestamp() if timestamp is None else timestamp
         manifest = Manifest(
             FORMAT,
             version("dodona"),
@@ -148,6 +153,7 @@ def _describe_tables(
     TableNotMounted."""
     if isinstance(paths, str):
         raise InvalidRequest(f"pass the paths of tables as a list, not as {shown(paths)}")
+    is_everything = paths is None
     if paths is None:
         paths = [it for it in db.list_tables() if it not in NOT_SAVED]
     if APPLICATIONS in paths:
@@ -161,7 +167,7 @@ def _describe_tables(
         )
     tables = [_Described(it, _own_attributes(db, it.path, "table")) for it in wanted]
     tables = [it for it in tables if it.info.path not in closed]
-    if not tables:
+    if not tables and (closed or not is_everything):
         text = "there is no table to back up"
         raise InvalidRequest(f"{text}: no table is mounted" if closed else text)
     if skip is not None:

@@ -97,7 +97,8 @@ def restore(
     with _removed_if_it_fails(db, staging):
         _make(db, staging, tables, place)
         _load(db, place, tables, watcher)
-        _count(db, tables, watcher)
+        if tables:  # a backup may have directories only
+            _count(db, tables, watcher)
         _finish(db, tables)
         if any(it.saved.versions for it in tables):
             prepare_versions_table(db)

@@ -291,9 +291,11 @@ class Peer:
         self.silence.begin(self._connecting_since)
         self._retry_at = self._loop.time() + self._backoff_seconds()
         reason = str(error) or type(error).__name__
-        self._retry_reason = f"{self.silence.name} can't be reached: {reason}"
-        _log.info("%s", self._retry_reason)
-        self._fail_all(self._retry_reason)
+        text = f"{self.silence.name} can't be reached: {reason}"
+        if self._failure_count == 1 or text != self._retry_reason:  # else it was logged
+            _log.info("%s", text)
+        self._retry_reason = text
+        self._fail_all(text)
 
     def _backoff_seconds(self) -> float:
         is_dead = self.silence.is_dead(self._loop.time())

@@ -50,6 +50,8 @@ class Links:
         """Whether no caller waits for any of the timestamps to ask for."""
         self._foreseen: list[Any] = []
         self._foreseen_left = 0
+        self._why_no_timestamps: str | None = None
+        """Why the oracle gave none the last time, or None."""
         self._heartbeats: dict[asyncio.Task[None], Heartbeat] = {}
         """Heartbeats that were sent and not answered yet."""
         self._next_heartbeat: Heartbeat | None = None
@@ -97,6 +99,7 @@ class Links:
         tokens, self._foreseen = self._foreseen, []
         self._foreseen_left = 0  # the request may have failed before the core saw the frame
         if isinstance(reply, TimestampRange) and self._is_fresh(reply):
+            self._why_no_timestamps = None
             shares = zip(tokens, range(reply.first, reply.first + reply.count), strict=False)
             self._runtime.call_each(self._core.handle_timestamp, shares)
         else:
@@ -140,6 +143,7 @@ class Links:
 
     def _share_out(self, reply: Reply) -> None:
         if isinstance(reply, TimestampRange):
+            self._why_no_timestamps = None
             shares = [(token, at) for token, at, _ in self._batcher.split(reply.first)]
             self._runtime.call_each(self._core.handle_timestamp, shares)
         else:
@@ -149,8 +153,10 @@ class Links:
         """Report that the oracle gave no timestamps. The core asks again for those that it still
         needs."""
         reason = reply.message if isinstance(reply, Failure) else type(reply).__name__
-        text = f"the oracle gave none of {count} timestamps: {reason}"
-        tell(_logger, logging.WARNING, "no_timestamps", text, count=count, reason=reason)
+        if reason != self._why_no_timestamps:  # else it was logged: cells ask again and again
+            text = f"the oracle gave none of {count} timestamps: {reason}"
+            tell(_logger, logging.WARNING, "no_timestamps", text, count=count, reason=reason)
+        self._why_no_timestamps = reason
         self._runtime.call(self._core.note_oracle_failure, reason)
 
     # Other cells

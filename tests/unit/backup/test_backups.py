@@ -233,9 +233,24 @@ def test_an_empty_folder_is_taken(db: Client, folder: Path) -> None:
     assert read_manifest(folder).row_count == 10
 
 
+def test_a_cluster_without_tables_has_a_backup_of_its_directories(
+    db: Client, other: Client, folder: Path
+) -> None:
+    """A nightly backup begins before the first table."""
+    db.create_directory("//a/b", attributes={"owner": "ada"}, recursive=True)
+    before = db.generate_timestamp()
+    manifest = back_up(db, folder)
+    assert (manifest.tables, manifest.row_count) == ((), 0)
+    assert before < manifest.timestamp < db.generate_timestamp()
+    assert read_manifest(folder) == manifest
+    restore(other, folder)
+    assert other.get("//a/b/@owner") == "ada"
+    assert other.list("//") == ["a"]
+
+
 def test_a_backup_that_fails_leaves_no_folder(db: Client, folder: Path) -> None:
     with pytest.raises(InvalidRequest, match="there is no table"):
-        back_up(db, folder)
+        back_up(db, folder, [])
     make_plain(db, "//t")
     db.create_table("//closed", PLAIN)
     with pytest.raises(

@@ -1,6 +1,8 @@
 """The peer: pipelining, time-outs, lost connections, reconnecting, and frames of any length."""
 
 import asyncio
+import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -250,6 +252,24 @@ async def test_a_server_that_closes_each_new_connection_is_unreachable() -> None
         assert_unavailable(await peer.call(ask()), "can't be reached", was_sent=False)
     await peer.close()
     server.close()
+
+
+async def test_the_reason_of_repeated_failures_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A node asks its master several times a second, for as long as that is down."""
+    caplog.set_level(logging.INFO, "dodona.peer")
+    async with serving(echo) as endpoint, connected(endpoint) as peer:
+        for status in (421, 421, 503, 503, None, 503):
+            endpoint.refusal, peer._retry_at = status, 0.0
+            if status is None:
+                assert await peer.call(ask()) == Committed(TransactionId(1), Timestamp(10))
+                endpoint.transports[-1].disconnect(graceful=False)
+                await until(lambda: peer._transport is None)
+            else:
+                assert_unavailable(await peer.call(ask()), str(status), was_sent=False)
+    told = [it.getMessage() for it in caplog.records]
+    assert [re.findall("421|503", it) for it in told] == [["421"], ["503"], ["503"]]
 
 
 async def test_a_call_not_sent_on_a_broken_connection_is_sent_on_the_next_one() -> None:

@@ -198,6 +198,21 @@ async def test_the_links_do_not_retry_an_early_request_that_fails_later(bench: B
     assert bench.core.got == [(4, 300)]
 
 
+async def test_a_repeated_reason_of_missing_timestamps_is_logged_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cell asks several times a second. Timestamps in between make the reason news again."""
+    caplog.set_level(logging.WARNING, "dodona.links")
+    for number, reply in enumerate([AWAY, AWAY, Failure("overloaded", "b"), AWAY, 100, AWAY, 200]):
+        bench.frame(commit(2 * number + 2))
+        if isinstance(reply, int):
+            bench.oracle.answer(reply)
+        else:
+            bench.oracle.questions.pop()[1](reply)
+    reasons = [AWAY.message, "b", AWAY.message, AWAY.message]
+    assert events(caplog) == [("no_timestamps", reason) for reason in reasons]
+
+
 # ---- heartbeats that are not taken
 
 BEAT = Heartbeat(CellId(0), "127.0.0.1:2", (), 1)
