@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from suite import levels
 from suite.groups import EndOfClusters, group_of, place_of
+from suite.lines import Lines
 from suite.real import RealTests
 from suite.turns import Turns
 
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("untimed", max_examples=levels.examples(EXAMPLES), deadline=None)
     settings.load_profile("untimed")
     config.pluginmanager.register(RealTests())
+    config.pluginmanager.register(Lines())
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Turns.of(config.workerinput))
     if config.getoption("--phase") is not None:  # its tests are in the order of groups
