@@ -8,8 +8,8 @@ from suite.lines import give_lines
 
 
 def without_lines(function: Callable[[], None]) -> Callable[[], None]:
-    code = function.__code__  # type: ignore[attr-defined]  # it is a function's
-    function.__code__ = code.replace(co_linetable=b"")  # type: ignore[attr-defined]
+    code = function.__code__
+    function.__code__ = code.replace(co_linetable=b"")
     return function
 
 
