@@ -243,7 +243,10 @@ def test_a_descending_column_is_kept_and_orders_the_rows(client: yt.YtClient, fo
     ("column", "words"),
     [
         ({"name": "c", "type": "int31"}, "type"),
-        ({"name": "c", "type_v3": {"type_name": "list", "item": "int64"}}, "type_v3"),
+        (
+            {"name": "c", "type_v3": {"type_name": "tuple", "elements": [{"type": "int64"}]}},
+            "type_v3",
+        ),
         ({"name": "c", "type": "int64", "expression": "k + 1"}, "only a key column"),
         ({"name": "c", "type": "int64", "sort_order": "upwards"}, "sort_order"),
         ({"name": "k", "type": "int64"}, "k"),
