@@ -1,8 +1,8 @@
-"""The end of a server that is told to stop while it still imports.
+"""End a server that gets SIGTERM while it still imports.
 
-Owns: the handler of SIGTERM until `serving` installs its own. The first process of a container gets
-no SIGTERM that it does not handle, and imports take a second on a slow machine. Without a handler,
-such a container runs until its time for a clean stop is over, and is killed.
+Owns: the handler of SIGTERM until `serving` sets its own. Linux drops a SIGTERM for the first
+process of a container if the process has no handler. Imports take a second on a slow machine. So
+a container without this handler would run until its grace time is over.
 
 Must not import: anything that takes time to import.
 """
