@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
-from dodona_wire.rows.logical_arrow import check_stored_array, stored_array, user_array
+from dodona_wire.rows.logical_arrow import stored_array, user_array
 from dodona_wire.rows.logical_bytes import plain_decimal_of, sign_of, unscaled_of
+from dodona_wire.rows.logical_checks import check_stored_array
 from dodona_wire.rows.logical_parsing import parse_of
 from dodona_wire.rows.logical_types import logical_type
 from dodona_wire.rows.logical_values import check_of, load_of, store_of, text_of
