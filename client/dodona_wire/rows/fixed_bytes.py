@@ -11,7 +11,7 @@ from typing import Any, Final
 from dodona_wire.rows.arrow_bytes import numpy_module
 
 _WORD_BYTES: Final = 8
-_BLOCK_ROWS: Final = 1 << 14
+BLOCK_ROWS: Final = 1 << 14
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes of all values of a binary array. Arrow has the refusal of longer ones."""
 
@@ -48,8 +48,8 @@ def _are_apart(ends: Any, width: int) -> bool:
 def blocks_of(count: int) -> Iterator[slice]:
     """Yield slices of so many rows, whose intermediate results stay in the cache. To get more
     memory from the system takes longer than most of the steps here."""
-    for start in range(0, count, _BLOCK_ROWS):
-        yield slice(start, min(start + _BLOCK_ROWS, count))
+    for start in range(0, count, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, count))
 
 
 def full_rows(array: Any, width: int) -> Any:
