@@ -47,6 +47,7 @@ VALUES: Final = tuple(
         "dodona/_core/writing/tabular",
         "dodona/_core/writing/whole",
         "dodona_wire/rows/logical_arrow",
+        "dodona_wire/rows/logical_checks",
         "dodona_wire/rows/logical_code",
         "dodona_wire/rows/logical_parsing",
         "dodona_wire/rows/logical_types",

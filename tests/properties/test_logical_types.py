@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
-from dodona_wire.rows.logical_arrow import check_stored_array, stored_array, user_array
+from dodona_wire.rows.fixed_bytes import BLOCK_ROWS
+from dodona_wire.rows.logical_arrow import stored_array, user_array
+from dodona_wire.rows.logical_arrow import values_of as array_values_of
 from dodona_wire.rows.logical_bytes import plain_decimal_of, sign_of, unscaled_of
+from dodona_wire.rows.logical_checks import check_stored_array
 from dodona_wire.rows.logical_parsing import parse_of
-from dodona_wire.rows.logical_types import logical_type
+from dodona_wire.rows.logical_types import LogicalType, logical_type
 from dodona_wire.rows.logical_values import check_of, load_of, store_of, text_of
 from dodona_wire.rows.row_code import NO_CODE
 from suite.column_values import DECIMALS, LOGICAL, values_of
@@ -130,9 +133,69 @@ def test_a_column_converts_as_single_values_do(name: str, data: st.DataObject) -
     column = pyarrow.array(stored, _stored_type(kind.stored)).slice(data.draw(st.integers(0, 1)))
     shown = user_array(kind, column)
     shown.validate(full=True)
+    _check_shown(kind, shown, column.to_pylist())
     assert stored_array(kind, "k", shown).equals(column)
     check_stored_array(kind, "k", column)
     assert shown.null_count == column.null_count
+
+
+def _check_shown(kind: LogicalType, shown: Any, stored: list[Any]) -> None:
+    """Compare with the plain definition of each value. Python's Arrow has intervals as numbers."""
+    if kind.form == "interval":
+        import pyarrow
+
+        assert shown.cast(pyarrow.int64()).to_pylist() == stored
+        return
+    wanted = [None if it is None else load_of(kind)(it) for it in stored]
+    assert list(map(str, array_values_of(kind, shown))) == list(map(str, wanted))
+
+
+NUMBERS = [it for it in LOGICAL if logical_type(it).form in ("integer", "date", "microseconds")]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_fits_no_value_is_no_column(name: str) -> None:
+    """A cell takes none. A column shows an error, and no other value, if a file has one."""
+    import pyarrow
+
+    kind = logical_type(name)
+    bits = {"date": 31, "microseconds": 63}.get(kind.form, 0)
+    past = 1 << bits if bits else kind.highest + 1
+    outside = [past] if kind.stored == "uint64" else [past, (-past if bits else kind.lowest) - 1]
+    stored = _stored_type(kind.stored)
+    for bad in [it for it in outside if -(1 << 63) <= it < 1 << 63 or kind.stored == "uint64"]:
+        for values in ([bad], [kind.lowest, bad], [bad, None, kind.highest]):
+            with pytest.raises(pyarrow.ArrowInvalid):
+                user_array(kind, pyarrow.array(values, stored))
+        behind = pyarrow.array([bad, kind.lowest, kind.highest], stored)
+        rest = user_array(kind, behind.slice(1))  # a slice has the bad value in its memory only
+        _check_shown(kind, rest, [kind.lowest, kind.highest])
+        mask = pyarrow.py_buffer(b"\x06")
+        nulled = pyarrow.Array.from_buffers(stored, 3, [mask, behind.buffers()[1]])
+        _check_shown(kind, user_array(kind, nulled), [None, kind.lowest, kind.highest])
+
+
+@pytest.mark.parametrize("name", DECIMALS)
+@pytest.mark.parametrize("count", [0, 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 1])
+def test_long_columns_of_decimals_have_the_values_of_their_rows(name: str, count: int) -> None:
+    import pyarrow
+
+    kind, sign = logical_type(name), sign_of(logical_type(name))
+    largest = 10**kind.precision - 1
+    some = [0, 1, -1, largest, -largest, None, largest // 3, -(largest // 7)]
+    numbers = [some[it % len(some)] for it in range(count)]
+    size = kind.size_bytes
+    stored = [None if it is None else (it + sign).to_bytes(size, "big") for it in numbers]
+    shown = user_array(kind, pyarrow.array(stored, pyarrow.binary()))
+    shown.validate(full=True)
+    wanted = {
+        it: None if it is None else Decimal((it < 0, _digits(it), -kind.scale)) for it in some
+    }
+    assert shown.to_pylist() == [wanted[it] for it in numbers]
+
+
+def _digits(number: int) -> tuple[int, ...]:
+    return tuple(map(int, str(abs(number))))
 
 
 def _stored_type(name: str) -> Any:

@@ -11,12 +11,8 @@ from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona.types import KEY_MAX, KEY_MIN
 from dodona_wire.rows.arrow import array_of
-from dodona_wire.rows.logical_arrow import (
-    check_stored_array,
-    stored_array,
-    user_array,
-    values_of,
-)
+from dodona_wire.rows.logical_arrow import stored_array, user_array, values_of
+from dodona_wire.rows.logical_checks import check_stored_array
 from dodona_wire.rows.logical_types import LogicalType, logical_type
 from dodona_wire.rows.logical_values import check_of, load_of, store_of
 from dodona_wire.rows.text_format import format_value, value_of_text

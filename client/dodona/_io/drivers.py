@@ -57,7 +57,7 @@ class AsyncioDriver:
                 step = protocol.send(replies)
                 if type(step) is Calls:
                     requests = step.requests
-                    if len(requests) > 1 or step.timeout_ms is not None:
+                    if len(requests) > 1 or step.timeout_ms is not None or step.meanwhile:
                         replies = await self._gather(step)
                     elif requests[0][0] == ORACLE:
                         replies = [await self._network.ask_oracle(requests[0][1])]
@@ -91,6 +91,9 @@ class AsyncioDriver:
                 done.set_result(None)
 
         gathering = Gathering(self._network, step, wake)
+        if step.meanwhile is not None:
+            await asyncio.sleep(0)  # the requests leave in this iteration of the loop
+            step.meanwhile()
         await done
         return gathering.replies
 

@@ -99,6 +99,8 @@ class Engine:
             return [WITHIN] * len(step.requests)
         exchange = _Exchange(step)
         self._submit(exchange)
+        if step.meanwhile is not None:
+            step.meanwhile()
         while not exchange.done.acquire(True, LOOK_SECONDS):
             if self._is_over:
                 return exchange.replies_of_ended()

@@ -8,6 +8,7 @@ protocol, which looks at its steps. Imported only if tracing is on.
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from opentelemetry.trace import SpanKind
 from picows import WSTransport
 
@@ -109,7 +110,7 @@ def _with_context(step: Step, context: str) -> Step:
     """Add the context of the span to requests to cells. Requests to the oracle have none, because
     one answer serves many callers."""
     if type(step) is Calls:
-        return Calls(_wrapped(step.requests, context), step.is_over_at_refusal)
+        return replace(step, requests=_wrapped(step.requests, context))
     return Post(_wrapped(step.requests, context)) if type(step) is Post else step
 
 

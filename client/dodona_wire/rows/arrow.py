@@ -14,11 +14,8 @@ import msgspec
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow_keys import decode_keys, encode_keys
 from dodona_wire.rows.computed_arrow import check_computed_columns
-from dodona_wire.rows.logical_arrow import (
-    array_of_values,
-    arrow_type_of,
-    check_stored_columns,
-)
+from dodona_wire.rows.logical_arrow import array_of_values, arrow_type_of
+from dodona_wire.rows.logical_checks import check_stored_columns
 from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.nested_arrow import unpacked_values
 from dodona_wire.rows.packed_names import unpacked

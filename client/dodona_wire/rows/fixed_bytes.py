@@ -11,7 +11,7 @@ from typing import Any, Final
 from dodona_wire.rows.arrow_bytes import numpy_module
 
 _WORD_BYTES: Final = 8
-_BLOCK_ROWS: Final = 1 << 13
+BLOCK_ROWS: Final = 1 << 14
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes of all values of a binary array. Arrow has the refusal of longer ones."""
 
@@ -48,8 +48,8 @@ def _are_apart(ends: Any, width: int) -> bool:
 def blocks_of(count: int) -> Iterator[slice]:
     """Yield slices of so many rows, whose intermediate results stay in the cache. To get more
     memory from the system takes longer than most of the steps here."""
-    for start in range(0, count, _BLOCK_ROWS):
-        yield slice(start, min(start + _BLOCK_ROWS, count))
+    for start in range(0, count, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, count))
 
 
 def full_rows(array: Any, width: int) -> Any:
@@ -80,8 +80,26 @@ def array_of_rows(wanted: Any, rows: Any, like: Any) -> Any:
     `like`."""
     import pyarrow
 
-    rows = pyarrow.py_buffer(numpy_module().ascontiguousarray(rows))
-    return pyarrow.Array.from_buffers(wanted, len(like), [_mask_of(like), rows])
+    buffer = pyarrow.py_buffer(numpy_module().ascontiguousarray(rows))
+    return array_of_buffer(wanted, buffer, like)
+
+
+def new_rows(count: int, wanted: Any) -> tuple[Any, Any]:
+    """Return a buffer for values of a type, and its words in rows, which the caller fills. Arrow
+    keeps memory that is free again. numpy returns it to the system, which takes longer than to fill
+    it."""
+    import pyarrow
+
+    buffer = pyarrow.allocate_buffer(count * wanted.byte_width)
+    words = numpy_module().frombuffer(buffer, "<i8")
+    return buffer, words.reshape(count, wanted.byte_width // _WORD_BYTES)
+
+
+def array_of_buffer(wanted: Any, buffer: Any, like: Any) -> Any:
+    """Return the values in a buffer as an array of this type, with the nulls of `like`."""
+    import pyarrow
+
+    return pyarrow.Array.from_buffers(wanted, len(like), [_mask_of(like), buffer])
 
 
 def binary_of_rows(rows: Any, like: Any) -> Any:

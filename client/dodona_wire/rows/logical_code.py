@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.logical_bytes import plain_decimal_of
+from dodona_wire.rows.logical_bytes import EXACT_TIMES, plain_decimal_of, sign_of, unit_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.logical_values import (
+    DATES,
     EPOCH,
     EPOCH_ORDINAL,
     FLOAT_MAX,
@@ -74,11 +75,11 @@ def _time_code(kind: LogicalType) -> TypeCode:
     scope: tuple[tuple[str, Any], ...]
     within = f"{low} <= {{0}} <= {high}"
     if kind.form == "date":
-        scope = (("date", date), ("from_ordinal", date.fromordinal), *ends)
+        scope = (("date", date), ("date_of", DATES), *ends)
         return TypeCode(
             f"type({{0}}) is date and {within}",
             f"{{0}}.toordinal() - {EPOCH_ORDINAL}",
-            f"from_ordinal({{0}} + {EPOCH_ORDINAL})",
+            "date_of[{0}]",
             scope,
         )
     if kind.form == "interval":
@@ -99,11 +100,14 @@ def _decimal_code(kind: LogicalType) -> TypeCode:
     name = f"decimal_{kind.precision}_{kind.scale}"
     scope = (
         ("Decimal", Decimal),
+        ("number_of", int.from_bytes),
+        ("times", EXACT_TIMES),
         (f"plain_{name}", plain_decimal_of(kind)),
-        (f"load_{name}", load_of(kind)),
+        (f"unit_{name}", unit_of(kind)),
     )
     test = f"type({{0}}) is Decimal and ({{0}}_raw := plain_{name}({{0}})) is not None"
-    return TypeCode(test, "{0}_raw", f"load_{name}({{0}})", scope)
+    load = f"times(number_of({{0}}) - {sign_of(kind)}, unit_{name})"
+    return TypeCode(test, "{0}_raw", load, scope)
 
 
 def _is_json(text: str) -> bool:

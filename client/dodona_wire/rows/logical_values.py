@@ -50,6 +50,23 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 SECOND: Final = timedelta(seconds=1)
 MICROSECOND: Final = timedelta(microseconds=1)
+DATES_MAX: Final = 1 << 16
+"""Dates that are kept: more than the days of type `date`, in about 10 MB."""
+
+
+class Dates(dict[int, date]):
+    """The date of each day, counted from 1970. Each date is made once, and kept: to make one takes
+    twice as long as to find it."""
+
+    def __missing__(self, days: int) -> date:
+        made = date.fromordinal(days + EPOCH_ORDINAL)
+        if len(self) >= DATES_MAX:
+            self.clear()
+        self[days] = made
+        return made
+
+
+DATES: Final = Dates()
 FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 """The largest finite number of 32 bits."""
 KINDS_MAX: Final = 4096
@@ -302,7 +319,7 @@ def load_of(kind: LogicalType) -> Load:
         return loader_of(kind, _load_inside)
     match kind.form:
         case "date":
-            return lambda days: date.fromordinal(days + EPOCH_ORDINAL)
+            return DATES.__getitem__
         case "seconds":
             return lambda seconds: EPOCH + seconds * SECOND
         case "microseconds":

@@ -8,8 +8,15 @@ from uuid import UUID
 import pytest
 
 from dodona_wire.rows.logical_code import JSON_BYTES_MAX, TypeCode, check_code, code_of
-from dodona_wire.rows.logical_types import TYPES, logical_type
-from dodona_wire.rows.logical_values import FLOAT_MAX, load_of, store_of
+from dodona_wire.rows.logical_types import FIRST_DAY, LAST_DAY, TYPES, logical_type
+from dodona_wire.rows.logical_values import (
+    DATES_MAX,
+    EPOCH_ORDINAL,
+    FLOAT_MAX,
+    Dates,
+    load_of,
+    store_of,
+)
 
 NAMES = [*(it.name for it in TYPES.values() if not it.is_stored), "decimal(5,2)", "decimal(50,2)"]
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
@@ -49,6 +56,19 @@ def test_both_ends_of_a_range_are_plain_and_convert_as_single_values_do(name: st
         assert stored_by(code, value) == stored == store_of(kind)(value, "c")
         assert run(code, code.load, stored) == value
         assert run(check_code(kind), check_code(kind).test, stored)
+
+
+def test_a_date_is_made_once_and_few_dates_are_kept() -> None:
+    dates = Dates()
+    for days in (FIRST_DAY, 0, LAST_DAY):
+        assert dates[days] == date(1970, 1, 1) + timedelta(days)
+        assert dates[days] is dates[days]
+    for days in range(DATES_MAX + 1):
+        assert dates[days].toordinal() == days + EPOCH_ORDINAL
+        assert len(dates) <= DATES_MAX
+    for days in (FIRST_DAY - 1, LAST_DAY + 1):
+        with pytest.raises(ValueError, match=r"ordinal|year"):
+            dates[days]
 
 
 @pytest.mark.parametrize(

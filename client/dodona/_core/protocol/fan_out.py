@@ -5,7 +5,7 @@ routes. The job says what may be repeated: reads always, writes only if the firs
 had no effect.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from dodona._core.protocol.altered import error_of_change, error_of_columns
@@ -48,23 +48,33 @@ TabletPart = tuple[TableRoute, Tablet, Job]
 
 
 def fan_out(
-    context: Context, jobs: Iterable[tuple[TableRoute, Job]], *, is_bulk: bool = False
+    context: Context,
+    jobs: Iterable[tuple[TableRoute, Job]],
+    *,
+    is_bulk: bool = False,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Steps[None]:
     """Do the jobs, each for a table with the schema of its route. Raises the first error that
-    retries do not solve. With `is_bulk`, retries wait longer for a full cell."""
-    return repeated(context, _FanOut(context, jobs, is_bulk=is_bulk).attempt)
+    retries do not solve. With `is_bulk`, retries wait longer for a full cell. `meanwhile` may be
+    called in each wave, while the cells work: see `Calls`."""
+    return repeated(context, _FanOut(context, jobs, is_bulk, meanwhile).attempt)
 
 
 class _FanOut:
     """The part of the jobs that is not done yet."""
 
-    __slots__ = ("_context", "_is_bulk", "_left")
+    __slots__ = ("_context", "_is_bulk", "_left", "_meanwhile")
 
     def __init__(
-        self, context: Context, jobs: Iterable[tuple[TableRoute, Job]], *, is_bulk: bool
+        self,
+        context: Context,
+        jobs: Iterable[tuple[TableRoute, Job]],
+        is_bulk: bool,
+        meanwhile: Callable[[], None] | None,
     ) -> None:
         self._context = context
         self._is_bulk = is_bulk
+        self._meanwhile = meanwhile
         self._left: Sequence[tuple[TableRoute, Tablet | None, Job]] = [
             (route, None, job) for route, job in jobs
         ]
@@ -83,7 +93,7 @@ class _FanOut:
             requests: list[tuple[Any, DataRequest]] = [
                 (tablet.cell, job.request(tablet)) for _, tablet, job in wave
             ]
-            replies = yield Calls(tuple(requests))
+            replies = yield Calls(tuple(requests), meanwhile=self._meanwhile)
             undone, stale, failure = _judge(context, wave, replies)
             parts = [*undone, *parts[len(wave) :]]
             if failure is not None:

@@ -6,7 +6,7 @@ A protocol never sees a transport error. A call that failed or timed out is a `F
 replies.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 import msgspec
@@ -30,6 +30,9 @@ class Calls(msgspec.Struct, frozen=True, gc=False):
     timeout_ms: int | None = None
     """After this time a driver resumes. Requests without an answer get a `Failure`, which names the
     target and says if the request never left."""
+    meanwhile: Callable[[], None] | None = None
+    """What to compute while the servers work. A driver may call it once, after the requests have
+    left, or not at all. It raises nothing."""
 
 
 class Post(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ nothing. So each part may be repeated, and the parts that were read stay read.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 from dodona._core.protocol.altered import altered_error
 from dodona._core.protocol.arguments import check_columns, check_prefix
@@ -17,6 +17,7 @@ from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.reading.own_writes import overlay_found, overlay_range
 from dodona._core.reading.rows import Rows
+from dodona._core.reading.scan_pages import Made, Page, ScanPages, uncollected
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.transaction import check_schema
 from dodona_wire.cores.fault_points import FaultPoint
@@ -47,8 +48,6 @@ from dodona_wire.types import (
 LOOKUP_KEYS_MAX: Final = 1_000_000
 
 _HINT: Final = ". Pass a timestamp from the oracle or from timestamp_from_datetime."
-
-Page = TypeVar("Page", ScanPage, ArrowPage)
 
 
 def check_timestamp(timestamp: int) -> Timestamp:
@@ -320,14 +319,22 @@ def select(
     route = yield from checked_route(context, path, at)
     projection = Projection(route.schema, columns)
     first, end = range_of(route.schema, lower, upper)
-    pages = yield from _scan(context, route, first, end, projection, at, ScanPage)
-    rows: Iterable[tuple[Key, tuple[Any, ...]]] = (
-        row for page in pages for row in zip(page.keys, page.rows, strict=True)
-    )
-    if at.own is not None:
-        rows = overlay_range(at.own, projection.mask, first, end, rows)
-    row_of = projection.quick_row()
-    return Rows(projection.columns, [row_of(key, values) for key, values in rows])
+    row_of, own = projection.quick_row(), at.own
+
+    def made(page: ScanPage) -> list[Any]:
+        rows = zip(page.keys, page.rows, strict=True)
+        if own is not None:
+            return [*rows]
+        with uncollected():
+            return [row_of(key, values) for key, values in rows]
+
+    pages = ScanPages(ScanPage, made)
+    parts = yield from _scan(context, route, first, end, projection, at, pages)
+    rows = [row for part in parts for row in part]
+    if own is not None:
+        overlaid = overlay_range(own, projection.mask, first, end, rows)
+        rows = [row_of(key, values) for key, values in overlaid]
+    return Rows(projection.columns, rows)
 
 
 def read_arrow(
@@ -345,9 +352,14 @@ def read_arrow(
     projection = Projection(route.schema, columns)
     empty = arrow_schema(route.schema, projection.mask).empty_table()
     first, end = range_of(route.schema, lower, upper)
-    pages = yield from _scan(context, route, first, end, projection, at, ArrowPage)
-    tables = [projection.table(page.batch) for page in pages if page.row_count]
-    return concatenate([empty, *tables]).select(list(projection.names))
+
+    def made(page: ArrowPage) -> Any:
+        return projection.table(page.batch) if page.row_count else None
+
+    pages = ScanPages(ArrowPage, made)
+    tables = yield from _scan(context, route, first, end, projection, at, pages)
+    found = concatenate([empty, *[it for it in tables if it is not None]])
+    return found.select(list(projection.names))
 
 
 def range_of(
@@ -366,16 +378,16 @@ def _scan(
     end: Key,
     projection: Projection,
     at: ReadAt,
-    kind: type[Page],
-) -> Protocol[list[Page]]:
-    pages: list[tuple[Key, Page]] = []
+    pages: ScanPages[Page, Made],
+) -> Protocol[list[Made]]:
+    """Return what `pages` makes of each page, in key order."""
     limit = context.limits.rows_per_page_max
-    question = ScanQuestion(projection.wire_mask, at, limit, kind)
+    question = ScanQuestion(projection.wire_mask, at, limit, pages.kind)
     check_atomicity(route, None, at)
-    yield from fan_out(context, [(route, _ScanJob(question, first, end, pages))])
+    job = _ScanJob(question, first, end, pages)
+    yield from fan_out(context, [(route, job)], meanwhile=pages.make_some)
     check_atomicity(route, context.routing.find(route.path), at)
-    pages.sort(key=lambda it: it[0])
-    return [page for _, page in pages]
+    return pages.all_made()
 
 
 def check_atomicity(route: TableRoute, by_now: TableRoute | None, at: ReadAt) -> None:
@@ -416,7 +428,7 @@ class _ScanJob:
     __slots__ = ("_lower", "_pages", "_question", "_upper")
 
     def __init__(
-        self, question: ScanQuestion, lower: Key, upper: Key, pages: list[tuple[Key, Any]]
+        self, question: ScanQuestion, lower: Key, upper: Key, pages: ScanPages[Any, Any]
     ) -> None:
         self._question = question
         self._lower = lower
@@ -435,7 +447,7 @@ class _ScanJob:
 
     def accept(self, reply: Reply) -> "_ScanJob | None":
         page = expect(reply, self._question.kind)
-        self._pages.append((self._lower, page))
+        self._pages.add(self._lower, page)
         if page.resume is None:
             return None
         assert page.resume > self._lower, "a scan must move on"

@@ -15,7 +15,8 @@ from dodona._core.writing.column_types import advice_for
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.column_kinds import LogicalType, Member
 from dodona_wire.rows.columns import Column
-from dodona_wire.rows.logical_arrow import arrow_type_of, check_stored_array, stored_array
+from dodona_wire.rows.logical_arrow import arrow_type_of, stored_array
+from dodona_wire.rows.logical_checks import check_stored_array
 from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.nested_arrow import parts_of_list
 from dodona_wire.rows.nested_values import null_refusal

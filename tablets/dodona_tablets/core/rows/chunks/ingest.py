@@ -19,7 +19,7 @@ from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
 from dodona_wire.rows.computed_arrow import check_computed_columns
-from dodona_wire.rows.logical_arrow import check_stored_columns
+from dodona_wire.rows.logical_checks import check_stored_columns
 from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.row_rules import ROW_BYTES_MAX, check_update
 from dodona_wire.rows.schema import Column, TableSchema
