@@ -35,7 +35,7 @@ from dodona_wire.types import Timestamp
 THREADS_MAX: Final = 64
 """The number of protocols of the asyncio driver that run at a time: at most so many share a
 flush."""
-_OWN: Final = (*OWN, "dodona_local.", "dodona_server.")
+_OWN: Final = (*OWN, "dodona_local.", "dodona_replication.", "dodona_server.")
 
 
 def open_blocking(path: str, routing: Routing, made: list[Any]) -> "EmbeddedDriver":

@@ -23,8 +23,8 @@ from dodona_wire.handlers import is_of_handler
 
 CORE_PACKAGES: Final = frozenset(
     {
-        *("dodona", "dodona_local", "dodona_oracle", "dodona_server", "dodona_tablets"),
-        *("dodona_wire", "lmdb", "msgspec", "pyarrow", "sortedcontainers"),
+        *("dodona", "dodona_local", "dodona_oracle", "dodona_replication", "dodona_server"),
+        *("dodona_tablets", "dodona_wire", "lmdb", "msgspec", "pyarrow", "sortedcontainers"),
     }
 )
 

@@ -9,8 +9,8 @@ from typing import Final
 
 _OWN: Final = frozenset(
     {
-        *("dodona", "dodona_gateway", "dodona_local", "dodona_server", "dodona_wire"),
-        *("dodona_ytsaurus", "pyspark_dodona"),
+        *("dodona", "dodona_gateway", "dodona_local", "dodona_replication", "dodona_server"),
+        *("dodona_wire", "dodona_ytsaurus", "pyspark_dodona"),
     }
 )
 

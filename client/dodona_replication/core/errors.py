@@ -1,0 +1,26 @@
+"""Errors of replicated logs: for the process that owns a log, never on the wire.
+
+Owns: `DocumentUnreadable`, `DocumentMissing` and `IllegalChange`.
+"""
+
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+
+
+class DocumentUnreadable(DataCorrupted):
+    """The document of a log is not one that this release writes. `log` and `field` say where. Stop,
+    and have an operator compare it with the log."""
+
+    kind, code, status, action = "document_unreadable", 11193, 500, "stop"
+
+
+class DocumentMissing(DataCorrupted):
+    """The document of a log was there, and is gone. `log` says which. Stop, and call the
+    operator."""
+
+    kind, code, status, action = "document_missing", 11194, 500, "stop"
+
+
+class IllegalChange(InvalidRequest):
+    """A change of a document breaks a rule of the protocol. `field` says where."""
+
+    kind, code, status, action = "illegal_change", 11195, 409, "fix"

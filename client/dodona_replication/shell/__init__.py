@@ -1,0 +1,1 @@
+"""The shells of replicated logs: folders and etcd."""

@@ -1,0 +1,63 @@
+"""The coordinator: the one place that decides which process owns a log.
+
+Owns: the calls that each coordinator has. `folder` and `etcd` have them for one machine and for
+many. `core.coordination` has the answers. Must not import: any coordinator.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from dodona_replication.core.coordination import Answer
+from dodona_replication.core.document import Document, Revisioned
+
+
+class Coordinator(Protocol):
+    """Reads, compares and watches the documents of logs. Each wait has a limit, which the options
+    of the coordinator state in ms."""
+
+    async def read(self, log: str) -> Revisioned | None:
+        """Return the document of a log, or None if the log has none.
+
+        The read is linearizable. No process had seen a newer document, or had written one, before
+        the call.
+
+        Raises Unavailable if no answer came in time, DocumentUnreadable, InvalidRequest for a bad
+        name, and Unauthenticated or Forbidden if the coordinator has users.
+        """
+        ...
+
+    async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
+        """Store a document if the log's document still has this revision (R1). With None, store it
+        if there is no document.
+
+        Returns:
+            Applied, with the new revision.
+            Refused, with the document that is there. This compare is never applied.
+            InDoubt, if the answer did not come in time. This compare may be applied at any later
+            time. The caller settles the doubt with `Compare.settle` (R3, R16, R17).
+
+        The coordinator never repeats a compare whose answer was lost. If the caller repeats one,
+        a refusal may show the caller's own document: `settle` handles it.
+
+        Raises Unavailable if nothing was sent, so the compare is never applied. Raises the other
+        errors of `read`, too, and then the compare is not applied either.
+        """
+        ...
+
+    def watch(self, log: str, after_revision: int) -> AsyncGenerator[Revisioned]:
+        """Yield the newest document each time it has changed after a revision. 0: from the first
+        document on.
+
+        Revisions rise. Documents in between may be left out, but not the newest one. The watch
+        outlives lost connections: it reads again and goes on, and waits for as long as the
+        coordinator is away. Close it with `aclose`.
+
+        Raises DocumentMissing if the document was removed, and Unavailable if this coordinator
+        can't go on. Raises DocumentUnreadable, InvalidRequest, Unauthenticated and Forbidden as
+        `read` does.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release what the coordinator holds. Watches end. A repeat is harmless."""
+        ...
