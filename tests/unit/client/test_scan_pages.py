@@ -1,15 +1,13 @@
 """Scans convert the pages that they have while servers make more, and the result is the same."""
 
-import gc
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import Calls, Protocol
-from dodona._core.reading.scan_pages import ScanPages, uncollected
+from dodona._core.reading.scan_pages import ScanPages
 from dodona._io.drivers import AsyncioDriver, BlockingDriver
 from dodona.types import MIN_TIMESTAMP, Revision, TabletId
 from dodona_wire.messages.catalog import GetCluster
@@ -20,23 +18,6 @@ from suite.waiting import WAIT_S_MAX
 from unit.client.cluster import FakeCluster
 from unit.client.protocols import PATH, Clock, Play, key, new_session, table
 from unit.client.test_reading import ROWS, Tablets, row
-
-
-@pytest.fixture(params=[True, False], ids=["collecting", "not collecting"])
-def is_collecting(request: pytest.FixtureRequest) -> Iterator[bool]:
-    was_enabled = gc.isenabled()
-    (gc.enable if request.param else gc.disable)()
-    yield request.param
-    (gc.enable if was_enabled else gc.disable)()
-
-
-def test_the_collector_is_paused_and_is_then_as_it_was(is_collecting: bool) -> None:
-    with uncollected():
-        assert not gc.isenabled()
-    assert gc.isenabled() is is_collecting
-    with pytest.raises(ZeroDivisionError), uncollected():
-        raise ZeroDivisionError
-    assert gc.isenabled() is is_collecting
 
 
 def page(*numbers: int) -> ScanPage:

@@ -17,7 +17,7 @@ from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Protocol
 from dodona._core.reading.own_writes import overlay_found, overlay_range
 from dodona._core.reading.rows import Rows
-from dodona._core.reading.scan_pages import Made, Page, ScanPages, uncollected
+from dodona._core.reading.scan_pages import Made, Page, ScanPages
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.transaction import check_schema
 from dodona_wire.cores.fault_points import FaultPoint
@@ -325,8 +325,7 @@ def select(
         rows = zip(page.keys, page.rows, strict=True)
         if own is not None:
             return [*rows]
-        with uncollected():
-            return [row_of(key, values) for key, values in rows]
+        return [row_of(key, values) for key, values in rows]
 
     pages = ScanPages(ScanPage, made)
     parts = yield from _scan(context, route, first, end, projection, at, pages)

@@ -4,9 +4,8 @@ Owns: when a page is converted. Most pages are converted while the servers make 
 Invariant: the result is the same whether a driver gives time for that or not, and so is an error.
 """
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from dodona_wire.messages.data import ArrowPage, ScanPage
@@ -14,19 +13,6 @@ from dodona_wire.types import Key
 
 Page = TypeVar("Page", bound=ScanPage | ArrowPage)
 Made = TypeVar("Made")
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause Python's garbage collector while many objects are made of a page, all of which stay.
-    Otherwise it looks at them again and again, which takes longer than to make them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class ScanPages(Generic[Page, Made]):
