@@ -89,7 +89,7 @@ COMPILE_PART := $(COMPILE) --constraint requirements.lock
 lock: $(INSTALLED) ## pin what the projects ask for (ARGS=--upgrade: the newest that fit)
 	$(COMPILE) $(PROJECTS) --output-file requirements.lock --all-extras $(ARGS)
 	$(COMPILE_PART) pyproject.toml client/pyproject.toml --output-file helm/docker/server.lock --upgrade \
-	  --extra tracing
+	  --extra tracing --extra replication
 	$(COMPILE_PART) client/pyproject.toml --output-file helm/docker/sql.lock --upgrade --extra sql
 	echo hatchling | $(COMPILE_PART) - --output-file helm/docker/build.lock --upgrade
 

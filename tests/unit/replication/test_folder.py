@@ -152,7 +152,7 @@ def test_a_watch_of_a_file_that_was_removed_ends(tmp_path: Path) -> None:
 
 def test_a_folder_needs_no_module_of_a_network(tmp_path: Path) -> None:
     code = (
-        "import sys, dodona_replication.shell.folder; "
+        "import sys, dodona_replication.shell.folder, dodona_replication.shell.etcd_options; "
         "print(sorted({'aetcd', 'grpc', 'google', 'httpx', 'picows'} & sys.modules.keys()))"
     )
     ended = subprocess.run(
