@@ -1,7 +1,7 @@
 """The entries of a log: their checksum, and what makes them well-formed.
 
 Owns: `checksum_of` and `check_entries`. The owner of a log makes the checksum. The replica compares
-it before it stores an entry, and whoever reads the entry compares it again.
+it before it stores an entry, and each reader of the entry compares it again.
 Must not import: any shell.
 """
 

@@ -9,8 +9,8 @@ Invariants:
 - Each change is one record, before the answer that reports it (R7). A request that is refused makes
   no record.
 - An owner reads only what is durable: the reading is behind all records (R7).
-- A pong leaves at once if the epoch is durable. So a disk that stalls ends no lease: the pong says
-  only that no higher epoch was answered before.
+- A pong does not wait for the disk if the epoch is durable. It says only that no higher epoch was
+  answered before. So a disk that stalls ends no lease.
 
 R4 and so on are rules of the replication protocol. Must not import: any shell.
 """
@@ -219,7 +219,7 @@ class ReplicaCore:
         return self._handlers[type(body)](route, body, log, now)
 
     def _fence(self, body: FenceLog, now: Now) -> ReplicaReply:
-        """The epoch is in force at once. The answer is behind its record (R4)."""
+        """The epoch is in force immediately. The answer is behind its record (R4)."""
         log = self._logs.get(body.log)
         if log is None:
             self._check_room(check_name(body.log, "log"))

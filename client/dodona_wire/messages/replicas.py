@@ -100,7 +100,7 @@ class PingLog(LogRequest, frozen=True, array_like=True, gc=False, tag=135):
 
 class AwaitSilence(LogRequest, frozen=True, array_like=True, gc=False, tag=136):
     """Wait until the owner of this epoch has been silent for `silence_ms`. The answer comes after
-    `wait_ms` in any case, and at once if the log has another epoch. → LogSilence"""
+    `wait_ms` in any case, and immediately if the log has another epoch. → LogSilence"""
 
     silence_ms: int
     wait_ms: int
