@@ -91,7 +91,6 @@ async def read(options: EtcdOptions) -> None:
         await coordinator.close()
 
 
-@pytest.mark.part("an etcd with TLS and users")
 def test_the_right_user_gets_in_and_again_after_a_restart(guarded: Guarded) -> None:
     """A restart of etcd ends the login: its tokens are in memory."""
 

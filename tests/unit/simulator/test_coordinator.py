@@ -17,7 +17,9 @@ STORM = NetworkOptions(
     loss_rate=0.1, repeat_rate=0.1, slow_rate=0.1, reorder_rate=0.3, slow_us_max=6_000_000
 )
 """Slower than a caller waits: such a compare is applied long after its doubt began."""
-SEEDS = 100
+SEEDS = 60
+PLANTED_SEEDS = 100
+"""One of them finds each mistake."""
 
 
 class Run:
@@ -111,7 +113,7 @@ def test_a_watch_shows_rising_revisions_and_at_last_the_newest(runs: list[Run]) 
 
 @pytest.mark.parametrize("mistake", Mistake)
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
-    assert any(run(seed, mistake).truth.faults for seed in range(SEEDS))
+    assert any(run(seed, mistake).truth.faults for seed in range(PLANTED_SEEDS))
 
 
 def test_one_seed_gives_one_history() -> None:
