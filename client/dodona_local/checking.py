@@ -1,8 +1,9 @@
 """Check a data folder for `dodona check`: list its parts, and verify that every byte is as written.
 
 Owns: which parts a folder has, and one line for each. A folder belongs to a cluster or to an
-embedded database (a master and nodes), to one server, or to a backup. The owner of a part defines
-how the part is verified. All parts are checked, even if one is damaged. Changes nothing.
+embedded database (a master and nodes), to one server, or to a backup. A log replica is a server,
+too. The owner of a part defines how the part is verified. All parts are checked, even if one is
+damaged. Changes nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from dodona_local.completeness import lacks_master
 from dodona_local.progress import Progress
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
+from dodona_replication.shell.replica_check import verify_replica
+from dodona_replication.shell.replica_store import FILE_NAME as REPLICA_NAME
 from dodona_server.process import read_clock
 from dodona_tablets.shell.checking import verify_cell
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
@@ -66,7 +69,7 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
     if not parts:
         raise InvalidRequest(
             f"there is nothing to check in {path}: no {FILE_NAME} of a master, no {LOG_NAME} of a "
-            f"node, no {MANIFEST_NAME}, and no folder with one of these",
+            f"node, no {REPLICA_NAME}, no {MANIFEST_NAME}, and no folder with one of these",
             path=str(path),
         )
     with ExitStack() as stack:
@@ -85,6 +88,8 @@ def _parts_of(path: Path) -> Iterator[_Part]:
             yield _Part(name, folder, _master)
         if (folder / LOG_NAME).is_dir() or numbers_in(folder / CHUNKS_NAME):
             yield _Part(name, folder, _cell)
+    if (path / REPLICA_NAME).exists():
+        yield _Part(path.resolve().name, path, _replica)
     if (path / MANIFEST_NAME).exists() or is_unfinished(path):
         yield _Part(path.resolve().name, path, _backup)
 
@@ -152,6 +157,17 @@ def _cell(folder: Path, progress: Progress) -> CheckedPart:
         f"{found.log.group_count:,} groups, {found.log.size_bytes / MIB:,.1f} MiB; "
         f"{found.chunk_count:,} chunks, {found.version_count:,} versions, "
         f"{found.chunk_bytes / MIB:,.1f} MiB{leftovers}",
+        found.damages,
+    )
+
+
+def _replica(folder: Path, progress: Progress) -> CheckedPart:
+    progress.begin("log replica", None, "entries")
+    found = verify_replica(folder)
+    return CheckedPart(
+        "",
+        f"log replica {found.replica} of cluster {found.cluster}: {found.log_count:,} logs, "
+        f"{found.entry_count:,} entries, {found.entry_bytes / MIB:,.1f} MiB",
         found.damages,
     )
 

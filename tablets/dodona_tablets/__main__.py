@@ -1,4 +1,7 @@
-"""Run one tablet node until SIGTERM: `python -m dodona_tablets --cell N --data-dir FOLDER ...`."""
+"""Run one tablet node until SIGTERM: `python -m dodona_tablets --cell N --data-dir FOLDER ...`.
+
+`python -m dodona_tablets replica --cluster NAME --data-dir FOLDER ...` runs a log replica instead.
+"""
 
 import sys
 
@@ -8,8 +11,22 @@ if __name__ == "__main__":
     end_on_sigterm()  # before the imports, which take long
 
 from dodona_server.serving import run_process
-from dodona_tablets.shell.service import run_node
-from dodona_tablets.shell.settings import NodeSettings
+
+
+def main(arguments: list[str]) -> None:
+    """Run the process that the arguments name. Raises SystemExit."""
+    program = "python -m dodona_tablets"
+    if arguments[:1] == ["replica"]:
+        from dodona_replication.shell.replica_service import run_replica
+        from dodona_replication.shell.replica_settings import ReplicaSettings
+
+        run_process(ReplicaSettings, run_replica, f"{program} replica", arguments[1:])
+    else:
+        from dodona_tablets.shell.service import run_node
+        from dodona_tablets.shell.settings import NodeSettings
+
+        run_process(NodeSettings, run_node, program, arguments)
+
 
 if __name__ == "__main__":
-    run_process(NodeSettings, run_node, "python -m dodona_tablets", sys.argv[1:])
+    main(sys.argv[1:])

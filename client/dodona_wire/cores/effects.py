@@ -88,6 +88,18 @@ class AskMaster(msgspec.Struct, frozen=True, gc=False):
     count: int
 
 
+class ReadEntries(msgspec.Struct, frozen=True, gc=False):
+    """Answer with stored entries of a log, once all appends before this are durable. Entries of an
+    epoch above `epoch` came later, and are left out."""
+
+    route: Route
+    log: str
+    first_index: int
+    last_index: int
+    epoch: int
+    bytes_max: int
+
+
 Effect = (
     Append
     | ReplyTo
@@ -99,7 +111,10 @@ Effect = (
     | RemoveChunks
     | TruncateLog
     | AskMaster
+    | ReadEntries
 )
 
-HELD_EFFECTS: Final = frozenset((ReplyTo, SendToCell, SendHeartbeat, RemoveChunks, TruncateLog))
+HELD_EFFECTS: Final = frozenset(
+    (ReplyTo, SendToCell, SendHeartbeat, RemoveChunks, TruncateLog, ReadEntries)
+)
 """The effects that wait for the appends before them."""

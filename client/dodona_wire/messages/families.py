@@ -9,11 +9,12 @@ from dodona_wire.messages.catalog import (
     RegisterProxy,
 )
 from dodona_wire.messages.data import DataReply, DataRequest
+from dodona_wire.messages.replicas import ReplicaReply, ReplicaRequest
 
-Reply = DataReply | CatalogReply
-Request = DataRequest | CatalogRequest
+Reply = DataReply | CatalogReply | ReplicaReply
+Request = DataRequest | CatalogRequest | ReplicaRequest
 Announcement = Heartbeat | RegisterProxy
 """Messages that servers send to the master, again and again, about themselves."""
-RpcRequest = DataRequest | Announcement
+RpcRequest = DataRequest | Announcement | ReplicaRequest
 """Requests that are answered over the data plane."""
-RpcReply = DataReply | Assignment | Done
+RpcReply = DataReply | Assignment | Done | ReplicaReply

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona_wire.messages import base, catalog, cells, data, traced, tree
+from dodona_wire.messages import base, catalog, cells, data, replicas, traced, tree
 from integration.other_release import RELEASES, paths_of, unpack
 
 RENAMED = {"Rows": "LookupReply"}
@@ -30,6 +30,9 @@ from unit.client.test_growth import shapes_of
 if Path(sys.path[0], "dodona_wire").exists():
     from dodona_wire.messages import base, catalog, cells, data, traced, tree
     modules = [base, catalog, cells, data, traced, tree]
+    if Path(sys.path[0], "dodona_wire", "messages", "replicas.py").exists():
+        from dodona_wire.messages import replicas
+        modules.append(replicas)
 else:
     from dodona._core import messages  # where the oldest releases have all of them
     modules = [messages]
@@ -59,7 +62,7 @@ def test_messages_are_those_of_older_releases_or_longer(release: Path, tmp_path:
     said = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    modules = (base, catalog, cells, data, traced, tree)
+    modules = (base, catalog, cells, data, replicas, traced, tree)
     new = shapes_of(*(it for module in modules for it in vars(module).values()))
     old = {RENAMED.get(name, name): shape for name, shape in json.loads(said.stdout).items()}
     assert old.keys() <= new.keys(), "a message went: older releases still send it"

@@ -52,8 +52,12 @@ def top_level(program: str, *arguments: str) -> set[str]:
         (["dodona_oracle", "master", "--data-dir", "{}"], PAGES | CALLS | OTHERS | ARROW),
         (["dodona_oracle", "proxy"], PAGES | CALLS | OTHERS | ARROW),
         (["dodona_tablets", "--cell", "0", "--data-dir", "{}"], PAGES | CALLS | OTHERS),
+        (
+            ["dodona_tablets", "replica", "--cluster", "home", "--data-dir", "{}"],
+            PAGES | CALLS | OTHERS | ARROW,
+        ),
     ],
-    ids=["master", "proxy", "node"],
+    ids=["master", "proxy", "node", "replica"],
 )
 def test_a_server_serves_before_it_imports_the_modules_of_its_pages(
     tmp_path: Path, words: list[str], unwanted: set[str]

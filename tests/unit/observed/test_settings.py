@@ -4,10 +4,17 @@ import pytest
 
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_replication.shell.replica_settings import ReplicaSettings
 from dodona_server.settings import ProcessSettings, parse_settings
 from dodona_tablets.shell.settings import NodeSettings
 
-KINDS: list[type[ProcessSettings]] = [GatewaySettings, MasterSettings, NodeSettings, ProxySettings]
+KINDS: list[type[ProcessSettings]] = [
+    GatewaySettings,
+    MasterSettings,
+    NodeSettings,
+    ProxySettings,
+    ReplicaSettings,
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)

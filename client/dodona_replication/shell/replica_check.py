@@ -1,0 +1,96 @@
+"""Verify every byte of a log replica's folder that no process has open.
+
+Owns: `verify_replica`. Damage to one log does not keep the others from being checked. Changes
+nothing.
+"""
+
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from dodona_replication.shell.replica_keys import StoredState, damaged
+from dodona_replication.shell.replica_reading import (
+    check_end,
+    last_index_of,
+    read_entry,
+    read_identity,
+    read_states,
+)
+from dodona_replication.shell.replica_store import FILE_NAME
+from dodona_server.environment import open_environment, verify_pages
+from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.net.folder import locked_to_read
+
+
+class ReplicaSummary(msgspec.Struct, frozen=True):
+    """What a replica's folder has. It is sound unless there are `damages`."""
+
+    cluster: str
+    replica: str
+    log_count: int
+    entry_count: int
+    entry_bytes: int
+    """Bytes of the records of all entries."""
+    damages: tuple[DataCorrupted, ...]
+    """The first damage to each log."""
+
+
+def verify_replica(folder: Path) -> ReplicaSummary:
+    """Check the data folder of a log replica: pages, checksums, and that no entry is missing.
+
+    Raises DataCorrupted (the file, or the state of a log, is damaged), InvalidRequest (there is no
+    file of a replica), FolderInUse.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise InvalidRequest(f"There is no log replica in {folder}.", path=str(path))
+    with locked_to_read(folder):
+        verify_pages(path)
+        with (
+            open_environment(path, None) as environment,
+            environment.begin() as transaction,
+            transaction.cursor() as cursor,
+        ):
+            identity = read_identity(transaction, path)
+            states = read_states(cursor, path)
+            counts = [_Count(name, stored, path) for name, stored in states]
+            for count in counts:
+                count.run(cursor)
+    return ReplicaSummary(
+        identity.cluster,
+        identity.replica,
+        len(states),
+        sum(it.entry_count for it in counts),
+        sum(it.entry_bytes for it in counts),
+        tuple([it.damage for it in counts if it.damage is not None]),
+    )
+
+
+class _Count:
+    """The check of one log."""
+
+    def __init__(self, name: str, stored: StoredState, path: Path) -> None:
+        self._name = name
+        self._stored = stored
+        self._path = path
+        self.entry_count = self.entry_bytes = 0
+        self.damage: DataCorrupted | None = None
+
+    def run(self, cursor: "lmdb.Cursor[bytes]") -> None:
+        try:
+            self._read(cursor)
+        except DataCorrupted as error:
+            self.damage = error
+
+    def _read(self, cursor: "lmdb.Cursor[bytes]") -> None:
+        stored = self._stored
+        last_index = last_index_of(cursor, stored, self._path)
+        check_end(self._name, stored, last_index, self._path)
+        tail = stored.state(last_index).tail
+        for index in range(stored.first_index, last_index + 1):
+            entry = read_entry(cursor, self._name, stored.number, index, self._path)
+            if entry.epoch != tail.epoch_at(index):
+                raise damaged("has another epoch", self._name, index, self._path)
+            self.entry_count += 1
+            self.entry_bytes += len(entry.records)

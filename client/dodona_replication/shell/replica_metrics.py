@@ -1,0 +1,35 @@
+"""The metrics of a log replica.
+
+Owns: the names of the metrics. A source is an attribute of the report that `replica_service` makes
+for a scrape (see `dodona_server.metrics`).
+"""
+
+from typing import Final
+
+from dodona_server.metrics import Metric, log_metrics, runtime_metrics, server_metrics
+
+REPLICA_METRICS: Final[tuple[Metric, ...]] = (
+    *server_metrics("replica"),
+    Metric("logs", "gauge", "Logs that the replica has", "core.log_count"),
+    Metric("entries", "gauge", "Entries of all logs", "core.entry_count"),
+    Metric("entries_stored", "counter", "Entries stored", "core.stored_count"),
+    Metric(
+        "stored_bytes", "counter", "Bytes of the records of stored entries", "core.stored_bytes"
+    ),
+    Metric("fences", "counter", "How often a log got a higher epoch", "core.fence_count"),
+    Metric(
+        "refusals",
+        "counter",
+        "Requests of owners that were refused, by kind",
+        "core.refused_by_kind",
+        ("kind",),
+    ),
+    Metric(
+        "candidates_waiting",
+        "gauge",
+        "Processes that wait for a log without an owner",
+        "core.waiter_count",
+    ),
+    *log_metrics(),
+    *runtime_metrics(),
+)

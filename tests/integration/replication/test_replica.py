@@ -1,0 +1,230 @@
+"""A real replica: it is killed while owners write, stopped, and started in the wrong folder."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from dodona_local.ports import reserve_ports
+from dodona_replication.core.entries import make_entry
+from dodona_replication.shell.replica_check import verify_replica
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.replicas import (
+    AwaitSilence,
+    EntriesStored,
+    Entry,
+    EpochTooOld,
+    FenceLog,
+    FetchEntries,
+    LogEntries,
+    LogFenced,
+    LogPong,
+    LogRequest,
+    LogSilence,
+    PingLog,
+    StoreEntries,
+)
+from dodona_wire.net.peer import Peer, rpc_url
+from suite.programs import program
+from suite.waiting import WAIT_S_MAX, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.part("a log replica is killed under load")]
+
+LOGS = [f"cell-{number}" for number in range(8)]
+ANSWERED_MIN = 400
+"""Entries of all logs that are acknowledged before the replica is killed."""
+
+
+class Replica:
+    """The process, its address, and its id."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{port}"
+        self.words = [sys.executable, "-m", "dodona_tablets", "replica", "--cluster", "home"]
+        self.words += ["--data-dir", str(folder), "--port", str(port)]
+        self._stack = ExitStack()
+        self.process: subprocess.Popen[Any]
+
+    def start(self) -> None:
+        self.process = self._stack.enter_context(program(self.words))
+        wait_until(self._is_ready, "the replica does not get ready")
+        self.id = str(self.statistics()["identity"]["replica"])
+
+    def _is_ready(self) -> bool:
+        assert self.process.poll() is None, "the replica ended"
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(WAIT_S_MAX)
+
+    def statistics(self) -> Any:
+        return httpx.get(f"{self.url}/v1/statistics").raise_for_status().json()
+
+    def request(self, kind: type[LogRequest], log: str, epoch: int, *fields: Any) -> Any:
+        return kind("home", log, self.id, epoch, *fields)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self._stack.close()
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Iterator[Replica]:
+    reserved = reserve_ports(0, 1)
+    made = Replica(tmp_path / "replica", *reserved.ports)
+    made.start()
+    yield made
+    made.close()
+    reserved.release()
+
+
+def entry_of(log: str, index: int) -> Entry:
+    return make_entry(index, 1, f"{log} {index} ".encode() * (index % 50))
+
+
+class Owner:
+    """Writes to one log, with several requests under way, until the replica is gone."""
+
+    def __init__(self, replica: Replica, peer: Peer, log: str) -> None:
+        self._replica = replica
+        self._peer = peer
+        self._log = log
+        self.stored_index = 0
+
+    async def write(self) -> None:
+        fenced = await self._peer.call(self._replica.request(FenceLog, self._log, 1))
+        assert fenced == LogFenced(1, 0, ())
+        window: list[asyncio.Future[Any]] = []
+        index = 0
+        while True:
+            while len(window) < 4:
+                previous = index, 1 if index else 0
+                index += 1
+                body = (entry_of(self._log, index),)
+                request = self._replica.request(StoreEntries, self._log, 1, *previous, body)
+                window.append(self._peer.call(request))
+            answer = await window.pop(0)
+            if isinstance(answer, Failure):
+                return
+            assert answer == EntriesStored(self.stored_index + 1)
+            self.stored_index += 1
+
+
+async def write_and_kill(replica: Replica) -> list[Owner]:
+    """Let owners write to all logs, and kill the replica under them."""
+    peer = Peer(rpc_url(replica.url))
+    owners = [Owner(replica, peer, log) for log in LOGS]
+    writing = [asyncio.create_task(it.write()) for it in owners]
+    while sum(it.stored_index for it in owners) < ANSWERED_MIN:
+        assert not any(it.done() for it in writing), "an owner gave up"
+        await asyncio.sleep(0.01)
+    replica.process.kill()
+    await asyncio.gather(*writing)
+    await peer.close()
+    return owners
+
+
+async def read_all(replica: Replica, peer: Peer, log: str) -> list[Entry]:
+    found: list[Entry] = []
+    while True:
+        page = await peer.call(replica.request(FetchEntries, log, 2, len(found) + 1, 1_000))
+        assert isinstance(page, LogEntries), page
+        if not page.entries:
+            return found
+        found += page.entries
+
+
+def test_what_a_replica_acknowledged_is_there_after_it_was_killed(replica: Replica) -> None:
+    owners = asyncio.run(write_and_kill(replica))
+    replica.process.wait(WAIT_S_MAX)
+    replica.start()
+
+    async def look() -> None:
+        peer = Peer(rpc_url(replica.url))
+        for log, owner in zip(LOGS, owners, strict=True):
+            fenced = await peer.call(replica.request(FenceLog, log, 2))
+            assert isinstance(fenced, LogFenced)
+            ((epoch, last_index),) = fenced.last_indexes
+            assert (epoch, fenced.first_index) == (1, 1)
+            assert owner.stored_index <= last_index
+            entries = await read_all(replica, peer, log)
+            assert entries == [entry_of(log, index) for index in range(1, last_index + 1)]
+            late = replica.request(StoreEntries, log, 1, last_index, 1, ())
+            assert await peer.call(late) == EpochTooOld(2)
+        await peer.close()
+
+    asyncio.run(look())
+    assert replica.end(signal.SIGTERM) == 0
+    summary = verify_replica(replica.folder)
+    assert (summary.log_count, summary.damages) == (len(LOGS), ())
+    assert summary.entry_count >= sum(it.stored_index for it in owners)
+
+
+def test_several_logs_share_syncs(replica: Replica) -> None:
+    async def write() -> None:
+        peer = Peer(rpc_url(replica.url))
+        await asyncio.gather(*[peer.call(replica.request(FenceLog, log, 1)) for log in LOGS])
+        for index in range(1, 11):
+            previous = index - 1, 1 if index > 1 else 0
+            bodies = [
+                replica.request(StoreEntries, log, 1, *previous, (entry_of(log, index),))
+                for log in LOGS
+            ]
+            answers = await asyncio.gather(*[peer.call(it) for it in bodies])
+            assert answers == [EntriesStored(index)] * len(LOGS)
+        await peer.close()
+
+    asyncio.run(write())
+    runtime = replica.statistics()["runtime"]
+    assert runtime["record_count"] == 11 * len(LOGS)
+    assert runtime["flush_count"] == 11
+
+
+def test_a_replica_has_pages_and_metrics_and_answers_candidates(replica: Replica) -> None:
+    async def ask() -> list[Any]:
+        peer = Peer(rpc_url(replica.url))
+        requests = [
+            replica.request(FenceLog, LOGS[0], 1),
+            replica.request(PingLog, LOGS[0], 1, 7),
+            replica.request(PingLog, LOGS[0], 2, 7),
+            replica.request(AwaitSilence, LOGS[0], 1, 50, 60_000),
+        ]
+        answers = [await peer.call(it) for it in requests]
+        await peer.close()
+        return answers
+
+    fenced, pong, _, silence = asyncio.run(ask())
+    assert fenced == LogFenced(1, 0, ())
+    assert isinstance(pong, LogPong)
+    assert isinstance(silence, LogSilence)
+    assert silence.silence_ms >= 50
+    for path in ("healthz", "startupz", "readyz"):
+        assert httpx.get(f"{replica.url}/{path}").status_code == 200
+    metrics = httpx.get(f"{replica.url}/metrics").text
+    assert 'dodona_replica_refusals_total{kind="fence_first"} 1' in metrics
+    assert "dodona_replica_logs 1" in metrics
+    assert "dodona_replica_log_flush_seconds_count 1" in metrics
+
+
+@pytest.mark.rest("the test of the store shows it, too")
+def test_a_folder_of_another_cluster_is_refused(replica: Replica) -> None:
+    replica.end(signal.SIGTERM)
+    words = [{"home": "away"}.get(it, it) for it in replica.words]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=WAIT_S_MAX)
+    assert ended.returncode == 1
+    assert "is of cluster home. Name that cluster, or use another folder." in ended.stderr
+    assert os.listdir(replica.folder)

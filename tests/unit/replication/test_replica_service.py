@@ -1,0 +1,94 @@
+"""What the process of a replica does between its core and its disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dodona_replication.core.entries import make_entry
+from dodona_replication.core.records import EntriesAdded, EpochRaised, LogCut, Swept
+from dodona_replication.core.replica import ReplicaCore
+from dodona_replication.shell import replica_store
+from dodona_replication.shell.replica_keys import piece_key
+from dodona_replication.shell.replica_service import ReplicaDisk
+from dodona_replication.shell.replica_store import ReplicaStore
+from dodona_wire.cores.effects import Append, ReadEntries
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.replicas import LogEntries
+from dodona_wire.types import Now
+from unit.replication.replicas import CLUSTER, entries
+
+NOW = Now(0, 0)
+
+
+class Caller:
+    """Keeps the answer that it gets."""
+
+    answer: Reply
+
+    def reply(self, request_id: int, body: Reply) -> None:
+        assert request_id == 7
+        self.answer = body
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ReplicaStore]:
+    made = ReplicaStore.open(tmp_path, CLUSTER, 200 << 20)
+    made.append([EpochRaised("a", 1), EntriesAdded("a", entries(1, 1, 1))])
+    yield made
+    made.close()
+
+
+def core_of(store: ReplicaStore) -> ReplicaCore:
+    return ReplicaCore(CLUSTER, store.identity.replica, store.logs(), NOW)
+
+
+def read(store: ReplicaStore) -> Reply:
+    caller = Caller()
+    ReplicaDisk(core_of(store), store).read(ReadEntries((caller, 7), "a", 1, 3, 1, 1_000))
+    return caller.answer
+
+
+def test_an_owner_gets_the_entries(store: ReplicaStore) -> None:
+    assert read(store) == LogEntries(entries(1, 1, 1))
+
+
+def test_an_owner_is_told_about_damage_and_the_process_goes_on(store: ReplicaStore) -> None:
+    with store._environment.begin(write=True) as transaction:
+        transaction.put(piece_key(0, 2), b"something else, and long enough")
+    answer = read(store)
+    assert isinstance(answer, Failure)
+    assert answer.kind == "data_corrupted"
+    assert (answer.attributes["log"], answer.attributes["index"]) == ("a", 2)
+
+
+def test_the_core_learns_that_the_store_is_full(
+    store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str | None] = []
+    core = core_of(store)
+    monkeypatch.setattr(core, "note_disk", lambda shortage, _: told.append(shortage))
+    disk = ReplicaDisk(core, store)
+    disk.keep_posted(NOW)
+    long = tuple([make_entry(index, 1, bytes(20 << 20)) for index in range(4, 7)])
+    store.append([EntriesAdded("a", long)])
+    disk.keep_posted(NOW)
+    first, second = told
+    assert first is None
+    assert "it may have 200 MiB" in (second or "")
+
+
+def test_a_long_removal_goes_on_without_appends(
+    store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_store, "SWEEP_PIECES", 1)
+    core = core_of(store)
+    disk = ReplicaDisk(core, store)
+    store.append([LogCut("a", 3)])
+    disk.sweep(NOW)
+    assert core.take_effects() == [Append(Swept())]
+    store.append([Swept()])
+    store.append([Swept()])
+    disk.sweep(NOW)
+    assert core.take_effects() == []
