@@ -11,12 +11,14 @@ from documents.blocks import DOCS
 from documents.cli_page import commands_text
 from documents.figures_page import figures_text
 from documents.metrics_page import metrics_text
+from documents.model_page import trace_text
 from documents.settings_page import settings_text
 from documents.spans_page import spans_text
 from documents.types_page import types_text
 from dodona_loadtest.harness.document import write_section
 
 GENERATED: Final[Mapping[str, tuple[str, Callable[[], str]]]] = {
+    "explanation/replication.md": ("model trace", trace_text),
     "how-to/choose-atomicity-and-durability.md": ("figures", figures_text),
     "how-to/observe.md": ("spans", spans_text),
     "reference/api.md": ("api", api_text),
