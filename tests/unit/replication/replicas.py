@@ -66,6 +66,10 @@ class MemoryStore:
     def logs(self) -> dict[str, LogState]:
         return {name: state.copy() for name, state in self._states.items()}
 
+    def state_of(self, log: str) -> LogState | None:
+        """Without a copy, to look at only."""
+        return self._states.get(log)
+
     def read(
         self, log: str, first_index: int, last_index: int, epoch: int, bytes_max: int
     ) -> tuple[Entry, ...]:

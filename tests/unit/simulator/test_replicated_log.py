@@ -1,0 +1,136 @@
+"""Replicated logs in a storm: what is acknowledged stays, and no read is stale."""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any, Final
+
+import pytest
+
+from dodona_replication.core.owner import Owner
+from dodona_replication.core.take_over import TakeOver
+from dodona_wire.messages.replicas import LogFenced
+from dodona_wire.types import Now
+from simulator.replicated_log import LOG, ReplicatedLogRun, Truth
+from suite.levels import some
+
+SEEDS: Final = range(100)
+SEEDS_TO_CATCH_MAX: Final = 12
+
+
+def documents(run: ReplicatedLogRun) -> Counter[str]:
+    """What the documents of a run changed."""
+    history = [it.document for it in run.etcd.history[LOG]]
+    counts: Counter[str] = Counter()
+    for old, new in pairwise(history):
+        counts["take-over"] += new.epoch > old.epoch
+        counts["release"] += new.released and not old.released
+        counts["member dropped"] += bool({*old.members} - {*new.members})
+        counts["member added"] += bool({*new.members} - {*old.members})
+    return counts
+
+
+def test_no_storm_breaks_a_promise() -> None:
+    counts: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
+    seeds = [*some(SEEDS, one_in=25)]
+    for seed in seeds:
+        run = ReplicatedLogRun(seed)
+        truth = run.run()
+        assert truth.faults == [], seed
+        counts.update(truth.counts)
+        changes.update(documents(run))
+    assert counts["acknowledged"] > 100 * len(seeds)
+    assert counts["reads"] > 100 * len(seeds)
+    for name in ("take-over", "release", "member dropped", "member added"):
+        assert changes[name] >= len(seeds) // 2, name
+
+
+@pytest.mark.slow("many seeds")
+@pytest.mark.parametrize("first", range(1_000, 1_600, 100))
+def test_no_storm_of_many_breaks_a_promise(first: int) -> None:
+    for seed in range(first, first + 100):
+        assert ReplicatedLogRun(seed).run().faults == [], seed
+
+
+# ---- planted bugs
+
+
+class ByMajority(Owner):
+    """R12: a majority of the replicas is not enough."""
+
+    def _advance(self, now: Now) -> None:
+        counted = [self._copies[it].stored_index for it in self._ownership.counted]
+        index = sorted(counted)[(len(counted) - 1) // 2]
+        if index >= self.opening_index and index > self.acknowledged_index:
+            self.acknowledged_index = index
+            self._recent.acknowledge(index)
+            self._tell(now)
+
+
+class WithoutLease(Owner):
+    """R18: the owner reads for as long as it has not heard of another one."""
+
+    def may_read(self, now: Now) -> bool:
+        return self.is_open(now)
+
+
+class WithoutOpening(Owner):
+    """R11: the owner serves what it has recovered, although other members may lack it."""
+
+    def __init__(self, taken: TakeOver, opening: bytes, now: Now) -> None:
+        super().__init__(taken, opening, now)
+        self.acknowledged_index = self.opening_index
+        self._tell(now)
+
+
+class WithoutWait(TakeOver):
+    """R21: the lease of the owner before may still last."""
+
+    def _take_fence(self, replica: str, found: LogFenced, now: Now) -> None:
+        super()._take_fence(replica, found, now)
+        if self.serve_from_us is not None:
+            self.serve_from_us = now.instant_us
+
+
+class DroppedTooEarly(Owner):
+    """R13: what a change is to drop does not count any more, although the change may fail."""
+
+    def _advance(self, now: Now) -> None:
+        pending = self._ownership.pending
+        document = self.document if pending is None else pending.document
+        index = min(self._copies[it].stored_index for it in document.members)
+        if index >= self.opening_index and index > self.acknowledged_index:
+            self.acknowledged_index = index
+            self._recent.acknowledge(index)
+            self._tell(now)
+
+
+class LearnerTooEarly(Owner):
+    """R15: a learner joins before it has what is acknowledged."""
+
+    def _learn(self, now: Now) -> None:
+        learner = self._learner
+        is_idle = self._ownership.pending is None and not self.is_ended and not self.is_releasing
+        if is_idle and learner is not None and self._copies[learner].is_aligned:
+            self._compare(self.document.with_members([*self._ownership.members, learner]))
+        else:
+            super()._learn(now)
+
+
+BUGS: Final[dict[str, dict[str, Any]]] = {
+    **{it.__name__: {"make_owner": it} for it in (ByMajority, WithoutLease, WithoutOpening)},
+    **{it.__name__: {"make_owner": it} for it in (DroppedTooEarly, LearnerTooEarly)},
+    "WithoutWait": {"make_take_over": WithoutWait},
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_caught(name: str) -> None:
+    for seed in range(SEEDS_TO_CATCH_MAX):
+        if caught(seed, **BUGS[name]).faults:
+            return
+    pytest.fail(f"{name} shows in none of {SEEDS_TO_CATCH_MAX} seeds")
+
+
+def caught(seed: int, **made: Any) -> Truth:
+    return ReplicatedLogRun(seed, **made).run()
