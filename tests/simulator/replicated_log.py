@@ -308,10 +308,7 @@ class Process:
         match effect:
             case AskReplica():
                 self._ask(core, effect)
-            case AskCoordinator(compare=None):
-                self.port.read(LOG, lambda found: self._hear_document(core, found))
             case AskCoordinator(compare=compare):
-                assert compare is not None
                 self.port.compare(
                     LOG, compare.revision, compare.document, lambda it: self._hear(core, it)
                 )
@@ -338,14 +335,6 @@ class Process:
             if core is self._core:
                 found = InDoubt("unavailable") if isinstance(answer, Unavailable) else answer
                 core.handle_answer(found, self._clock.now())
-                self._drive()
-
-        self._when_awake(take)
-
-    def _hear_document(self, core: TakeOver | Owner, found: Any) -> None:
-        def take() -> None:
-            if core is self._core and not isinstance(found, Unavailable):
-                core.handle_document(found, self._clock.now())
                 self._drive()
 
         self._when_awake(take)

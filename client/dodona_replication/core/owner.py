@@ -216,7 +216,8 @@ class Owner:
             return
         if self._compare_at_us is not None and now.instant_us >= self._compare_at_us:
             self._compare_at_us = None
-            self._effects.append(AskCoordinator(self._ownership.pending))
+            if (pending := self._ownership.pending) is not None:
+                self._effects.append(AskCoordinator(pending))
         self._tell(now)
         for replica, copy in self._copies.items():
             if now.instant_us >= copy.asked_us + self._pause_us(copy):
@@ -290,7 +291,7 @@ class Owner:
             copy.hear(sent_us, now.instant_us)
         if isinstance(reply, EpochTooOld):  # nothing is answered any more (R32)
             epochs = f"epoch {reply.epoch}, and this process owned epoch {self.epoch}"
-            self._end(f"replica {asked.replica} has {epochs}")
+            self._end(f"replica {asked.replica} has {epochs}", is_too_old=True)
         elif isinstance(asked.request, FetchEntries):
             self._pass_on(asked, reply, now)
         elif isinstance(reply, LogFenced | LogMisaligned):
@@ -446,7 +447,9 @@ class Owner:
             copy.unanswered += isinstance(request, StoreEntries | BeginLog)
         self._effects.append(AskReplica(replica, request, for_replica))
 
-    def _end(self, reason: str, current: Revisioned | None = None) -> None:
+    def _end(
+        self, reason: str, current: Revisioned | None = None, *, is_too_old: bool = False
+    ) -> None:
         if not self.is_ended:
             self.is_ended = True
-            self._effects.append(Ended(reason, current))
+            self._effects.append(Ended(reason, current, is_too_old))

@@ -67,9 +67,9 @@ class AskReplica(msgspec.Struct, frozen=True):
 
 
 class AskCoordinator(msgspec.Struct, frozen=True):
-    """Send a compare to the coordinator, or read the document."""
+    """Send a compare to the coordinator."""
 
-    compare: Compare | None = None
+    compare: Compare
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -91,8 +91,9 @@ class Ended(msgspec.Struct, frozen=True):
     """For people."""
     current: Revisioned | None = None
     """The document that ended it, if it is known."""
-    is_alarming: bool = False
-    """The document and the log contradict each other: call an operator (R32)."""
+    is_too_old: bool = False
+    """A replica has a higher epoch. Read the document. If it still names this process, the document
+    is older than the log: call an operator, and guess nothing (R32)."""
 
 
 OwnerEffect = AskReplica | AskCoordinator | Replay | Acknowledged | Ended

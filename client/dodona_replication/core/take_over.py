@@ -125,7 +125,8 @@ class TakeOver:
             return
         match asked.request, reply:
             case _, EpochTooOld(epoch=epoch):
-                self._end(f"replica {asked.replica} has epoch {epoch} of this log already")
+                reason = f"replica {asked.replica} has epoch {epoch} of this log already"
+                self._end(reason, is_too_old=True)
             case FenceLog(), LogFenced():
                 self._take_fence(asked.replica, reply, now)
             case FetchEntries(), LogEntries():
@@ -187,7 +188,9 @@ class TakeOver:
         if self._repeat_at_us is None:
             self._repeat_at_us = now.instant_us + self.limits.repeat_ms * 1000
 
-    def _end(self, reason: str, current: Revisioned | None = None) -> None:
+    def _end(
+        self, reason: str, current: Revisioned | None = None, *, is_too_old: bool = False
+    ) -> None:
         if not self.is_ended:
             self.is_ended = True
-            self._effects.append(Ended(reason, current))
+            self._effects.append(Ended(reason, current, is_too_old))

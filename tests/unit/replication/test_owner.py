@@ -52,6 +52,7 @@ def test_a_replica_of_a_higher_epoch_ends_the_attempt(it: Owning) -> None:
     it.apply()
     assert it.owner.is_ended
     assert "replica b has epoch 7" in it.ended[0].reason
+    assert it.ended[0].is_too_old
 
 
 def test_the_fullest_log_of_a_member_is_taken_and_all_members_get_it(it: Owning) -> None:
