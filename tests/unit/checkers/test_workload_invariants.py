@@ -367,7 +367,6 @@ def test_a_counter_that_lost_a_raise(tale: Tale) -> None:
 
 @pytest.mark.slow("simulates many clusters")
 @pytest.mark.part("rows that expire")
-@pytest.mark.slow("many seeds")
 def test_rows_that_expire_come_by_transactions_and_by_loads_beside_locks() -> None:
     """Seeds differ a hundredfold: so several together have to show so many times as much."""
     seeds = range(1, 5)
