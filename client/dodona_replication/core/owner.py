@@ -19,18 +19,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dodona_replication.core.alignment import common_index, tail_of
-from dodona_replication.core.coordination import Answer
+from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.copy import Copy
-from dodona_replication.core.document import Document, Revisioned
+from dodona_replication.core.document import Document
 from dodona_replication.core.entries import make_entry
 from dodona_replication.core.owner_effects import (
     Acknowledged,
     AskCoordinator,
     AskReplica,
-    Ended,
-    OwnerEffect,
 )
-from dodona_replication.core.ownership import Lost
 from dodona_replication.core.recent import Recent
 from dodona_replication.core.take_over import TakeOver
 from dodona_wire.messages.replicas import (
@@ -58,40 +55,35 @@ ANSWERS: Final = (LogFenced, LogAligned, EntriesStored, LogMisaligned, LogPong, 
 """Answers of a replica that has the epoch of the owner: each of them renews the lease."""
 
 
-class Owner:
+class Owner(Claimant):
     """The owner of a log, in one epoch."""
 
     def __init__(self, taken: TakeOver, opening: bytes, now: Now) -> None:
         """`taken` is a take-over that is recovered. `opening` is the opening record."""
         assert taken.is_recovered
         assert taken.serve_from_us is not None
-        self.identity, self.epoch, self.limits = taken.identity, taken.epoch, taken.limits
+        super().__init__(taken.identity, taken.limits, taken.ownership)
+        self.epoch = taken.epoch
         self.opening_index = taken.tail.last_index + 1
         self.acknowledged_index = 0
-        self.is_ended = self.is_releasing = False
+        self.is_releasing = False
         self._serve_from_us = taken.serve_from_us
         self._told_index = 0
         """Up to here the host knows what is acknowledged."""
-        self._ownership = taken.ownership
         self._tail = taken.tail.copy()
         self._cut: tuple[int, int] = (0, 0)
         self._spares: tuple[str, ...] = ()
         self._learner: str | None = None
         self._compare_at_us: int | None = None
         self._ping_number = 0
-        self._effects: list[OwnerEffect] = []
         first = self._entry(opening)
         self._recent = Recent(first, self.limits.kept_bytes_max)
         self._tail.extend([first])
         self._copies: dict[str, Copy] = {}
-        for replica in self._ownership.members:
+        for replica in self.ownership.members:
             self._meet(replica, now)
 
     # ---- what the host does
-
-    def take_effects(self) -> list[OwnerEffect]:
-        effects, self._effects = self._effects, []
-        return effects
 
     @property
     def last_index(self) -> int:
@@ -99,7 +91,7 @@ class Owner:
 
     @property
     def document(self) -> Document:
-        return self._ownership.document
+        return self.ownership.document
 
     @property
     def is_full(self) -> bool:
@@ -120,7 +112,7 @@ class Owner:
 
     def lease_until_us(self) -> int:
         """Return the end of the lease as an instant in µs."""
-        counted = [self._copies[it] for it in self._ownership.counted]
+        counted = [self._copies[it] for it in self.ownership.counted]
         return min(it.lease_until_us(self.limits.lease_us) for it in counted)
 
     def append(self, records: bytes, now: Now) -> int:
@@ -154,50 +146,32 @@ class Owner:
         nothing is read, even if the coordinator refuses the release (R31)."""
         assert self.acknowledged_index == self.last_index
         self.is_releasing = True
-        if self._ownership.pending is None:
+        if self.ownership.pending is None:
             self._compare(self.document.release())
 
     # ---- the document
-
-    def handle_answer(self, answer: Answer, now: Now) -> None:
-        """Take the coordinator's answer to a compare."""
-        try:
-            is_over = self._ownership.hear(answer)
-        except Lost as error:
-            self._end("another process took the log over", error.current)
-            return
-        self._change(now, is_over=is_over)
-
-    def handle_document(self, current: Revisioned | None, now: Now) -> None:
-        """Take a document that was read or watched."""
-        try:
-            is_over = self._ownership.see(current)
-        except Lost as error:
-            self._end("another process took the log over", error.current)
-            return
-        self._change(now, is_over=is_over)
 
     def _change(self, now: Now, *, is_over: bool) -> None:
         if self.is_ended:
             return
         if not is_over:
-            if self._ownership.pending is not None and self._compare_at_us is None:
+            if self.ownership.pending is not None and self._compare_at_us is None:
                 self._compare_at_us = now.instant_us + self.limits.repeat_ms * 1000
             return
         self._compare_at_us = None
         if self.document.released:
             self._end("the log was released")
             return
-        if self._learner in self._ownership.members:
+        if self._learner in self.ownership.members:
             self._learner = None
-        kept = {*self._ownership.members, self._learner}
+        kept = {*self.ownership.members, self._learner}
         self._copies = {it: copy for it, copy in self._copies.items() if it in kept}
         self._advance(now)
         if self.is_releasing:
             self._compare(self.document.release())
 
     def _compare(self, document: Document) -> None:
-        self._effects.append(AskCoordinator(self._ownership.propose(document)))
+        self._effects.append(AskCoordinator(self.ownership.propose(document)))
 
     # ---- time
 
@@ -216,7 +190,7 @@ class Owner:
             return
         if self._compare_at_us is not None and now.instant_us >= self._compare_at_us:
             self._compare_at_us = None
-            if (pending := self._ownership.pending) is not None:
+            if (pending := self.ownership.pending) is not None:
                 self._effects.append(AskCoordinator(pending))
         self._tell(now)
         for replica, copy in self._copies.items():
@@ -243,19 +217,19 @@ class Owner:
     def _drop_silent(self, now: Now) -> None:
         """Drop the member that has been silent for longest, if any was for too long."""
         silent_us = self.limits.silent_ms * 1000
-        heard = {it: self._copies[it].heard_us for it in self._ownership.members}
+        heard = {it: self._copies[it].heard_us for it in self.ownership.members}
         replica = min(heard, key=lambda it: (heard[it], it))
         if now.instant_us - heard[replica] < silent_us or self.is_releasing:
             return
-        if self._ownership.can_drop(replica):
-            self._compare(self.document.with_members(self._ownership.without(replica)))
+        if self.ownership.can_drop(replica):
+            self._compare(self.document.with_members(self.ownership.without(replica)))
 
     def _learn(self, now: Now) -> None:
         """Take a learner, or propose it once it has all that is acknowledged (R15)."""
-        if self.is_ended or self.is_releasing or self._ownership.pending is not None:
+        if self.is_ended or self.is_releasing or self.ownership.pending is not None:
             return
         if self._learner is None:
-            fresh = [it for it in self._spares if it not in self._ownership.members]
+            fresh = [it for it in self._spares if it not in self.ownership.members]
             if fresh:
                 self._learner = fresh[0]
                 self._meet(fresh[0], now)
@@ -264,7 +238,7 @@ class Owner:
         if now.instant_us - copy.heard_us >= self.limits.silent_ms * 1000:
             self._forget_learner()
         elif copy.stored_index >= max(self.acknowledged_index, self.opening_index):
-            self._compare(self.document.with_members([*self._ownership.members, self._learner]))
+            self._compare(self.document.with_members([*self.ownership.members, self._learner]))
 
     def _forget_learner(self) -> None:
         """It is silent: another one may be better."""
@@ -353,7 +327,7 @@ class Owner:
 
     def _advance(self, now: Now) -> None:
         """Acknowledge what all replicas of all possible sets have stored."""
-        index = min(self._copies[it].stored_index for it in self._ownership.counted)
+        index = min(self._copies[it].stored_index for it in self.ownership.counted)
         if index >= self.opening_index and index > self.acknowledged_index:
             self.acknowledged_index = index
             self._recent.acknowledge(index)
@@ -400,7 +374,7 @@ class Owner:
         """Read entries for a replica that is far behind, from one that has them."""
         able = [
             it
-            for it in sorted(self._ownership.members)
+            for it in sorted(self.ownership.members)
             if it != replica and self._copies[it].holds_index >= first_index
         ]
         if able:
@@ -446,10 +420,3 @@ class Owner:
             copy.asked_us = now.instant_us
             copy.unanswered += isinstance(request, StoreEntries | BeginLog)
         self._effects.append(AskReplica(replica, request, for_replica))
-
-    def _end(
-        self, reason: str, current: Revisioned | None = None, *, is_too_old: bool = False
-    ) -> None:
-        if not self.is_ended:
-            self.is_ended = True
-            self._effects.append(Ended(reason, current, is_too_old))

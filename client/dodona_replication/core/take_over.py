@@ -14,18 +14,16 @@ Must not import: any shell.
 """
 
 from dodona_replication.core.alignment import fullest, tail_of
-from dodona_replication.core.coordination import Answer
+from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.document import Revisioned
 from dodona_replication.core.owner_effects import (
     AskCoordinator,
     AskReplica,
-    Ended,
     Identity,
-    OwnerEffect,
     OwnerLimits,
     Replay,
 )
-from dodona_replication.core.ownership import Lost, Ownership
+from dodona_replication.core.ownership import Ownership
 from dodona_replication.core.tail import Tail
 from dodona_wire.messages.replicas import (
     EpochTooOld,
@@ -39,33 +37,26 @@ from dodona_wire.messages.replicas import (
 from dodona_wire.types import Now
 
 
-class TakeOver:
+class TakeOver(Claimant):
     """One attempt to own a log, in one epoch. It is over when `is_recovered` or `is_ended`."""
 
     def __init__(self, identity: Identity, seen: Revisioned, limits: OwnerLimits, now: Now) -> None:
         """`seen` is the document as it was read. Sends the compare."""
-        self.identity = identity
-        self.limits = limits
-        self.ownership = Ownership(seen)
+        super().__init__(identity, limits, Ownership(seen))
         self.tails: dict[str, Tail] = {}
         """What the fenced members have."""
         self.source: str | None = None
         """The member whose log is taken."""
         self.serve_from_us: int | None = None
         """The end of the wait for the lease of the owner before. None: no member is fenced yet."""
-        self.is_recovered = self.is_ended = False
+        self.is_recovered = False
         self._was_released = seen.document.released
         self._choose_at_us: int | None = None
         self._next_index = 0
         self._repeat_at_us: int | None = None
-        self._effects: list[OwnerEffect] = []
         compare = self.ownership.propose(seen.document.take_over(identity.owner))
         self.epoch = compare.document.epoch
         self._effects.append(AskCoordinator(compare))
-
-    def take_effects(self) -> list[OwnerEffect]:
-        effects, self._effects = self._effects, []
-        return effects
 
     @property
     def tail(self) -> Tail:
@@ -91,25 +82,7 @@ class TakeOver:
 
     # ---- the document
 
-    def handle_answer(self, answer: Answer, now: Now) -> None:
-        """Take the coordinator's answer to the compare."""
-        try:
-            is_over = self.ownership.hear(answer)
-        except Lost as error:
-            self._end("another process took the log over", error.current)
-            return
-        self._go_on(now, is_over=is_over)
-
-    def handle_document(self, current: Revisioned | None, now: Now) -> None:
-        """Take a document that was read or watched."""
-        try:
-            is_over = self.ownership.see(current)
-        except Lost as error:
-            self._end("another process took the log over", error.current)
-            return
-        self._go_on(now, is_over=is_over)
-
-    def _go_on(self, now: Now, *, is_over: bool) -> None:
+    def _change(self, now: Now, *, is_over: bool) -> None:
         if self.is_ended:
             return
         if is_over:
@@ -187,10 +160,3 @@ class TakeOver:
     def _repeat_later(self, now: Now) -> None:
         if self._repeat_at_us is None:
             self._repeat_at_us = now.instant_us + self.limits.repeat_ms * 1000
-
-    def _end(
-        self, reason: str, current: Revisioned | None = None, *, is_too_old: bool = False
-    ) -> None:
-        if not self.is_ended:
-            self.is_ended = True
-            self._effects.append(Ended(reason, current, is_too_old))

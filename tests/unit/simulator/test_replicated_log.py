@@ -59,7 +59,7 @@ class ByMajority(Owner):
     """R12: a majority of the replicas is not enough."""
 
     def _advance(self, now: Now) -> None:
-        counted = [self._copies[it].stored_index for it in self._ownership.counted]
+        counted = [self._copies[it].stored_index for it in self.ownership.counted]
         index = sorted(counted)[(len(counted) - 1) // 2]
         if index >= self.opening_index and index > self.acknowledged_index:
             self.acknowledged_index = index
@@ -96,7 +96,7 @@ class DroppedTooEarly(Owner):
     """R13: what a change is to drop does not count any more, although the change may fail."""
 
     def _advance(self, now: Now) -> None:
-        pending = self._ownership.pending
+        pending = self.ownership.pending
         document = self.document if pending is None else pending.document
         index = min(self._copies[it].stored_index for it in document.members)
         if index >= self.opening_index and index > self.acknowledged_index:
@@ -110,9 +110,9 @@ class LearnerTooEarly(Owner):
 
     def _learn(self, now: Now) -> None:
         learner = self._learner
-        is_idle = self._ownership.pending is None and not self.is_ended and not self.is_releasing
+        is_idle = self.ownership.pending is None and not self.is_ended and not self.is_releasing
         if is_idle and learner is not None and self._copies[learner].is_aligned:
-            self._compare(self.document.with_members([*self._ownership.members, learner]))
+            self._compare(self.document.with_members([*self.ownership.members, learner]))
         else:
             super()._learn(now)
 
