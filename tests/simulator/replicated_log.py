@@ -34,6 +34,7 @@ from dodona_wire.cores.effects import Append, Effect, ReadEntries, ReplyAtOnce
 from dodona_wire.errors import Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import LogEntries
+from dodona_wire.types import Now
 from simulator.coordinator import CoordinatorOptions, CoordinatorPort, SimulatedEtcd
 from simulator.network import Network, NetworkOptions
 from simulator.world import Clock, World
@@ -69,10 +70,13 @@ class Truth:
             self.faults.append(f"{who} acknowledges another entry {index} than was acknowledged")
         self.last_index = max(self.last_index, index)
 
-    def read(self, who: str, index: int, chain_at: Callable[[int], str | None]) -> None:
-        """A process shows its log up to this index."""
+    def read(
+        self, who: str, index: int, chain_at: Callable[[int], str | None], last: int | None = None
+    ) -> None:
+        """A process shows its log up to this index. `last`: what was acknowledged when it was
+        asked, if that was earlier."""
         self.counts["reads"] += 1
-        last = self.last_index
+        last = self.last_index if last is None else last
         if index < last or chain_at(last) != self.chains[last]:
             self.faults.append(f"{who} reads up to {index}, but {last} is acknowledged, or differs")
 
@@ -178,6 +182,8 @@ class Process:
         self._acknowledged_index = 0
         self._checkpoint_index = 0
         self._is_reading = False
+        self._asked: tuple[int, int] | None = None
+        """When a read was asked for that waits, and what was acknowledged then."""
         self.port.watch(LOG, 0, lambda it: self._when_awake(lambda: self._see(it)))
 
     # ---- what goes wrong
@@ -221,8 +227,7 @@ class Process:
                 self._is_reading = True
                 self.port.read(LOG, self._when_read(self.identity))
             return
-        if owner.may_read(now):
-            self._run.truth.read(self.name, owner.acknowledged_index, self._chains.get)
+        self._read(owner, now)
         if owner.is_open(now) and self._random.random() < 0.7:
             self._append(owner)
         if self._random.random() < 0.2:
@@ -231,6 +236,24 @@ class Process:
         if self._random.random() < self._run.release_rate and is_drained:
             owner.release(now)
         self._drive()
+
+    def _read(self, owner: Owner, now: Now) -> None:
+        """Read what this process may. Without a lease it asks first, and reads later."""
+        truth = self._run.truth
+        if owner.may_read(now):
+            truth.read(self.name, owner.acknowledged_index, self._chains.get)
+            return
+        if self._asked is None:
+            self._asked = now.instant_us, truth.last_index
+            owner.ping(now)
+        if owner.may_read_since(self._asked[0], now):
+            truth.read(self.name, owner.acknowledged_index, self._chain_at, self._asked[1])
+            self._asked = None
+
+    def _chain_at(self, index: int) -> str | None:
+        """What is before the first entry was cut: the checkpoint has it."""
+        is_cut = index < min(self._chains)
+        return self._run.truth.chains.get(index) if is_cut else self._chains.get(index)
 
     def _wants_it(self) -> bool:
         return self._random.random() < self._run.ambition
@@ -293,7 +316,7 @@ class Process:
     def _open(self, taking: TakeOver) -> None:
         opening = json.dumps({"opened": taking.epoch}).encode()
         self.owner = self._run.make_owner(taking, opening, self._clock.now())
-        self.taking = None
+        self.taking = self._asked = None
         self._acknowledged_index = 0
         self._chain(self.owner.opening_index, opening)
 

@@ -6,7 +6,12 @@ last. The log of a replica that is not *aligned* may differ from the owner's.
 Must not import: any shell.
 """
 
+from typing import Final
+
 from dodona_replication.core.tail import Tail
+
+NEVER: Final = -(1 << 62)
+"""An instant before all others, in µs."""
 
 
 class Copy:
@@ -32,7 +37,7 @@ class Copy:
         """It has stored the owner's log up to here, in this epoch."""
         self.next_index = 0
         """The next entry that it has not been sent."""
-        self.answered_us: int | None = None
+        self.answered_us = NEVER
         """When the newest request was *sent* that it answered (R18)."""
         self.heard_us = now_us
         """When the newest answer came, or when it was first thought of."""
@@ -51,8 +56,7 @@ class Copy:
     def hear(self, sent_us: int, now_us: int) -> None:
         """Note an answer to a request that was sent at that instant."""
         self.heard_us = now_us
-        if self.answered_us is None or sent_us > self.answered_us:
-            self.answered_us = sent_us
+        self.answered_us = max(self.answered_us, sent_us)
 
     def align(self, index: int) -> None:
         """Its log is the owner's up to this index, and ends there."""
@@ -66,7 +70,3 @@ class Copy:
     def store(self, index: int) -> None:
         """It has stored entries of the owner up to this index."""
         self.stored_index = max(self.stored_index, index)
-
-    def lease_until_us(self, lease_us: int) -> int:
-        """Return until when this replica lets the owner answer reads (R18)."""
-        return -1 if self.answered_us is None else self.answered_us + lease_us

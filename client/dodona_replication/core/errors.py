@@ -1,9 +1,9 @@
 """Errors of replicated logs: for the process that owns a log, never on the wire.
 
-Owns: `DocumentUnreadable`, `DocumentMissing` and `IllegalChange`.
+Owns: `DocumentUnreadable`, `DocumentMissing`, `IllegalChange` and `LogLost`.
 """
 
-from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.errors import DataCorrupted, DodonaError, InvalidRequest
 
 
 class DocumentUnreadable(DataCorrupted):
@@ -24,3 +24,10 @@ class IllegalChange(InvalidRequest):
     """A change of a document breaks a rule of the protocol. `field` says where."""
 
     kind, code, status, action = "illegal_change", 11195, 409, "fix"
+
+
+class LogLost(DodonaError):
+    """This process does not own the log, or not any more. `log` says which. The process ends, and
+    answers nothing. A new process reads the document, and finds the owner there."""
+
+    kind, code, status, action = "log_lost", 11196, 503, "stop"

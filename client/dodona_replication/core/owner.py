@@ -15,6 +15,7 @@ Invariants:
 Must not import: any shell.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -76,6 +77,8 @@ class Owner(Claimant):
         self._learner: str | None = None
         self._compare_at_us: int | None = None
         self._ping_number = 0
+        self._waiting = deque([(self.opening_index, now.instant_us)])
+        """The entries that are not acknowledged, and the instants at which they were appended."""
         first = self._entry(opening)
         self._recent = Recent(first, self.limits.kept_bytes_max)
         self._tail.extend([first])
@@ -93,11 +96,6 @@ class Owner(Claimant):
     def document(self) -> Document:
         return self.ownership.document
 
-    @property
-    def is_full(self) -> bool:
-        """Return whether so much waits that the host should append nothing more now."""
-        return self._recent.waiting_bytes >= self.limits.waiting_bytes_max
-
     def is_open(self, now: Now) -> bool:
         """Return whether the host may take new work: the opening record is acknowledged, and the
         wait is over (R11, R21)."""
@@ -110,10 +108,32 @@ class Owner(Claimant):
         (R19)."""
         return self.is_open(now) and now.instant_us < self.lease_until_us()
 
+    def may_read_since(self, since_us: int, now: Now) -> bool:
+        """As `may_read`, for what the host was asked at this instant. Without a lease, all replicas
+        must have answered something that was sent later (R22)."""
+        return self.may_read(now) or (self.is_open(now) and self._answered_us() >= since_us)
+
     def lease_until_us(self) -> int:
         """Return the end of the lease as an instant in µs."""
-        counted = [self._copies[it] for it in self.ownership.counted]
-        return min(it.lease_until_us(self.limits.lease_us) for it in counted)
+        return self._answered_us() + self.limits.lease_us
+
+    def _answered_us(self) -> int:
+        """Return an instant after which every replica of every possible set has answered something
+        that was sent then, or later. Negative: some have answered nothing."""
+        return min(self._copies[it].answered_us for it in self.ownership.counted)
+
+    def ping(self, now: Now) -> None:
+        """Ask all replicas for an answer, since the host waits to read."""
+        if self.is_ended:
+            return
+        for replica, copy in self._copies.items():
+            self._nudge(replica, copy, now)
+
+    def missed(self, now: Now) -> tuple[str, ...]:
+        """Return the silent members without which nothing can be acknowledged or read, since the
+        set may lose none (R14). Empty while there are none."""
+        silent = [it for it in self.ownership.members if self._is_silent(self._copies[it], now)]
+        return () if not silent or self.ownership.can_drop(silent[0]) else tuple(silent)
 
     def append(self, records: bytes, now: Now) -> int:
         """Add an entry to the log, and return its index. It is safe once it is acknowledged."""
@@ -122,6 +142,7 @@ class Owner(Claimant):
         entry = self._entry(records)
         self._recent.add(entry)
         self._tail.extend([entry])
+        self._waiting.append((entry.index, now.instant_us))
         self._send_all(now)
         return entry.index
 
@@ -196,7 +217,7 @@ class Owner(Claimant):
         for replica, copy in self._copies.items():
             if now.instant_us >= copy.asked_us + self._pause_us(copy):
                 self._nudge(replica, copy, now)
-        self._drop_silent(now)
+        self._drop_one(now)
         self._learn(now)
 
     def _pause_us(self, copy: Copy) -> int:
@@ -214,15 +235,29 @@ class Owner(Claimant):
 
     # ---- the set
 
-    def _drop_silent(self, now: Now) -> None:
-        """Drop the member that has been silent for longest, if any was for too long."""
-        silent_us = self.limits.silent_ms * 1000
-        heard = {it: self._copies[it].heard_us for it in self.ownership.members}
-        replica = min(heard, key=lambda it: (heard[it], it))
-        if now.instant_us - heard[replica] < silent_us or self.is_releasing:
-            return
-        if self.ownership.can_drop(replica):
+    def _drop_one(self, now: Now) -> None:
+        """Drop the member that has been silent for longest, if any was for too long. Or else the
+        one that is furthest behind, if an entry has waited for it for too long."""
+        copies = {it: self._copies[it] for it in self.ownership.members}
+        replica = min(copies, key=lambda it: (copies[it].heard_us, it))
+        if not self._is_silent(copies[replica], now):
+            replica = min(copies, key=lambda it: (copies[it].stored_index, it))
+            if not self._is_slow(copies[replica], now):
+                return
+        if self.ownership.can_drop(replica) and not self.is_releasing:
             self._compare(self.document.with_members(self.ownership.without(replica)))
+
+    def _is_silent(self, copy: Copy, now: Now) -> bool:
+        return now.instant_us - copy.heard_us >= self.limits.silent_ms * 1000
+
+    def _is_slow(self, copy: Copy, now: Now) -> bool:
+        """Return whether an entry has waited for this replica for long, and another one has it."""
+        if not self._waiting:
+            return False
+        index, since_us = self._waiting[0]
+        is_late = now.instant_us - since_us >= self.limits.slow_ms * 1000
+        stored = [self._copies[it].stored_index for it in self.ownership.members]
+        return is_late and copy.stored_index < index <= max(stored)
 
     def _learn(self, now: Now) -> None:
         """Take a learner, or propose it once it has all that is acknowledged (R15)."""
@@ -235,7 +270,7 @@ class Owner(Claimant):
                 self._meet(fresh[0], now)
             return
         copy = self._copies[self._learner]
-        if now.instant_us - copy.heard_us >= self.limits.silent_ms * 1000:
+        if self._is_silent(copy, now):
             self._forget_learner()
         elif copy.stored_index >= max(self.acknowledged_index, self.opening_index):
             self._compare(self.document.with_members([*self.ownership.members, self._learner]))
@@ -278,7 +313,9 @@ class Owner(Claimant):
     def _take_tail(
         self, replica: str, copy: Copy, reply: LogFenced | LogMisaligned, now: Now
     ) -> None:
-        if isinstance(reply, LogMisaligned) or not copy.is_aligned:
+        if isinstance(reply, LogMisaligned):  # `tick` fences it again, after a pause
+            copy.part(None)
+        elif not copy.is_aligned:
             copy.part(tail_of(reply))
             self._realign(replica, now)
 
@@ -331,6 +368,8 @@ class Owner(Claimant):
         if index >= self.opening_index and index > self.acknowledged_index:
             self.acknowledged_index = index
             self._recent.acknowledge(index)
+            while self._waiting and self._waiting[0][0] <= index:
+                self._waiting.popleft()
             self._tell(now)
 
     def _tell(self, now: Now) -> None:

@@ -28,11 +28,14 @@ class OwnerLimits(msgspec.Struct, frozen=True):
     """Times and sizes of a replicated log. All processes of a cluster have the same lease."""
 
     lease_ms: int = 750
-    """How long the owner may answer reads after it sent a request that all replicas answered."""
+    """How long the owner may answer reads after it sent a request that all replicas answered. 0, if
+    the clock may stand still: then each read waits for such answers (R22)."""
     ping_ms: int = 150
     """The pause between two requests to a replica is never longer."""
     silent_ms: int = 700
     """A replica that has not answered for so long is dropped, if the set may lose it."""
+    slow_ms: int = 1_500
+    """A replica that has not stored an entry for so long is dropped, too, if others have it."""
     repeat_ms: int = 100
     """The pause before a fence or a compare without an answer is sent again."""
     choose_ms: int = 20
@@ -41,8 +44,6 @@ class OwnerLimits(msgspec.Struct, frozen=True):
     """Requests with entries that may be on their way to one replica."""
     page_bytes_max: int = PAGE_BYTES_MAX
     """Bytes of records in one request, if it has more than one entry."""
-    waiting_bytes_max: int = 256 << 20
-    """Bytes of records that may wait for their acknowledgement."""
     kept_bytes_max: int = 8 << 20
     """Bytes of acknowledged records that are kept for replicas that come a little later."""
 
@@ -52,8 +53,9 @@ class OwnerLimits(msgspec.Struct, frozen=True):
 
     @property
     def wait_us(self) -> int:
-        """How long a new owner waits: longer than any lease, even if clocks differ by 1 % (R21)."""
-        return self.lease_us + self.lease_us // 100 + 5_000
+        """How long a new owner waits: longer than any lease, even if clocks differ by 1 % (R21).
+        Without leases it does not wait (R22)."""
+        return self.lease_us + self.lease_us // 100 + 5_000 if self.lease_us else 0
 
 
 class AskReplica(msgspec.Struct, frozen=True):

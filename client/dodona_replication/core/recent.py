@@ -17,8 +17,6 @@ class Recent:
     def __init__(self, first: Entry, kept_bytes_max: int) -> None:
         self._entries = {first.index: first}
         self.first_index = self.last_index = first.index
-        self.waiting_bytes = len(first.records)
-        """Bytes of the records that are not acknowledged."""
         self._acknowledged_index = first.index - 1
         self._kept_bytes = 0
         """Bytes of the acknowledged records that are kept."""
@@ -28,14 +26,11 @@ class Recent:
         assert entry.index == self.last_index + 1
         self._entries[entry.index] = entry
         self.last_index = entry.index
-        self.waiting_bytes += len(entry.records)
 
     def acknowledge(self, index: int) -> None:
         """All entries up to this one are acknowledged. The last one of these is always kept."""
         for at in range(self._acknowledged_index + 1, index + 1):
-            size_bytes = len(self._entries[at].records)
-            self.waiting_bytes -= size_bytes
-            self._kept_bytes += size_bytes
+            self._kept_bytes += len(self._entries[at].records)
         self._acknowledged_index = index
         while self._kept_bytes > self._kept_bytes_max and self.first_index < index:
             self._kept_bytes -= len(self._entries.pop(self.first_index).records)

@@ -32,9 +32,9 @@ MS = 1_000
 class Owning:
     """One process, and the replicas `a` to `d`, of which the first three are the set."""
 
-    def __init__(self, *, is_released: bool = True) -> None:
+    def __init__(self, *, is_released: bool = True, lease_ms: int = 750) -> None:
         self.now = Now(100 * SECOND, 1_700_000_000 * SECOND)
-        self.limits = OwnerLimits()
+        self.limits = OwnerLimits(lease_ms=lease_ms)
         self.identity = Identity(CLUSTER, LOG, owner_id("node-1", bytes(8)))
         self.stores = {it: MemoryStore() for it in "abcd"}
         self.cores = {it: self._core(it) for it in self.stores}

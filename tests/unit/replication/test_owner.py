@@ -5,7 +5,7 @@ import pytest
 from dodona_replication.core.coordination import InDoubt, Refused
 from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import AskReplica
-from dodona_wire.messages.replicas import AlignLog, FenceLog, StoreEntries
+from dodona_wire.messages.replicas import AlignLog, FenceLog, LogMisaligned, StoreEntries
 from unit.replication.owning import MS, Owning
 from unit.replication.replicas import CLUSTER, LOG, entries
 
@@ -256,6 +256,86 @@ def test_the_lease_counts_from_the_sending(it: Owning) -> None:
     owner.handle_reply(late, it.ask(late), sent_us, it.now)
     assert owner.lease_until_us() == sent_us + it.limits.lease_us
     assert owner.lease_until_us() >= before_us
+
+
+def test_without_a_lease_a_read_waits_for_answers_to_later_requests() -> None:
+    """R22: and a new owner does not wait for a lease."""
+    it = Owning(is_released=False, lease_ms=0)
+    it.take_over()
+    it.apply()
+    it.become_owner()
+    owner = it.owner
+    assert owner.is_open(it.now)
+    since_us = it.now.instant_us
+    it.wait(10)
+    assert not owner.may_read(it.now)
+    assert owner.may_read_since(since_us - 1, it.now), "the opening record was stored since"
+    since_us = it.now.instant_us
+    it.away = {"b"}
+    owner.ping(it.now)
+    it.drive()
+    assert not owner.may_read_since(since_us, it.now)
+    it.away = set()
+    it.wait(10)
+    owner.ping(it.now)
+    it.drive()
+    assert owner.may_read_since(since_us, it.now)
+    assert not owner.may_read_since(it.now.instant_us + 1, it.now)
+
+
+# ---- members that are slow or damaged
+
+
+def test_a_member_that_answers_but_stores_nothing_is_dropped(it: Owning) -> None:
+    """It may be slow, or its disk full."""
+    owner = it.open()
+    it.cores["b"].note_disk("the disk is full", it.now)
+    index = it.append()
+    it.wait(it.limits.slow_ms - 100)
+    assert owner.acknowledged_index < index
+    assert owner.document.members == ("a", "b", "c")
+    it.wait(300)
+    assert it.compares[-1].document.members == ("a", "c")
+    it.apply()
+    assert owner.acknowledged_index == index
+
+
+def test_nobody_is_dropped_for_what_no_member_has(it: Owning) -> None:
+    owner = it.open()
+    for core in it.cores.values():
+        core.note_disk("the disk is full", it.now)
+    it.append()
+    it.wait(2 * it.limits.slow_ms)
+    assert owner.ownership.pending is None
+    assert owner.document.members == ("a", "b", "c")
+
+
+def test_a_set_that_may_lose_no_member_says_who_is_silent(it: Owning) -> None:
+    """R14."""
+    owner = it.open()
+    assert owner.missed(it.now) == ()
+    it.away = {"a"}
+    it.wait(800)
+    assert it.compares[-1].document.members == ("b", "c")
+    it.apply()
+    assert owner.missed(it.now) == ()
+    it.away = {"a", "c"}
+    it.wait(800)
+    assert owner.missed(it.now) == ("c",)
+    it.away = {"a"}
+    it.wait(300)
+    assert owner.missed(it.now) == ()
+
+
+def test_a_replica_that_contradicts_itself_is_asked_again_after_a_pause(it: Owning) -> None:
+    """Only damage can make one. Without a pause it would be asked again and again."""
+    owner = it.open()
+    asked = AskReplica("b", StoreEntries(CLUSTER, LOG, "b", owner.epoch, 1, 1, ()))
+    owner.handle_reply(asked, LogMisaligned(1, 0, ((1, 1),)), it.now.instant_us, it.now)
+    assert owner.take_effects() == []
+    it.wait(it.limits.repeat_ms + 10)
+    index = it.append()
+    assert it.last_index("b") == index
 
 
 def test_an_unknown_outcome_is_looked_up_before_more_is_sent(it: Owning) -> None:

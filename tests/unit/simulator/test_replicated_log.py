@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from dodona_replication.core.owner import Owner
+from dodona_replication.core.owner_effects import OwnerLimits
 from dodona_replication.core.take_over import TakeOver
 from dodona_wire.messages.replicas import LogFenced
 from dodona_wire.types import Now
@@ -52,6 +53,16 @@ def test_no_storm_of_many_breaks_a_promise(first: int) -> None:
         assert ReplicatedLogRun(seed).run().faults == [], seed
 
 
+def test_without_leases_no_storm_breaks_a_promise() -> None:
+    """R22: each read waits until all replicas have answered a later request."""
+    reads = 0
+    for seed in some(range(2_000, 2_060), one_in=30):
+        truth = ReplicatedLogRun(seed, limits=OwnerLimits(lease_ms=0)).run()
+        assert truth.faults == [], seed
+        reads += truth.counts["reads"]
+    assert reads > 100
+
+
 # ---- planted bugs
 
 
@@ -72,6 +83,13 @@ class WithoutLease(Owner):
 
     def may_read(self, now: Now) -> bool:
         return self.is_open(now)
+
+
+class AnyAnswer(Owner):
+    """R22: without a lease, answers to requests of before the read count, too."""
+
+    def may_read_since(self, since_us: int, now: Now) -> bool:
+        return self.is_open(now) and self._answered_us() >= 0
 
 
 class WithoutOpening(Owner):
@@ -121,6 +139,7 @@ BUGS: Final[dict[str, dict[str, Any]]] = {
     **{it.__name__: {"make_owner": it} for it in (ByMajority, WithoutLease, WithoutOpening)},
     **{it.__name__: {"make_owner": it} for it in (DroppedTooEarly, LearnerTooEarly)},
     "WithoutWait": {"make_take_over": WithoutWait},
+    "AnyAnswer": {"make_owner": AnyAnswer, "limits": OwnerLimits(lease_ms=0)},
 }
 
 
