@@ -30,7 +30,8 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
 from dodona_server.logs import tell
-from dodona_server.runtime import Replier, Runtime
+from dodona_server.repliers import Replier
+from dodona_server.runtime import Runtime
 from dodona_wire.errors import Forbidden, InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import (

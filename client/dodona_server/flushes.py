@@ -1,8 +1,8 @@
 """Flushes: groups of records on their way to the log, and their counts.
 
-Owns: what one flush makes durable with the effects behind it, and which flushes the loop itself
-makes. Also owns how long flushes took and how many records they had. These are counted once for
-each flush.
+Owns: what one flush makes durable with the effects behind it, how much may wait for it, and which
+flushes the loop itself makes. Also owns how long flushes took and how many records they had. These
+are counted once for each flush.
 """
 
 from typing import Any, Final
@@ -33,6 +33,23 @@ class RuntimeStatistics(msgspec.Struct, frozen=True):
     refused_count: int
     waiting_count: int
     waiting_age_us: int
+
+
+class RuntimeLimits(msgspec.Struct, frozen=True):
+    """How much may wait for the log, and how far early answers may run ahead."""
+
+    waiting_count_max: int = 100_000
+    """Records and effects not yet durable. Beyond this, requests are refused as overloaded."""
+    waiting_bytes_max: int = 256 << 20
+    """Bytes of frames that came while records waited. Beyond this, requests are refused, too."""
+    at_once_age_ms_max: int | None = None
+    """If the oldest waiting append is older than this, `ReplyAtOnce` waits behind it, too. So a
+    crash can undo early answers only of this time. None: it never waits."""
+    inline_flush_us_max: int = 0
+    """While flushes take no longer than this, the loop itself makes those that a client waits for
+    (see `InlineRule`). 0: the log's thread makes all."""
+    close_ms_max: int = 10_000
+    """How long `close` lets the log finish."""
 
 
 class Batch:

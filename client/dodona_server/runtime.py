@@ -10,6 +10,9 @@ Invariants:
 - One thread (the event loop's) touches the core, one method at a time. If an effect's handler calls
   the core while the core is driven, that call waits for its turn.
 - The log sees one `append` at a time, in order, and never a record twice.
+- If another process may take the log over (`DistantLog`), an answer that no append is before leaves
+  only while this process has proof that it owns the log. Without proof, the answer waits for it as
+  for a flush, which has no records.
 - Any error of the core or the log ends the process: it restarts and recovers. No such error is
   survived here, so a core whose state is in doubt never answers.
 
@@ -23,17 +26,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
-import msgspec
-
 from dodona_server.flushes import (
     INLINE_BYTES_MAX,
     Batch,
     FlushCounts,
     InlineRule,
+    RuntimeLimits,
     RuntimeStatistics,
 )
-from dodona_server.log_thread import Log, LogThread
+from dodona_server.log_thread import DistantLog, Log, LogThread
 from dodona_server.process import read_clock, require_assertions, stop_process
+from dodona_server.repliers import Asker, Replier
 from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import CellMessage
@@ -41,6 +44,8 @@ from dodona_wire.messages.codec import ONE_WAY, RequestEnvelope
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.types import Now
 
+ANSWERS: Final = HELD_EFFECTS | {ReplyAtOnce}
+"""The effects that only the owner of a log may carry out, if others may take it over."""
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
 
 _logger: Final = logging.getLogger("dodona.runtime")
@@ -56,12 +61,6 @@ _no_cell: Final = Failure(
 )
 
 
-class Replier(Protocol):
-    """Takes answers. A route is `(replier, request id)`."""
-
-    def reply(self, request_id: int, body: Reply) -> None: ...
-
-
 class Core(Protocol):
     """What every core can do. `handle_durable` and `handle_cell_message` are optional."""
 
@@ -75,41 +74,12 @@ LATE_US_MIN: Final = 2_000_000
 """A longer wait for the disk means that something is wrong with the disk."""
 
 
-class RuntimeLimits(msgspec.Struct, frozen=True):
-    """How much may wait for the log, and how far early answers may run ahead."""
-
-    waiting_count_max: int = 100_000
-    """Records and effects not yet durable. Beyond this, requests are refused as overloaded."""
-    waiting_bytes_max: int = 256 << 20
-    """Bytes of frames that came while records waited. Beyond this, requests are refused, too."""
-    at_once_age_ms_max: int | None = None
-    """If the oldest waiting append is older than this, `ReplyAtOnce` waits behind it, too. So a
-    crash can undo early answers only of this time. None: it never waits."""
-    inline_flush_us_max: int = 0
-    """While flushes take no longer than this, the loop itself makes those that a client waits for
-    (see `InlineRule`). 0: the log's thread makes all."""
-    close_ms_max: int = 10_000
-    """How long `close` lets the log finish."""
-
-
-class _Asker:
-    """The replier of one request that was made inside this process."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, future: "asyncio.Future[Reply]") -> None:
-        self.future = future
-
-    def reply(self, request_id: int, body: Reply) -> None:
-        if not self.future.done():  # the caller may have stopped waiting
-            self.future.set_result(body)
-
-
 class Runtime:
     """Drives a core on the running event loop. The module's text says what it promises.
 
-    `log` may be None for a core that appends nothing. `handlers` carry out the effects other than
-    appends and replies, by type. They must neither block nor raise. `stop` ends the process.
+    `log` may be None for a core that appends nothing. A `Log` gets a thread. `handlers` carry out
+    the effects other than appends and replies, by type. They must neither block nor raise. `stop`
+    ends the process.
     `foresee` gets the requests of a frame just before the core does. It gets an empty sequence once
     their effects have been carried out: no other input comes between. `keep_posted` tells the core
     what only a shell can see. It is called after each flush and before each tick. `watch_flush`
@@ -119,7 +89,7 @@ class Runtime:
     def __init__(
         self,
         core: Core,
-        log: Log | None,
+        log: Log | DistantLog | None,
         handlers: Mapping[type[Any], Callable[[Any], None]] | None = None,
         *,
         limits: RuntimeLimits | None = None,
@@ -146,7 +116,9 @@ class Runtime:
             core, "handle_cell_message", None
         )
         age_ms_max = self._limits.at_once_age_ms_max
-        self._inline = InlineRule(self._limits.inline_flush_us_max)
+        self._distant = log if isinstance(log, DistantLog) else None
+        inline_us_max = 0 if self._distant is not None else self._limits.inline_flush_us_max
+        self._inline = InlineRule(inline_us_max)
         self._at_once_age_us_max = None if age_ms_max is None else age_ms_max * 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_inside = False
@@ -173,7 +145,9 @@ class Runtime:
         """Start on the running loop, with the effects that the core already has."""
         assert self._loop is None, "a runtime starts once"
         self._loop = asyncio.get_running_loop()
-        if self._log is not None:
+        if self._distant is not None:
+            self._distant.begin(self._hear_of_distant_flush)
+        elif self._log is not None:
             self._log_thread = LogThread(self._log, self._hear_of_flush)
         self._enter(_nothing, ())
 
@@ -254,7 +228,7 @@ class Runtime:
     async def ask(self, body: Request, timeout_ms: int = 30_000) -> Reply:
         """Put a request to the core and wait for the answer. A late answer is a Failure."""
         assert self._loop is not None
-        asker = _Asker(self._loop.create_future())
+        asker = Asker(self._loop.create_future())
         self.handle((asker, 1), body)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -268,7 +242,10 @@ class Runtime:
         self._stop(error)
 
     def why_late(self) -> str | None:
-        """Return how long the disk has not answered, if that is long; else None."""
+        """Return how long the disk has not answered, if that is long, or what a distant log lacks;
+        else None."""
+        if self._distant is not None:
+            return self._distant.shortage(self._clock())
         age_us = self._waiting_age_us()
         if age_us > LATE_US_MIN:
             return f"the disk has not answered for {age_us // 1000} ms"
@@ -366,6 +343,10 @@ class Runtime:
     def _carry_out(self, effects: list[Effect], now: Now) -> None:
         tail = self._tail
         is_held = tail is not None and self._must_hold(now)
+        if self._distant is not None and effects and not self._distant.may_answer(now):
+            is_held = True
+            if not ANSWERS.isdisjoint(map(type, effects)):  # a flush under way proves too little
+                tail = (self._gathering or self._gathering_batch(now)).effects
         for effect in effects:
             kind = type(effect)
             if kind in HELD_EFFECTS or (is_held and kind is ReplyAtOnce):
@@ -395,20 +376,24 @@ class Runtime:
 
     def _gather(self, effect: Any, now: Now) -> list[Effect]:
         """Put a record into the next flush. Effects behind it join the effects of that flush."""
-        batch = self._gathering
-        if batch is None:
-            assert self._log is not None, "an append, but no log"
-            assert self._loop is not None
-            batch = self._gathering = Batch(now.instant_us)
-            self._tail = batch.effects
-            if self._in_flight is None:
-                self._idle.clear()
-                # Not now: what has come by now joins it, after one more look at the sockets.
-                self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
+        batch = self._gathering or self._gathering_batch(now)
         batch.records.append(effect.record)
         if self._handle_durable is not None:
             batch.effects.append(effect)
         return batch.effects
+
+    def _gathering_batch(self, now: Now) -> Batch:
+        """Begin the batch that the next flush makes durable."""
+        assert self._gathering is None
+        assert self._log is not None, "an append, but no log"
+        assert self._loop is not None
+        batch = self._gathering = Batch(now.instant_us)
+        self._tail = batch.effects
+        if self._in_flight is None:
+            self._idle.clear()
+            # Not now: what has come by now joins it, after one more look at the sockets.
+            self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
+        return batch
 
     # The log
 
@@ -418,11 +403,12 @@ class Runtime:
         assert self._in_flight is None, "one flush at a time"
         self._in_flight, self._gathering = batch, None
         self._flush_began_us = now.instant_us
-        assert self._log is not None
-        assert self._log_thread is not None
         if not self._inline.admits(batch, now.instant_us):
-            self._log_thread.append(batch.records)
+            appender = self._distant or self._log_thread
+            assert appender is not None
+            appender.append(batch.records)
             return
+        assert self._log is not None
         self._stands_still = True
         self._log.append(batch.records)  # an error ends the process, as in the thread
         self._stands_still = False
@@ -438,10 +424,17 @@ class Runtime:
         else:
             self._loop.call_soon_threadsafe(self.fail, error)
 
+    def _hear_of_distant_flush(self, error: BaseException | None) -> None:
+        if error is None:
+            self._enter(self._finish_flush, ())
+        else:
+            self.fail(error)
+
     def _finish_flush(self, now: Now) -> None:
         batch = self._in_flight
         assert batch is not None, "a flush ended that was not begun"
-        self._flushes.add(now.instant_us - self._flush_began_us, len(batch.records))
+        if batch.records:
+            self._flushes.add(now.instant_us - self._flush_began_us, len(batch.records))
         if self._watch_flush is not None:
             self._watch_flush(batch, self._flush_began_us, now)
         self._keep_posted(now)
@@ -470,6 +463,8 @@ class Runtime:
         if self._is_closing:
             return _closing
         limits = self._limits
+        if self._distant is not None and (why := self._distant.shortage(self._clock())):
+            return Failure("unavailable", f"{why} Wait, then repeat the call.", {"is_sent": False})
         if self._waiting_count() >= limits.waiting_count_max:
             return _overloaded
         return _overloaded if self._waiting_bytes() >= limits.waiting_bytes_max else None

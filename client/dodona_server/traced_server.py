@@ -13,7 +13,7 @@ from typing import Any, Final
 from opentelemetry.trace import Span, SpanKind
 
 from dodona_server.flushes import Batch
-from dodona_server.runtime import Replier
+from dodona_server.repliers import Replier
 from dodona_wire.cores.effects import ReplyTo
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import RequestEnvelope

@@ -12,7 +12,7 @@ from pydantic_settings import SettingsConfigDict
 
 from dodona_replication.core.document import check_name
 from dodona_replication.core.replica import ReplicaLimits
-from dodona_server.runtime import RuntimeLimits
+from dodona_server.flushes import RuntimeLimits
 from dodona_server.settings import Count, Port, ServerSettings
 from dodona_wire.errors import InvalidRequest
 

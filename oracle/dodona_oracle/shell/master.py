@@ -22,7 +22,7 @@ from dodona_server.answers import Application
 from dodona_server.beside import running_beside
 from dodona_server.disk_space import DiskSpace, no_space_told
 from dodona_server.endpoint import Endpoint
-from dodona_server.flushes import RuntimeStatistics
+from dodona_server.flushes import RuntimeLimits, RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
 from dodona_server.listener import Listener
@@ -32,7 +32,7 @@ from dodona_server.notices import Readiness, look_around
 from dodona_server.process import close_in_time, read_clock
 from dodona_server.recovery_book import FILE_NAME as BOOK_NAME
 from dodona_server.recovery_book import RecoveryBook
-from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_server.runtime import Runtime
 from dodona_server.scheduling import take_short_turns
 from dodona_server.serving import Served, endpoint_limits, serve
 from dodona_wire.cores.recoveries import Recovery

@@ -10,7 +10,7 @@ from annotated_types import Ge
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from dodona_server.runtime import RuntimeLimits
+from dodona_server.flushes import RuntimeLimits
 from dodona_server.settings import (
     Count,
     Milliseconds,

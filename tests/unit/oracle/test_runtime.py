@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dodona.types import CellId, Now
-from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_server.flushes import RuntimeLimits
+from dodona_server.runtime import Runtime
 from dodona_wire.cores.effects import (
     Append,
     AskTimestamps,

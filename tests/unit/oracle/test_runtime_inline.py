@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from dodona.types import Now
-from dodona_server.flushes import INLINE_BYTES_MAX, INLINE_PAUSE_US, INLINE_RECORDS_MAX, PAUSE_RATIO
-from dodona_server.runtime import LATE_US_MIN, Runtime, RuntimeLimits
+from dodona_server.flushes import (
+    INLINE_BYTES_MAX,
+    INLINE_PAUSE_US,
+    INLINE_RECORDS_MAX,
+    PAUSE_RATIO,
+    RuntimeLimits,
+)
+from dodona_server.runtime import LATE_US_MIN, Runtime
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce
 from dodona_wire.messages.data import GenerateTimestamps
 from unit.oracle.scripted import Listener, ScriptedCore, answer, append_and_reply

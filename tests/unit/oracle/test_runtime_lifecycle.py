@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from dodona.types import Now
+from dodona_server.flushes import RuntimeLimits
 from dodona_server.process import EXIT_STATUS_SURPRISE, read_clock
-from dodona_server.runtime import Runtime, RuntimeLimits
+from dodona_server.runtime import Runtime
 from dodona_wire.cores.effects import (
     AskTimestamps,
     Effect,

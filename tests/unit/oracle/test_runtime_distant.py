@@ -1,0 +1,153 @@
+"""A runtime whose log is elsewhere: without proof that it owns the log, nothing leaves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dodona.types import Now
+from dodona_server.log_thread import DistantLog, Report
+from dodona_server.runtime import Runtime
+from dodona_wire.cores.effects import Append, AskTimestamps, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import GenerateTimestamps
+from unit.oracle.scripted import REQUEST, Listener, ScriptedCore, answer, settle
+
+pytestmark = pytest.mark.anyio
+
+
+class Elsewhere(DistantLog):
+    """A log that becomes durable, and proves its ownership, when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_owner = True
+        self.batches: list[list[Any]] = []
+        self.why: str | None = None
+        self.report: Report
+
+    async def join(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    def begin(self, report: Report) -> None:
+        self.report = report
+
+    def append(self, records: Sequence[Any]) -> None:
+        self.batches.append([*records])
+
+    def may_answer(self, now: Now) -> bool:
+        return self.is_owner
+
+    def shortage(self, now: Now) -> str | None:
+        return self.why
+
+
+def read_or_write(route: Any, count: int, now: Now) -> list[Effect]:
+    """Requests for 10 and more write, others only read."""
+    reply: Effect = ReplyTo(route, answer(count))
+    return [reply] if count < 10 else [Append(count), reply]
+
+
+def ids(listener: Listener) -> list[int]:
+    return [request_id for request_id, _ in listener.got]
+
+
+async def test_an_owner_answers_immediately_what_no_append_is_before() -> None:
+    log, listener = Elsewhere(), Listener()
+    runtime = Runtime(ScriptedCore(read_or_write), log)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(1))
+    assert ids(listener) == [1]
+    runtime.handle((listener, 2), GenerateTimestamps(10))
+    await settle()
+    assert log.batches == [[10]]
+    assert ids(listener) == [1]
+    log.report(None)
+    assert ids(listener) == [1, 2]
+    await runtime.close()
+
+
+async def test_without_proof_an_answer_waits_for_a_batch_without_records() -> None:
+    """Early answers wait, too."""
+    log, listener = Elsewhere(), Listener()
+    asked: list[Effect] = []
+
+    def plan(route: Any, count: int, now: Now) -> list[Effect]:
+        return [ReplyAtOnce(route, answer(1)), ReplyTo(route, answer(2)), AskTimestamps("token")]
+
+    runtime = Runtime(ScriptedCore(plan), log, {AskTimestamps: asked.append})
+    runtime.start()
+    log.is_owner = False
+    runtime.handle((listener, 1), REQUEST)
+    await settle()
+    assert log.batches == [[]]
+    assert listener.got == []
+    assert asked == [AskTimestamps("token")]
+    log.report(None)
+    assert listener.got == [(1, answer(1)), (1, answer(2))]
+    statistics = runtime.statistics()
+    assert (statistics.flush_count, statistics.waiting_count) == (0, 0)
+    await runtime.close()
+
+
+async def test_a_flush_under_way_proves_nothing_for_later_requests() -> None:
+    """Another process may have taken the log over after the replicas had stored that batch."""
+    log, listener = Elsewhere(), Listener()
+    runtime = Runtime(ScriptedCore(read_or_write), log)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(10))
+    await settle()
+    runtime.handle((listener, 2), GenerateTimestamps(1))  # with proof: it waits for the flush
+    log.is_owner = False
+    runtime.handle((listener, 3), GenerateTimestamps(2))
+    log.report(None)
+    await settle()
+    assert ids(listener) == [1, 2]
+    assert log.batches == [[10], []]
+    log.report(None)
+    assert ids(listener) == [1, 2, 3]
+    await runtime.close()
+
+
+async def test_records_that_come_while_an_answer_waits_join_its_batch() -> None:
+    log, listener = Elsewhere(), Listener()
+    log.is_owner = False
+    runtime = Runtime(ScriptedCore(read_or_write), log)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(1))
+    runtime.handle((listener, 2), GenerateTimestamps(10))
+    await settle()
+    assert log.batches == [[10]]
+    log.report(None)
+    assert ids(listener) == [1, 2]
+    await runtime.close()
+
+
+async def test_requests_are_refused_while_the_log_has_too_few_copies() -> None:
+    log, listener = Elsewhere(), Listener()
+    runtime = Runtime(ScriptedCore(read_or_write), log)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(10))
+    await settle()
+    log.why = "The log has 2 replicas, of which b is silent, and it needs 2."
+    runtime.handle((listener, 2), GenerateTimestamps(10))
+    text = f"{log.why} Wait, then repeat the call."
+    assert listener.got == [(2, Failure("unavailable", text, {"is_sent": False}))]
+    assert runtime.why_late() == log.why
+    log.why = None
+    log.report(None)
+    assert ids(listener) == [2, 1]
+    await runtime.close()
+
+
+async def test_a_lost_log_ends_the_process() -> None:
+    log, listener = Elsewhere(), Listener()
+    ends: list[BaseException] = []
+    runtime = Runtime(ScriptedCore(read_or_write), log, stop=ends.append)
+    runtime.start()
+    runtime.handle((listener, 1), GenerateTimestamps(10))
+    await settle()
+    error = RuntimeError("another process took the log over")
+    log.report(error)
+    assert ends == [error]
+    assert listener.got == []
