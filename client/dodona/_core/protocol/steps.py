@@ -32,7 +32,7 @@ class Calls(msgspec.Struct, frozen=True, gc=False):
     target and says if the request never left."""
     meanwhile: Callable[[], None] | None = None
     """What to compute while the servers work. A driver may call it once, after the requests have
-    left, or not at all. It raises nothing."""
+    left, or not at all. Its errors go to the caller, and the protocol is closed."""
 
 
 class Post(msgspec.Struct, frozen=True, gc=False):

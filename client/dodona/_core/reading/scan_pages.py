@@ -5,7 +5,6 @@ Invariant: the result is the same whether a driver gives time for that or not, a
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 from dodona_wire.messages.data import ArrowPage, ScanPage
@@ -32,16 +31,13 @@ class ScanPages(Generic[Page, Made]):
         self._waiting[lower] = page
 
     def make_some(self) -> None:
-        """Make something of the pages that have arrived. An error is left to `all_made`."""
-        with suppress(Exception):
-            self._make_waiting()
-
-    def all_made(self) -> list[Made]:
-        """Return what was made of all pages, in key order."""
-        self._make_waiting()
-        return [self._made[lower] for lower in sorted(self._made)]
-
-    def _make_waiting(self) -> None:
+        """Make something of the pages that have arrived. No error is caught here: it may be the
+        caller's own, such as that of an alarm."""
         for lower, page in [*self._waiting.items()]:
             self._made[lower] = self._make(page)
             del self._waiting[lower]
+
+    def all_made(self) -> list[Made]:
+        """Return what was made of all pages, in key order."""
+        self.make_some()
+        return [self._made[lower] for lower in sorted(self._made)]
