@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dodona_replication.core.errors import DocumentUnreadable, IllegalChange
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.preload import preload_decoder
 from dodona_wire.shown import shown
 
 DOCUMENT_BYTES_MAX: Final = 4_096
@@ -59,6 +60,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+@preload_decoder
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state of a log's ownership. A change makes another document."""
 

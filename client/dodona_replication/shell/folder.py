@@ -40,6 +40,7 @@ from dodona_wire.net.folder import (
     private_file,
     sync_folder,
 )
+from dodona_wire.preload import preload_decoder
 
 FOLDER_NAME: Final = "coordination"
 """The folder of the documents, within the locked folder."""
@@ -47,6 +48,7 @@ FILE_BYTES_MAX: Final = DOCUMENT_BYTES_MAX + 100
 """Bytes of a file: a document and its revision."""
 
 
+@preload_decoder
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a file."""
 
