@@ -1,4 +1,4 @@
-"""Where a runtime's answers go: to whoever a request came from, inside or outside this process.
+"""Where the answers of a runtime go: to a connection, or to a caller inside this process.
 
 Owns: what takes an answer, and the taker of a request that this process made itself.
 """

@@ -10,9 +10,9 @@ Invariants:
 - One thread (the event loop's) touches the core, one method at a time. If an effect's handler calls
   the core while the core is driven, that call waits for its turn.
 - The log sees one `append` at a time, in order, and never a record twice.
-- If another process may take the log over (`DistantLog`), an answer that no append is before leaves
-  only while this process has proof that it owns the log. Without proof, the answer waits for it as
-  for a flush, which has no records.
+- Another process may take a `DistantLog` over. So an answer that no append is before leaves only
+  with proof that this process owns the log. Without proof, the answer waits for a flush that has no
+  records.
 - Any error of the core or the log ends the process: it restarts and recovers. No such error is
   survived here, so a core whose state is in doubt never answers.
 

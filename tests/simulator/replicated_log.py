@@ -7,11 +7,8 @@ of all that was acknowledged before.
 Must not import: any core but those of `dodona_replication`.
 """
 
-import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -35,6 +32,7 @@ from dodona_wire.errors import Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import LogEntries
 from dodona_wire.types import Now
+from simulator.acknowledged import Truth, chained
 from simulator.coordinator import CoordinatorOptions, CoordinatorPort, SimulatedEtcd
 from simulator.network import Network, NetworkOptions
 from simulator.world import Clock, World
@@ -53,36 +51,6 @@ AWAY: Final = Failure("unavailable", "no answer")
 
 MakeOwner = Callable[[TakeOver, bytes, Any], Owner]
 MakeTakeOver = Callable[[Identity, Revisioned, OwnerLimits, Any], TakeOver]
-
-
-@dataclass
-class Truth:
-    """What was acknowledged, by whomever, and what broke a promise."""
-
-    chains: dict[int, str] = field(default_factory=lambda: {0: ""})
-    last_index: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-
-    def acknowledge(self, who: str, index: int, chain: str) -> None:
-        self.counts["acknowledged"] += 1
-        if self.chains.setdefault(index, chain) != chain:
-            self.faults.append(f"{who} acknowledges another entry {index} than was acknowledged")
-        self.last_index = max(self.last_index, index)
-
-    def read(
-        self, who: str, index: int, chain_at: Callable[[int], str | None], last: int | None = None
-    ) -> None:
-        """A process shows its log up to this index. `last`: what was acknowledged when it was
-        asked, if that was earlier."""
-        self.counts["reads"] += 1
-        last = self.last_index if last is None else last
-        if index < last or chain_at(last) != self.chains[last]:
-            self.faults.append(f"{who} reads up to {index}, but {last} is acknowledged, or differs")
-
-
-def chained(before: str, records: bytes) -> str:
-    return hashlib.sha256(before.encode() + records).hexdigest()[:16]
 
 
 class ReplicaHost:

@@ -1,6 +1,7 @@
 """Errors of replicated logs: for the process that owns a log, never on the wire.
 
-Owns: `DocumentUnreadable`, `DocumentMissing`, `IllegalChange` and `LogLost`.
+Owns: `DocumentUnreadable`, `DocumentMissing`, `DocumentTooOld`,
+`IllegalChange` and `LogLost`.
 """
 
 from dodona_wire.errors import DataCorrupted, DodonaError, InvalidRequest
@@ -18,6 +19,14 @@ class DocumentMissing(DataCorrupted):
     operator."""
 
     kind, code, status, action = "document_missing", 11194, 500, "stop"
+
+
+class DocumentTooOld(DataCorrupted):
+    """A replica has a higher epoch than the document (R32): the document is older than the log.
+    `log` and `replica` say where. Stop all processes that may own the log, and call the operator.
+    The newest document has to come back: an old one may name replicas that lack entries."""
+
+    kind, code, status, action = "document_too_old", 11197, 500, "stop"
 
 
 class IllegalChange(InvalidRequest):

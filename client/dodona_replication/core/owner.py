@@ -22,7 +22,7 @@ from typing import Final
 from dodona_replication.core.alignment import common_index, tail_of
 from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.copy import Copy
-from dodona_replication.core.document import Document
+from dodona_replication.core.document import MEMBERS_MAX, Document
 from dodona_replication.core.entries import make_entry
 from dodona_replication.core.owner_effects import (
     Acknowledged,
@@ -74,9 +74,12 @@ class Owner(Claimant):
         self._tail = taken.tail.copy()
         self._cut: tuple[int, int] = (0, 0)
         self._spares: tuple[str, ...] = ()
+        self._wanted = MEMBERS_MAX
         self._learner: str | None = None
         self._compare_at_us: int | None = None
         self._ping_number = 0
+        self._awake_us = now.instant_us
+        """When this process had its last input."""
         self._waiting = deque([(self.opening_index, now.instant_us)])
         """The entries that are not acknowledged, and the instants at which they were appended."""
         first = self._entry(opening)
@@ -157,9 +160,9 @@ class Owner(Claimant):
             if copy.is_aligned and copy.stored_index >= index:
                 self._ask(replica, self._store(replica, copy.next_index, ()), now)
 
-    def offer(self, spares: Iterable[str], now: Now) -> None:
-        """Name replicas that may join the set."""
-        self._spares = tuple(spares)
+    def offer(self, spares: Iterable[str], now: Now, wanted: int = MEMBERS_MAX) -> None:
+        """Name replicas that may join the set while it has fewer than `wanted`."""
+        self._spares, self._wanted = tuple(spares), wanted
         self._learn(now)
 
     def release(self, now: Now) -> None:
@@ -209,6 +212,7 @@ class Owner(Claimant):
     def tick(self, now: Now) -> None:
         if self.is_ended:
             return
+        self._wake(now)
         if self._compare_at_us is not None and now.instant_us >= self._compare_at_us:
             self._compare_at_us = None
             if (pending := self.ownership.pending) is not None:
@@ -248,7 +252,22 @@ class Owner(Claimant):
             self._compare(self.document.with_members(self.ownership.without(replica)))
 
     def _is_silent(self, copy: Copy, now: Now) -> bool:
-        return now.instant_us - copy.heard_us >= self.limits.silent_ms * 1000
+        """Return whether a replica has answered nothing for too long, while this process ran."""
+        until_us = min(now.instant_us, self._awake_us + self._pause_us_max)
+        return until_us - copy.heard_us >= self.limits.silent_ms * 1000
+
+    @property
+    def _pause_us_max(self) -> int:
+        """A longer pause between two inputs means that this process stood still."""
+        return 2000 * max(self.limits.ping_ms, self.limits.repeat_ms)
+
+    def _wake(self, now: Now) -> None:
+        """Count no silence of replicas while this process stood still: their answers wait."""
+        stood_us = now.instant_us - self._awake_us - self._pause_us_max
+        self._awake_us = now.instant_us
+        if stood_us > 0:
+            for copy in self._copies.values():
+                copy.heard_us += stood_us
 
     def _is_slow(self, copy: Copy, now: Now) -> bool:
         """Return whether an entry has waited for this replica for long, and another one has it."""
@@ -263,9 +282,10 @@ class Owner(Claimant):
         """Take a learner, or propose it once it has all that is acknowledged (R15)."""
         if self.is_ended or self.is_releasing or self.ownership.pending is not None:
             return
+        members = self.ownership.members
         if self._learner is None:
-            fresh = [it for it in self._spares if it not in self.ownership.members]
-            if fresh:
+            fresh = [it for it in self._spares if it not in members]
+            if fresh and len(members) < self._wanted:
                 self._learner = fresh[0]
                 self._meet(fresh[0], now)
             return
@@ -273,7 +293,7 @@ class Owner(Claimant):
         if self._is_silent(copy, now):
             self._forget_learner()
         elif copy.stored_index >= max(self.acknowledged_index, self.opening_index):
-            self._compare(self.document.with_members([*self.ownership.members, self._learner]))
+            self._compare(self.document.with_members([*members, self._learner]))
 
     def _forget_learner(self) -> None:
         """It is silent: another one may be better."""
@@ -294,6 +314,7 @@ class Owner(Claimant):
         copy = self._copies.get(asked.replica)
         if self.is_ended or copy is None:
             return
+        self._wake(now)
         if isinstance(asked.request, StoreEntries | BeginLog):
             copy.unanswered = max(0, copy.unanswered - 1)
         if isinstance(reply, ANSWERS):

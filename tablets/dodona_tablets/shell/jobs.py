@@ -33,7 +33,7 @@ from dodona_tablets.core.rows.chunks.jobs import (
     batches_of,
 )
 from dodona_tablets.shell.chunk_files import ChunkFiles
-from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.turns import GivenUp, Turns
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
 from dodona_wire.errors import DataCorrupted, DodonaError, Overloaded
@@ -101,7 +101,7 @@ class Jobs:
         """Remove the files of chunks. A reader that has mapped a file may go on reading it."""
         self._threads[FlushJob].submit(self._aside, self._remove, effect.numbers)
 
-    def truncate(self, log: CellLog, effect: TruncateLog) -> None:
+    def truncate(self, log: NodeLog, effect: TruncateLog) -> None:
         """Truncate the log in a thread, because unlinking a long file takes time."""
         self._threads[FlushJob].submit(self._aside, log.truncate_before, effect.checkpoint)
 

@@ -63,13 +63,18 @@ def encode_group(index: int, records: Sequence[Record]) -> tuple[GroupKey, bytea
     flags = 0 if kinds <= ROW_RECORDS else STRUCTURAL
     if Checkpoint in kinds:
         flags |= CHECKPOINT
-    key = _KEY.pack(index, flags)
+    key = group_key(index, flags)
     value = bytearray(_HEADER.size)
     _encoder.encode_into(records, value, _HEADER.size)
     with memoryview(value) as view:
-        checksum = zlib.crc32(view[_HEADER.size :], zlib.crc32(key))
+        checksum = zlib.crc32(view[_HEADER.size :], zlib.crc32(key.raw))
     _HEADER.pack_into(value, 0, LOG_FORMAT, checksum)
-    return GroupKey(index, flags, key), value
+    return key, value
+
+
+def group_key(index: int, flags: int) -> GroupKey:
+    """Return the key of a group."""
+    return GroupKey(index, flags, _KEY.pack(index, flags))
 
 
 def decode_group(key: GroupKey, value: memoryview, path: Path) -> list[Record]:

@@ -9,7 +9,9 @@ two cores, another thread for the checksums gained nothing: each group would cos
 interpreter's lock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from dodona_tablets.core.records import ROW_RECORDS, Checkpoint, Record
 from dodona_tablets.shell.log_groups import (
@@ -19,12 +21,29 @@ from dodona_tablets.shell.log_groups import (
     damaged,
     decode_group,
 )
-from dodona_tablets.shell.log_segments import FIRST_INDEX, Segment
+from dodona_tablets.shell.log_segments import FIRST_INDEX
 from dodona_wire.errors import DataCorrupted
 
 
+class Stored(Protocol):
+    """A part of a log, such as a file."""
+
+    @property
+    def first_index(self) -> int: ...
+    @property
+    def next_index(self) -> int: ...
+    @property
+    def path(self) -> Path: ...
+    def walk(
+        self, is_wanted: Callable[[GroupKey], int]
+    ) -> Iterator[tuple[GroupKey, memoryview]]: ...
+
+
+Part = TypeVar("Part", bound=Stored)
+
+
 def read(
-    segments: Iterable[Segment], checkpoint: int | None = None, *, is_survey: bool = False
+    segments: Iterable[Stored], checkpoint: int | None = None, *, is_survey: bool = False
 ) -> Iterator[tuple[int, Record]]:
     """Yield all records in order, with the indexes of their groups. They begin at this checkpoint,
     or as far back as the log is whole. A survey leaves out `ROW_RECORDS`, and skips groups that
@@ -52,7 +71,7 @@ def read(
         raise DataCorrupted(f"The log does not have {wanted}.", path=str(segment.path.parent))
 
 
-def connected(segments: Iterable[Segment]) -> Iterator[Segment]:
+def connected(segments: Iterable[Part]) -> Iterator[Part]:
     """Yield each file after the one before it was walked. Raises DataCorrupted if one is
     missing."""
     expected: int | None = None

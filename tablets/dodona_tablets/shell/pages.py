@@ -18,8 +18,8 @@ from dodona_server.runtime import Runtime
 from dodona_server.statistics_page import add_statistics_page
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.doubt_page import add_doubt_page
-from dodona_tablets.shell.log import CellLog
 from dodona_tablets.shell.metrics import NODE_METRICS
+from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.outcome_page import add_outcome_page
 from dodona_tablets.shell.tablets_page import add_tablets_page
 from dodona_wire.net.cluster_key import Admission
@@ -28,7 +28,7 @@ from dodona_wire.net.cluster_key import Admission
 def create_pages(
     core: NodeCore,
     runtime: Runtime,
-    log: CellLog,
+    log: NodeLog,
     book: RecoveryBook,
     lifecycle: Lifecycle,
     admission: Admission,

@@ -20,7 +20,7 @@ from dodona_server.recovery_book import RecoveryBook
 from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in
-from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.node_log import NodeLog
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.types import NO_CLUSTER, CellId, Now
@@ -35,7 +35,7 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 def recover(
-    settings: "NodeSettings", log: CellLog, files: ChunkFiles, book: RecoveryBook
+    settings: "NodeSettings", log: NodeLog, files: ChunkFiles, book: RecoveryBook
 ) -> NodeCore:
     """Return the core as its log and chunks have it. It does not serve yet. Writes the start into
     the book. Raises DataCorrupted, OSError."""
@@ -73,13 +73,13 @@ def recover(
     return core
 
 
-def keep_posted(core: NodeCore, log: CellLog, space: DiskSpace, now: Now) -> None:
+def keep_posted(core: NodeCore, log: NodeLog, space: DiskSpace, now: Now) -> None:
     """Report to the core what only the log and the disk know."""
     core.note_log(log.size_bytes(), log.fill_ratio(), now)
     note_disk(core, log, space)
 
 
-def note_disk(core: NodeCore, log: CellLog, space: DiskSpace) -> None:
+def note_disk(core: NodeCore, log: NodeLog, space: DiskSpace) -> None:
     """Report to the core why there is no space, if there is none. If the log was opened without
     space for a file to append to, it gets one as soon as there is space. No thread may read or
     append meanwhile."""

@@ -6,7 +6,7 @@ Owns: the order of starting (recover, then serve) and of stopping (refuse, drain
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
 from dodona_server.listener import Listener
+from dodona_server.log_thread import DistantLog
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
 from dodona_server.process import close_in_time
@@ -32,6 +33,7 @@ from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.notices import ProtocolViolations
 from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
@@ -49,13 +51,36 @@ def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with Listener(settings.host, settings.port) as listener:
-            with no_space_told(settings.data_dir):
-                served = create_app(settings, log)
-            serve(served, settings, listener)
+        run_on(log, settings, partial(recover_node, settings, log))
     finally:
         log.close()
+
+
+def run_on(
+    log: CellLog | DistantLog, settings: NodeSettings, recover_all: Callable[[], "RecoveredNode"]
+) -> None:
+    """Recover on an open log, and serve until a signal comes. Raises DodonaError, SystemExit."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with Listener(settings.host, settings.port) as listener:
+        with no_space_told(settings.data_dir):
+            served = create_app(settings, log, recover_all())
+        serve(served, settings, listener)
+
+
+class RecoveredNode(NamedTuple):
+    """A core as its log and chunks have it, and what goes with it."""
+
+    core: NodeCore
+    log: NodeLog
+    files: ChunkFiles
+    book: RecoveryBook
+
+
+def recover_node(settings: NodeSettings, log: NodeLog) -> RecoveredNode:
+    """Recover the core, and write the start into the book. Raises DataCorrupted, OSError."""
+    files = ChunkFiles(settings.data_dir)
+    book = RecoveryBook.open(log.path)
+    return RecoveredNode(recover(settings, log, files, book), log, files, book)
 
 
 class NodeReport(NamedTuple):
@@ -68,11 +93,12 @@ class NodeReport(NamedTuple):
     connections: int
 
 
-def create_app(settings: NodeSettings, log: CellLog) -> Served:
-    """Return the REST pages and the data plane of a node over an open log."""
-    files = ChunkFiles(settings.data_dir)
-    book = RecoveryBook.open(log.path)
-    core = recover(settings, log, files, book)
+def create_app(
+    settings: NodeSettings, records: CellLog | DistantLog, node: RecoveredNode
+) -> Served:
+    """Return the REST pages and the data plane of a recovered node. `records` is its log, as the
+    runtime sees it."""
+    core, log, files, book = node
     notes = RecoveryNotes(book, core.recovered)
     admission = settings.admission
     links = Links(core, settings.master_url, settings.cluster_key)
@@ -93,7 +119,7 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
     tracing = None if spans is None else server_tracing(spans, "node")
     runtime = Runtime(
         core,
-        log,
+        records,
         handlers,
         watch_flush=None if tracing is None else tracing.watch_flush,
         limits=settings.runtime_limits(),
@@ -104,14 +130,15 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         links.open(runtime)
-        runtime.start()
-        notes.start()
-        async with running_beside(
-            look_around(Readiness(lifecycle).look, ProtocolViolations(core.cell).look)
-        ):
-            yield
-        await drain(core, runtime)
-        await close_in_time(_close(runtime, notes, jobs))
+        async with joined(records):
+            runtime.start()
+            notes.start()
+            async with running_beside(
+                look_around(Readiness(lifecycle).look, ProtocolViolations(core.cell).look)
+            ):
+                yield
+            await drain(core, runtime)
+            await close_in_time(_close(runtime, notes, jobs))
         await links.close()
         if spans is not None:
             await spans.close()
@@ -136,6 +163,19 @@ def create_app(settings: NodeSettings, log: CellLog) -> Served:
         return create_pages(core, runtime, log, book, lifecycle, admission, report)
 
     return Served(Front(lifecycle, lifespan, make_pages, is_asked_often=False), endpoint, lifecycle)
+
+
+@asynccontextmanager
+async def joined(log: CellLog | DistantLog) -> AsyncIterator[None]:
+    """Let a log elsewhere live in the running event loop, and give it up afterwards."""
+    if not isinstance(log, DistantLog):
+        yield
+        return
+    await log.join()
+    try:
+        yield
+    finally:
+        await log.leave()
 
 
 async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:

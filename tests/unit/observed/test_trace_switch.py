@@ -201,13 +201,18 @@ def test_a_program_ends_soon_if_its_trace_collector_does_not_answer() -> None:
 from opentelemetry.trace import SpanKind
 from dodona_wire.net.tracing import client_spans
 spans = client_spans()
-for _ in range(1_500):
+for _ in range(0 if spans is None else 1_500):
     spans.begin("x", SpanKind.CLIENT, {}).end()
 """
-    environment = {**os.environ, "DODONA_TRACE_URL": "http://127.0.0.1:9"}
-    began = time.monotonic()
-    subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    assert time.monotonic() - began < 10
+
+    def seconds(**environment: str) -> float:
+        began = time.monotonic()
+        given = {**os.environ, **environment}
+        subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, check=True)
+        return time.monotonic() - began
+
+    usual = seconds(DODONA_TRACE_URL="")
+    assert seconds(DODONA_TRACE_URL="http://127.0.0.1:9") < 3 * usual + 10
 
 
 @pytest.mark.usefixtures("contexts")

@@ -6,6 +6,7 @@ from dodona_replication.core.coordination import InDoubt, Refused
 from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import AskReplica
 from dodona_wire.messages.replicas import AlignLog, FenceLog, LogMisaligned, StoreEntries
+from dodona_wire.types import Now
 from unit.replication.owning import MS, Owning
 from unit.replication.replicas import CLUSTER, LOG, entries
 
@@ -308,6 +309,32 @@ def test_nobody_is_dropped_for_what_no_member_has(it: Owning) -> None:
     it.wait(2 * it.limits.slow_ms)
     assert owner.ownership.pending is None
     assert owner.document.members == ("a", "b", "c")
+
+
+def test_an_owner_that_stood_still_drops_nobody(it: Owning) -> None:
+    """The answers of the replicas wait for it."""
+    owner = it.open()
+    late_us = 5 * it.limits.silent_ms * 1000
+    it.now = Now(it.now.instant_us + late_us, it.now.unix_us + late_us)
+    assert not owner.may_read(it.now)
+    assert owner.missed(it.now) == ()
+    owner.tick(it.now)
+    it.drive()
+    assert owner.ownership.pending is None
+    assert owner.may_read(it.now)
+    it.away = {"b"}
+    it.wait(it.limits.silent_ms + 400)
+    assert it.compares[-1].document.members == ("a", "c")
+
+
+def test_no_more_replicas_join_than_are_wanted(it: Owning) -> None:
+    owner = it.open()
+    owner.offer("abcd", it.now, 3)
+    it.wait(300)
+    assert owner.ownership.pending is None
+    owner.offer("abcd", it.now, 4)
+    it.wait(300)
+    assert it.compares[-1].document.members == ("a", "b", "c", "d")
 
 
 def test_a_set_that_may_lose_no_member_says_who_is_silent(it: Owning) -> None:

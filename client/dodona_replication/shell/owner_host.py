@@ -1,0 +1,376 @@
+"""Drive the cores that own one log, on a running event loop.
+
+Owns: when they are called, and how their effects are carried out: requests to replicas, compares
+and the watch of the document. The host of the log's records gives `Hearing`, and gets what was
+recovered, what is acknowledged, and the end.
+
+Invariants:
+- One input at a time: an answer that comes within another input waits for its turn.
+- Each request gets one answer. A compare that fails in any way is in doubt, and the core repeats
+  it. On one revision that is harmless.
+- The cores survive a change of the event loop. `leave` answers all that is under way with failures.
+  `join` goes on in the new loop. No lease gets longer by that.
+- After the end nothing more is asked.
+
+Must not import: a coordinator.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
+
+from dodona_replication.core.claimant import Claimant
+from dodona_replication.core.coordination import InDoubt
+from dodona_replication.core.document import Document, Revisioned
+from dodona_replication.core.errors import DocumentTooOld, LogLost
+from dodona_replication.core.owner import Owner
+from dodona_replication.core.owner_effects import (
+    Acknowledged,
+    AskCoordinator,
+    AskReplica,
+    Ended,
+    Identity,
+    OwnerLimits,
+    Replay,
+)
+from dodona_replication.core.take_over import TakeOver
+from dodona_replication.shell.coordinator import Coordinator
+from dodona_replication.shell.replica_links import ReplicaLinks
+from dodona_server.logs import tell
+from dodona_server.process import read_clock
+from dodona_wire.errors import DodonaError
+from dodona_wire.messages.replicas import Entry
+from dodona_wire.types import Now
+
+MEMBERS_POLL_S: Final = 0.02
+"""The pause before it is looked again which replicas are known."""
+MEMBERS_S_MAX: Final = 0.5
+"""How long a take-over waits for members of the set to say who they are."""
+
+_logger: Final = logging.getLogger("dodona.replication")
+
+
+class Copies(NamedTuple):
+    """How many replicas a new log gets."""
+
+    wanted: int = 3
+    least: int = 2
+    """The smallest set that it may have later (`copies_min`)."""
+
+
+class Hearing(NamedTuple):
+    """What the host of a log's records is called with. None of these may raise."""
+
+    replay: Callable[[Sequence[Entry]], None]
+    """Entries that the log had before, in order."""
+    acknowledged: Callable[[int], None]
+    """All entries up to this index are safe."""
+    heard: Callable[[], None]
+    """A replica has answered, so reads may be possible that were not."""
+    ended: Callable[[Ended], None]
+
+
+class OwnerHost:
+    """The owner of one log in one process. Call `join`, `take_over` and `open`, in this order."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        open_coordinator: Callable[[], Awaitable[Coordinator]],
+        links: ReplicaLinks,
+        limits: OwnerLimits,
+        hearing: Hearing,
+        clock: Callable[[], Now] = read_clock,
+    ) -> None:
+        """`open_coordinator` is called in each event loop in which this host lives."""
+        self.identity = identity
+        self.links = links
+        self.taking: TakeOver | None = None
+        self.owner: Owner | None = None
+        self._open_coordinator = open_coordinator
+        self._limits = limits
+        self._hearing = hearing
+        self._wanted = 0
+        self._clock = clock
+        self._coordinator: Coordinator | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._inbox: deque[tuple[Claimant, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_inside = False
+        self._why: str | None = None
+        """Why the coordinator could not be asked the last time."""
+        self._changed = asyncio.Event()
+        self._end: Ended | None = None
+
+    # ---- the event loop
+
+    async def join(self) -> None:
+        """Live in the running event loop. Raises as the coordinator does."""
+        assert self._coordinator is None
+        self._coordinator = await self._open_coordinator()
+        self._changed = asyncio.Event()
+        self.links.open(self._offer)
+        if self._core is not None:
+            self._watch()
+            self._offer()
+            self._input(self._core, self._core.tick)
+
+    async def leave(self) -> None:
+        """Leave the event loop. The log stays this process's until another one takes it over."""
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self.links.close()
+        await coordinator.close()
+
+    # ---- what the host of the records does
+
+    async def take_over(self, copies: Copies) -> None:
+        """Take the log over, and pass on what it has. A log without a document begins. Waits for
+        replicas without limit. Raises LogLost, DocumentTooOld, and what the coordinator raises."""
+        assert self._coordinator is not None
+        self._wanted = copies.wanted
+        seen = await self._document(copies)
+        self.taking = TakeOver(self.identity, seen, self._limits, self._clock())
+        self._watch()
+        self._drive(self.taking)
+        await self._until(lambda: self.taking is not None and self.taking.is_recovered)
+
+    async def open(self, opening: bytes) -> None:
+        """Own the log: return when the opening record is acknowledged and the wait is over. Raises
+        LogLost."""
+        assert self.taking is not None
+        owner = self.owner = Owner(self.taking, opening, self._clock())
+        self.taking = None
+        self._offer()
+        self._drive(owner)
+        await self._until(lambda: owner.is_open(self._clock()))
+
+    def append(self, records: Sequence[bytes]) -> int:
+        """Append entries to the log. Returns the index of the last one, which is safe once it is
+        acknowledged."""
+        owner = self._owner
+        for it in records:
+            owner.append(it, self._clock())
+        self._drive(owner)
+        return owner.last_index
+
+    def cut(self, index: int) -> None:
+        """Drop what is before an acknowledged entry that has a checkpoint."""
+        if not self._owner.is_ended:
+            self._input(self._owner, self._owner.cut, index)
+
+    def ping(self) -> None:
+        """Ask all replicas for an answer."""
+        self._input(self._owner, self._owner.ping)
+
+    async def release(self) -> None:
+        """Give the log up, if all that was appended is acknowledged. Returns when that is durable,
+        or when another process has the log. Waits for the coordinator without limit."""
+        owner = self.owner
+        if owner is None or owner.acknowledged_index < owner.last_index:
+            return
+        if not owner.is_ended:
+            self._input(owner, owner.release)
+        await self._settled(lambda: owner.is_ended)
+
+    # ---- the document
+
+    async def _document(self, copies: Copies) -> Revisioned:
+        """Return the document of the log. Without one, make it: with replicas that are there.
+        Raises DocumentTooOld."""
+        assert self._coordinator is not None
+        log = self.identity.log
+        while True:
+            seen = await self._coordinator.read(log)
+            members = () if seen is None else seen.document.members
+            await self._meet(members or copies.wanted)
+            if await self._is_too_old(seen):
+                continue
+            if seen is not None:
+                return seen
+            document = Document.initial(self.links.replicas[: copies.wanted], copies.least)
+            await self._coordinator.compare(log, None, document)  # then look what is there
+
+    async def _meet(self, wanted: Sequence[str] | int) -> None:
+        """Wait until these replicas are known, or so many. Known members may be away, so the wait
+        for them is short."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + MEMBERS_S_MAX
+        while True:
+            known = self.links.replicas
+            if isinstance(wanted, int):
+                is_met = len(known) >= wanted
+            else:
+                is_met = {*wanted} <= {*known} or (bool(known) and loop.time() >= until_s)
+            if is_met:
+                return
+            await asyncio.sleep(MEMBERS_POLL_S)
+
+    async def _is_too_old(self, seen: Revisioned | None) -> bool:
+        """Return whether a document was read that is not the newest one. Raises DocumentTooOld if
+        replicas have a higher epoch than the newest document. Then a take-over could get a set
+        without the newest entries (R32)."""
+        assert self._coordinator is not None
+        epoch = 0 if seen is None else seen.document.epoch
+        replicas = self.links.replicas
+        found = await asyncio.gather(*[self.links.ask_epoch(it, epoch) for it in replicas])
+        highest, replica = max(zip(found, replicas, strict=True), default=(0, ""))
+        if highest <= epoch:
+            return False
+        log = self.identity.log
+        if await self._coordinator.read(log) != seen:
+            return True
+        raise DocumentTooOld(
+            f"the document of log {log} has epoch {epoch}, but the replica at "
+            f"{self.links.place_of(replica)} has epoch {highest}: the document is older than the "
+            "log. Stop all processes that may own the log, and bring the newest documents back",
+            log=log,
+            replica=replica,
+        )
+
+    def _watch(self) -> None:
+        self._do(self._pass_documents())
+
+    async def _pass_documents(self) -> None:
+        """Pass each change of the document on, until this host leaves the event loop."""
+        assert self._coordinator is not None
+        try:
+            async with aclosing(self._coordinator.watch(self.identity.log, 0)) as documents:
+                async for it in documents:
+                    if (core := self._core) is not None:
+                        self._input(core, core.handle_document, it)
+        except DodonaError as error:
+            # Safe without a watch: replicas refuse an owner that is too old.
+            self._warn(error)
+
+    async def _compare(self, core: Claimant, effect: AskCoordinator) -> None:
+        assert self._coordinator is not None
+        compare = effect.compare
+        answer: Any = InDoubt("this process left the event loop")
+        try:
+            answer = await self._coordinator.compare(
+                self.identity.log, compare.revision, compare.document
+            )
+            self._why = None
+        except DodonaError as error:
+            answer = InDoubt(error.message)
+            self._warn(error)
+        finally:
+            self._input(core, core.handle_answer, answer)
+
+    def _warn(self, error: DodonaError) -> None:
+        """Log why the coordinator can't be asked, once."""
+        if error.message != self._why:
+            log = self.identity.log
+            text = f"the coordinator of log {log} can't be asked: {error.message}"
+            fields = {"log": log, "kind": error.kind, "reason": error.message}
+            tell(_logger, logging.WARNING, "no_coordinator", text, **fields)
+        self._why = error.message
+
+    # ---- the cores
+
+    @property
+    def _core(self) -> TakeOver | Owner | None:
+        return self.owner or self.taking
+
+    @property
+    def _owner(self) -> Owner:
+        assert self.owner is not None, "the log is not open"
+        return self.owner
+
+    def _offer(self) -> None:
+        """Name the replicas that may join the set."""
+        if self.owner is not None and not self.owner.is_ended:
+            owner, replicas, wanted = self.owner, self.links.replicas, self._wanted
+            self._input(owner, lambda now: owner.offer(replicas, now, wanted))
+
+    def _input(self, core: Claimant, method: Callable[..., None], *arguments: Any) -> None:
+        """Give a core an input, unless it is over. Within another input, a little later."""
+        self._inbox.append((core, method, arguments))
+        if not self._is_inside:
+            self._take_inputs()
+
+    def _take_inputs(self) -> None:
+        self._is_inside = True
+        try:
+            while self._inbox:
+                core, method, arguments = self._inbox.popleft()
+                if core is self._core:
+                    method(*arguments, self._clock())
+                    self._carry_out(core)
+        finally:
+            self._is_inside = False
+        self._changed.set()
+        self._set_timer()
+        self._hearing.heard()
+
+    def _drive(self, core: Claimant) -> None:
+        """Carry out the effects that a core has."""
+        self._input(core, lambda _: None)
+
+    def _carry_out(self, core: Claimant) -> None:
+        for effect in core.take_effects():
+            match effect:
+                case AskReplica():
+                    self._ask(core, effect)
+                case AskCoordinator() if self._coordinator is not None:
+                    self._do(self._compare(core, effect))
+                case AskCoordinator():
+                    pass  # a core that is told nothing asks again
+                case Replay(entries=entries):
+                    self._hearing.replay(entries)
+                case Acknowledged(index=index):
+                    self._hearing.acknowledged(index)
+                case Ended():
+                    self._end = effect
+                    self._hearing.ended(effect)
+
+    def _ask(self, core: Any, asked: AskReplica) -> None:
+        sent_us = self._clock().instant_us
+
+        self.links.ask(
+            asked, lambda reply: self._input(core, core.handle_reply, asked, reply, sent_us)
+        )
+
+    def _do(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set_timer(self) -> None:
+        core = self._core
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_us = None if core is None else core.next_deadline()
+        if core is not None and due_us is not None and self._coordinator is not None:
+            delay_us = max(1_000, due_us - self._clock().instant_us)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_us / 1e6, self._input, core, core.tick)
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until this is so. Raises LogLost if the log is lost before."""
+        await self._settled(lambda: is_so() or self._end is not None)
+        if self._end is not None:
+            raise lost(self.identity.log, self._end)
+
+    async def _settled(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def lost(log: str, end: Ended) -> LogLost:
+    """Return the error with which a process ends that does not own its log any more."""
+    return LogLost(f"log {log} is not this process's any more: {end.reason}", log=log)

@@ -1,0 +1,231 @@
+"""The log of a cell whose copies are on replicas: real cores of replicas, without processes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dodona_replication.core.errors import LogLost
+from dodona_replication.core.owner_effects import AskReplica, OwnerLimits
+from dodona_replication.core.replica import ReplicaCore
+from dodona_replication.shell.coordinator import Coordinator
+from dodona_replication.shell.folder import FolderCoordinator
+from dodona_server.process import read_clock
+from dodona_tablets.core.records import Checkpoint, Record
+from dodona_tablets.shell import replicated_log
+from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
+from dodona_wire.cores.effects import Append, ReadEntries
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.replicas import LogEntries
+from dodona_wire.net.folder import lock_folder
+from dodona_wire.types import CellId
+from suite.waiting import WAIT_S_MAX
+from unit.replication.replicas import CLUSTER, MemoryStore
+from unit.tablets.logs import rows
+
+pytestmark = pytest.mark.anyio
+
+BYTES_MAX = 1 << 20
+LOG = "cell-1"
+
+
+class Replicas:
+    """Replicas `a` to `d`, in the place of links to them. They answer in the next iteration of the
+    event loop, unless they are away."""
+
+    def __init__(self) -> None:
+        self.stores = {it: MemoryStore() for it in "abcd"}
+        self.cores = {
+            it: ReplicaCore(CLUSTER, it, store.logs(), read_clock())
+            for it, store in self.stores.items()
+        }
+        self.away: set[str] = set()
+        self.replicas = tuple(self.stores)
+
+    def __call__(self, *_: Any) -> "Replicas":
+        return self
+
+    def members(self) -> list[MemoryStore]:
+        """Those that have the log."""
+        return [it for it in self.stores.values() if LOG in it.logs()]
+
+    def open(self, hear: Callable[[], None]) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def place_of(self, replica: str) -> str:
+        return f"http://{replica}"
+
+    async def ask_epoch(self, replica: str, epoch: int) -> int:
+        return 0
+
+    def ask(self, asked: AskReplica, then: Callable[[Any], None]) -> None:
+        is_away = asked.replica in self.away
+        reply = Failure("unavailable", "no answer") if is_away else self._answer(asked)
+        asyncio.get_running_loop().call_soon(then, reply)
+
+    def _answer(self, asked: AskReplica) -> Any:
+        core, store = self.cores[asked.replica], self.stores[asked.replica]
+        core.handle(None, asked.request, read_clock())
+        reply: Any = None
+        for effect in core.take_effects():
+            if isinstance(effect, Append):
+                store.append([effect.record])
+                core.handle_durable(effect.record, read_clock())
+            elif isinstance(effect, ReadEntries):
+                _, *page = (getattr(effect, it) for it in effect.__struct_fields__)
+                reply = LogEntries(store.read(*page))
+            else:
+                reply = getattr(effect, "body", None)
+        return reply
+
+
+@pytest.fixture
+def replicas(monkeypatch: pytest.MonkeyPatch) -> Replicas:
+    made = Replicas()
+    monkeypatch.setattr(replicated_log, "ReplicaLinks", made)
+    return made
+
+
+class Log:
+    """A log, and what its runtime hears."""
+
+    def __init__(self, log: ReplicatedCellLog) -> None:
+        self.log = log
+        self.reports: list[BaseException | None] = []
+        self._heard = asyncio.Event()
+        log.begin(self._hear)
+
+    def _hear(self, error: BaseException | None) -> None:
+        self.reports.append(error)
+        self._heard.set()
+
+    async def next_report(self) -> BaseException | None:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not self.reports:
+                self._heard.clear()
+                await self._heard.wait()
+        return self.reports.pop(0)
+
+    async def append(self, *records: Record) -> None:
+        self.log.append(records)
+        assert await self.next_report() is None
+
+
+@asynccontextmanager
+async def opened(folder: Path, found: list[Any], **limits: int) -> AsyncIterator[Log]:
+    """Open the log as a node does. `found` gets what it replays."""
+    coordinator = FolderCoordinator.open(folder / "etcd")
+
+    async def open_coordinator() -> Coordinator:
+        return coordinator
+
+    coordination = Replication(
+        CLUSTER, tuple("abcd"), open_coordinator, limits=OwnerLimits(**limits)
+    )
+    log = ReplicatedCellLog(lock_folder(folder / "node"), CellId(1), BYTES_MAX, coordination)
+    try:
+        await log.prepare(lambda: found.extend([*log.survey(), "all", *log.read()]))
+        coordinator = FolderCoordinator.open(folder / "etcd")
+        await log.join()
+        opened_log = Log(log)
+        yield opened_log
+        await log.leave()
+        assert opened_log.reports == [], "a log that is given up is no fault"
+    finally:
+        log.close()
+
+
+async def test_a_new_log_is_empty_and_an_old_one_comes_back(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    found: list[Any] = []
+    async with opened(tmp_path, found) as it:
+        assert found == ["all"]
+        await it.append(rows(1), rows(2))
+        await it.append(rows(3))
+        size_bytes = it.log.size_bytes()
+        assert size_bytes == it.log.written_bytes > 0
+    found = []
+    async with opened(tmp_path, found) as it:
+        assert found == ["all", rows(1), rows(2), rows(3)]
+        assert it.log.size_bytes() == size_bytes
+        assert it.log.fill_ratio() == size_bytes / BYTES_MAX
+        assert it.log.written_bytes == 0
+
+
+async def test_a_log_is_cut_before_its_checkpoint(tmp_path: Path, replicas: Replicas) -> None:
+    async with opened(tmp_path, []) as it:
+        await it.append(rows(1))
+        await it.append(Checkpoint(1), rows(2))
+        await it.append(Checkpoint(2))
+        it.log.truncate_before(1)
+        it.log.truncate_before(7)  # of which the log knows nothing
+        await it.append(rows(3))
+        assert it.log.size_bytes() < it.log.written_bytes
+        assert {store.logs()[LOG].tail.first_index for store in replicas.members()} >= {3}
+    found: list[Any] = []
+    async with opened(tmp_path, found) as it:
+        assert found[found.index("all") + 1 :] == [Checkpoint(1), rows(2), Checkpoint(2), rows(3)]
+        it.log.truncate_before(2)  # a checkpoint of before the start
+        await it.append(rows(4))
+    found = []
+    async with opened(tmp_path, found):
+        assert found[found.index("all") + 1 :] == [Checkpoint(2), rows(3), rows(4)]
+
+
+async def test_a_batch_without_records_waits_for_all_replicas(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, [], lease_ms=0, silent_ms=60_000, ping_ms=20) as it:
+        assert not it.log.may_answer(read_clock())
+        it.log.append([])
+        assert await it.next_report() is None
+        replicas.away = {"b"}
+        it.log.append([])
+        await asyncio.sleep(0.1)
+        assert it.reports == []
+        replicas.away = set()
+        assert await it.next_report() is None
+
+
+async def test_a_log_with_too_few_copies_names_the_silent_address(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, [], silent_ms=50, ping_ms=10, lease_ms=40) as it:
+        assert it.log.shortage(read_clock()) is None
+        replicas.away = {"b", "c", "d"}
+        it.log.append([rows(1)])
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (text := it.log.shortage(read_clock())) is None:
+                await asyncio.sleep(0.01)
+        assert "has 2 copies and needs 2, but nothing comes from http://" in text
+        assert it.reports == []
+        replicas.away = set()
+        assert await it.next_report() is None
+
+
+async def test_a_log_that_another_process_has_ends_this_one(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, []) as it:
+        for core in [it for it in replicas.cores.values() if LOG in it._logs]:
+            core._logs[LOG].epoch += 1  # another process fenced it
+        it.log.append([rows(1)])
+        error = await it.next_report()
+        assert isinstance(error, LogLost)
+        assert "log cell-1 is not this process's any more: replica" in error.message
+
+
+async def test_an_owner_that_appends_nothing_keeps_its_lease(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, [], lease_ms=200, ping_ms=20) as it:
+        await it.append(rows(1))
+        for _ in range(20):
+            await asyncio.sleep(0.02)
+            assert it.log.shortage(read_clock()) is None
+        assert it.log.may_answer(read_clock())
