@@ -168,6 +168,8 @@ class Process:
 
     def _resume(self) -> None:
         waiting, self._paused = self._paused or [], None
+        if self.owner is not None:  # it may answer before it hears anything
+            self._read(self.owner, self._clock.now())
         self._random.shuffle(waiting)
         for action in waiting:
             action()
