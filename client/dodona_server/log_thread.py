@@ -53,8 +53,8 @@ class DistantLog(ABC):
 
     @abstractmethod
     def shortage(self, now: Now) -> str | None:
-        """Return why nothing can become durable now, if that is known, as a sentence. New requests
-        are refused then."""
+        """Return why nothing can become durable now, if that is known, as `why_late` of a runtime
+        does. New requests are refused then."""
 
 
 class LogThread:

@@ -244,11 +244,12 @@ class Runtime:
     def why_late(self) -> str | None:
         """Return how long the disk has not answered, if that is long, or what a distant log lacks;
         else None."""
-        if self._distant is not None:
-            return self._distant.shortage(self._clock())
+        if self._distant is not None and (why := self._distant.shortage(self._clock())):
+            return why
         age_us = self._waiting_age_us()
         if age_us > LATE_US_MIN:
-            return f"the disk has not answered for {age_us // 1000} ms"
+            who = "the disk has" if self._distant is None else "the copies of the log have"
+            return f"{who} not answered for {age_us // 1000} ms"
         return None
 
     def stalled_us(self) -> int:
@@ -463,8 +464,9 @@ class Runtime:
         if self._is_closing:
             return _closing
         limits = self._limits
-        if self._distant is not None and (why := self._distant.shortage(self._clock())):
-            return Failure("unavailable", f"{why} Wait, then repeat the call.", {"is_sent": False})
+        if self._distant is not None and (why := self.why_late()):
+            text = f"{why[0].upper()}{why[1:]}. Wait, then repeat the call."
+            return Failure("unavailable", text, {"is_sent": False})
         if self._waiting_count() >= limits.waiting_count_max:
             return _overloaded
         return _overloaded if self._waiting_bytes() >= limits.waiting_bytes_max else None

@@ -134,9 +134,11 @@ class Owner(Claimant):
 
     def missed(self, now: Now) -> tuple[str, ...]:
         """Return the silent members without which nothing can be acknowledged or read, since the
-        set may lose none (R14). Empty while there are none."""
+        set may not lose so many (R14). Empty if it may: it loses them soon."""
         silent = [it for it in self.ownership.members if self._is_silent(self._copies[it], now)]
-        return () if not silent or self.ownership.can_drop(silent[0]) else tuple(silent)
+        document = self.document
+        is_enough = len(document.members) - len(silent) >= document.copies_min
+        return () if is_enough else tuple(silent)
 
     def append(self, records: bytes, now: Now) -> int:
         """Add an entry to the log, and return its index. It is safe once it is acknowledged."""
@@ -285,7 +287,7 @@ class Owner(Claimant):
         members = self.ownership.members
         if self._learner is None:
             fresh = [it for it in self._spares if it not in members]
-            if fresh and len(members) < self._wanted:
+            if fresh and (len(members) < self._wanted or self.missed(now)):
                 self._learner = fresh[0]
                 self._meet(fresh[0], now)
             return
@@ -410,11 +412,11 @@ class Owner(Claimant):
         """Send a replica the entries that it lacks."""
         if not copy.is_aligned or copy.copying:
             return
+        if copy.next_index < self._tail.first_index:
+            copy.part(None)  # what it needs next is cut: it begins anew
+            return
         if copy.next_index < self._recent.first_index:
-            if copy.next_index < self._tail.first_index:
-                copy.part(None)  # what it needs next is cut: it begins anew
-            else:
-                self._copy_to(replica, copy.next_index, now)
+            self._copy_to(replica, copy.next_index, now)
             return
         limits = self.limits
         while copy.next_index <= self.last_index and copy.unanswered < limits.window_max:

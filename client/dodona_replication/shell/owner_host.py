@@ -71,6 +71,8 @@ class Hearing(NamedTuple):
     heard: Callable[[], None]
     """A replica has answered, so reads may be possible that were not."""
     ended: Callable[[Ended], None]
+    failed: Callable[[BaseException], None]
+    """A core failed with an unexpected error: it is in doubt, and the process has to end."""
 
 
 class OwnerHost:
@@ -104,6 +106,7 @@ class OwnerHost:
         """Why the coordinator could not be asked the last time."""
         self._changed = asyncio.Event()
         self._end: Ended | None = None
+        self._failure: BaseException | None = None
 
     # ---- the event loop
 
@@ -304,16 +307,24 @@ class OwnerHost:
     def _take_inputs(self) -> None:
         self._is_inside = True
         try:
-            while self._inbox:
+            while self._inbox and self._failure is None:
                 core, method, arguments = self._inbox.popleft()
                 if core is self._core:
                     method(*arguments, self._clock())
                     self._carry_out(core)
+            self._set_timer()
+            self._hearing.heard()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the core is in doubt
+            self._fail(error)
         finally:
             self._is_inside = False
         self._changed.set()
-        self._set_timer()
-        self._hearing.heard()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._changed.set()
+            self._hearing.failed(error)
 
     def _drive(self, core: Claimant) -> None:
         """Carry out the effects that a core has."""
@@ -346,7 +357,12 @@ class OwnerHost:
     def _do(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
 
     def _set_timer(self) -> None:
         core = self._core
@@ -360,13 +376,16 @@ class OwnerHost:
             self._timer = loop.call_later(delay_us / 1e6, self._input, core, core.tick)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until this is so. Raises LogLost if the log is lost before."""
+        """Wait until this is so. Raises LogLost if the log is lost before, and the unexpected error
+        of a core."""
         await self._settled(lambda: is_so() or self._end is not None)
+        if self._failure is not None:
+            raise self._failure
         if self._end is not None:
             raise lost(self.identity.log, self._end)
 
     async def _settled(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
+        while not is_so() and self._failure is None:
             self._changed.clear()
             await self._changed.wait()
 

@@ -134,14 +134,21 @@ class ReplicaLinks:
             self._learn(address, reply.replica)
             return
         reason = reply.message if isinstance(reply, Failure) else f"it is {type(reply).__name__}"
+        self._note_fault(address, reason)
+
+    def _note_fault(self, address: str, reason: str) -> None:
         if self.faults.get(address) != reason:  # else it was logged
             text = f"the replica at {address} does not say its id: {reason}"
             tell(_logger, logging.WARNING, "no_replica", text, address=address, reason=reason)
         self.faults[address] = reason
 
     def _learn(self, address: str, replica: str) -> None:
-        """Note which replica is at an address. Each replica is at one: at the newest."""
-        if self._ids.get(address) == replica:
+        """Note which replica is at an address. Each is at one: at the first that answers."""
+        place = self.place_of(replica)
+        if place == address:
+            return
+        if place in self._peers and self._peers[place].silence.since is None:
+            self._note_fault(address, f"it is the replica {replica}, which is at {place}, too")
             return
         self.faults.pop(address, None)
         self._ids = {at: it for at, it in self._ids.items() if it != replica}

@@ -30,6 +30,7 @@ from dodona_server.process import read_clock
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.log_entries import OPENING, FoundGroups, records_of_group
 from dodona_tablets.shell.log_reading import read
+from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.folder import LockedFolder
@@ -73,12 +74,15 @@ class ReplicatedCellLog(DistantLog):
     ) -> None:
         """`bytes_max` is how large the log may become. The folder has the chunks, and is released
         by `close`."""
-        name = f"cell-{cell}"
-        identity = Identity(
-            replication.cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES))
-        )
         cluster, replicas, open_coordinator, key, copies, limits = replication
-        hearing = Hearing(self._replay, self._acknowledged, self._heard, self._ended)
+        name = f"cell-{cell}"
+        identity = Identity(cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES)))
+        if len(replicas) < copies.wanted:
+            raise InvalidRequest(
+                f"The log of cell {cell} gets {copies.wanted} copies: name the addresses of so "
+                f"many log replicas at least, not {len(replicas)}."
+            )
+        hearing = Hearing(self._replay, self._acknowledged, self._heard, self._ended, self._fail)
         links = ReplicaLinks(cluster, name, replicas, key)
         self._host = OwnerHost(identity, open_coordinator, links, limits, hearing)
         self._copies = copies
@@ -91,6 +95,8 @@ class ReplicatedCellLog(DistantLog):
         self.written_bytes = 0
         """The bytes of the groups that were appended since the log was opened."""
         self._report: Report | None = None
+        self._failure: BaseException | None = None
+        """Why this process must not answer any more."""
         self._awaited_index: int | None = None
         """The last entry of the batch under way."""
         self._proof_since_us: int | None = None
@@ -165,8 +171,12 @@ class ReplicatedCellLog(DistantLog):
 
     def begin(self, report: Report) -> None:
         self._report = report
+        if self._failure is not None:
+            report(self._failure)
 
     def append(self, records: Sequence[Any]) -> None:
+        if self._failure is not None:
+            return  # it was reported
         assert self._awaited_index is None
         assert self._proof_since_us is None
         if not records:
@@ -199,7 +209,11 @@ class ReplicatedCellLog(DistantLog):
         self._tell(None)
 
     def _ended(self, end: Ended) -> None:
-        self._tell(lost(self._host.identity.log, end))
+        self._fail(lost(self._host.identity.log, end))
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._tell(error)
 
     def _tell(self, error: BaseException | None) -> None:
         if self._report is not None:
@@ -217,8 +231,8 @@ class ReplicatedCellLog(DistantLog):
         places = ", ".join(map(self._host.links.place_of, missed))
         document = owner.document
         return (
-            f"The log of this cell has {len(document.members)} copies and needs "
-            f"{document.copies_min}, but nothing comes from {places}."
+            f"the log of this cell has {len(document.members)} copies and needs "
+            f"{document.copies_min}, but nothing comes from {places}"
         )
 
     def truncate_before(self, number: int) -> None:

@@ -35,8 +35,11 @@ class Host:
         self.found: list[Entry] = []
         self.acknowledged_index = 0
         self.ended: list[Ended] = []
+        self.failures: list[BaseException] = []
         self.changed = asyncio.Event()
-        hearing = Hearing(self._replay, self._acknowledge, self.changed.set, self._end)
+        hearing = Hearing(
+            self._replay, self._acknowledge, self.changed.set, self._end, self.failures.append
+        )
         identity = Identity("home", LOG, owner_id(f"node-{number}", bytes(8)))
         links = ReplicaLinks("home", LOG, urls)
         self.host = OwnerHost(identity, open_coordinator, links, OwnerLimits(), hearing)

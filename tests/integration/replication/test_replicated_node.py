@@ -108,7 +108,7 @@ def test_below_the_smallest_set_requests_are_refused_until_a_replica_comes_back(
             return text if "needs 2" in text else ""
 
         text = wait_until(is_refused, "no refusal")
-        assert "The log of this cell has 2 copies and needs 2, but nothing comes from http" in text
+        assert "copies and needs 2, but nothing comes from http://127.0.0.1:" in text
         for it in replicas[1:]:
             it.start()
         write(db, 10, 10)

@@ -129,9 +129,9 @@ async def test_requests_are_refused_while_the_log_has_too_few_copies() -> None:
     runtime.start()
     runtime.handle((listener, 1), GenerateTimestamps(10))
     await settle()
-    log.why = "The log has 2 replicas, of which b is silent, and it needs 2."
+    log.why = "the log has 2 copies and needs 2, but nothing comes from b"
     runtime.handle((listener, 2), GenerateTimestamps(10))
-    text = f"{log.why} Wait, then repeat the call."
+    text = "The log has 2 copies and needs 2, but nothing comes from b. Wait, then repeat the call."
     assert listener.got == [(2, Failure("unavailable", text, {"is_sent": False}))]
     assert runtime.why_late() == log.why
     log.why = None

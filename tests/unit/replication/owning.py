@@ -21,7 +21,7 @@ from dodona_replication.core.replica import ReplicaCore
 from dodona_replication.core.take_over import TakeOver
 from dodona_wire.cores.effects import Append, ReadEntries
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.replicas import Entry, LogEntries
+from dodona_wire.messages.replicas import Entry, LogEntries, StoreEntries
 from dodona_wire.types import Now
 from unit.replication.replicas import CLUSTER, LOG, SECOND, MemoryStore
 
@@ -44,6 +44,9 @@ class Owning:
         self.document = Revisioned(document, 5)
         self.away: set[str] = set()
         """Replicas that do not answer."""
+        self.held: set[str] = set()
+        """Replicas whose answers to stores wait for `release_held`."""
+        self._waiting: list[tuple[AskReplica, Any, int]] = []
         self.replayed: list[Entry] = []
         self.compares: list[Any] = []
         self.acknowledged: list[int] = []
@@ -99,9 +102,7 @@ class Owning:
             for effect in effects:
                 match effect:
                     case AskReplica():
-                        reply = AWAY if effect.replica in self.away else self.ask(effect)
-                        sent_us = self.now.instant_us
-                        self.owner.handle_reply(effect, reply, sent_us, self.now)
+                        self._answer(effect)
                     case AskCoordinator(compare=compare):
                         self.compares.append(compare)
                     case Replay(entries=entries):
@@ -110,6 +111,22 @@ class Owning:
                         self.acknowledged.append(index)
                     case Ended():
                         self.ended.append(effect)
+
+    def _answer(self, asked: AskReplica) -> None:
+        reply = AWAY if asked.replica in self.away else self.ask(asked)
+        answer = asked, reply, self.now.instant_us
+        if asked.replica in self.held and isinstance(asked.request, StoreEntries):
+            self._waiting.append(answer)
+        else:
+            self.owner.handle_reply(*answer, self.now)
+
+    def release_held(self) -> None:
+        """Give the answers that wait."""
+        self.held = set()
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            self.owner.handle_reply(*answer, self.now)
+        self.drive()
 
     def ask(self, asked: AskReplica) -> Any:
         """A replica answers, after it has made all durable."""

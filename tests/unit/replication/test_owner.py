@@ -337,6 +337,41 @@ def test_no_more_replicas_join_than_are_wanted(it: Owning) -> None:
     assert it.compares[-1].document.members == ("a", "b", "c", "d")
 
 
+def test_a_learner_that_lags_behind_a_cut_begins_anew(it: Owning) -> None:
+    """R25: also if the owner still has the entries that it needs next."""
+    owner = it.open()
+    it.held = {"d"}
+    owner.offer("abcd", it.now, 4)
+    it.drive()
+    for _ in range(30):
+        it.append()
+    assert owner.ownership.pending is None
+    owner.cut(25, it.now)
+    it.release_held()
+    it.wait(500)
+    assert it.stores["d"].logs()[LOG].tail.first_index == 25
+    assert it.compares[-1].document.members == ("a", "b", "c", "d")
+
+
+def test_a_dead_member_of_the_smallest_set_is_replaced(it: Owning) -> None:
+    """R14: first a learner joins, although the set has as many replicas as are wanted."""
+    owner = it.open()
+    it.away = {"a"}
+    it.wait(800)
+    it.apply()
+    assert owner.document.members == ("b", "c")
+    owner.offer("bcd", it.now, 2)
+    it.away = {"a", "c"}
+    it.wait(1_200)
+    assert it.compares[-1].document.members == ("b", "c", "d")
+    it.apply()
+    it.wait(200)
+    assert it.compares[-1].document.members == ("b", "d")
+    it.apply()
+    index = it.append()
+    assert owner.acknowledged_index == index
+
+
 def test_a_set_that_may_lose_no_member_says_who_is_silent(it: Owning) -> None:
     """R14."""
     owner = it.open()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dodona_replication.core.errors import LogLost
-from dodona_replication.core.owner_effects import AskReplica, OwnerLimits
+from dodona_replication.core.owner import Owner
+from dodona_replication.core.owner_effects import AskReplica, Ended, OwnerLimits
 from dodona_replication.core.replica import ReplicaCore
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.folder import FolderCoordinator
@@ -18,6 +19,7 @@ from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell import replicated_log
 from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
 from dodona_wire.cores.effects import Append, ReadEntries
+from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import LogEntries
 from dodona_wire.net.folder import lock_folder
@@ -195,14 +197,14 @@ async def test_a_batch_without_records_waits_for_all_replicas(
 async def test_a_log_with_too_few_copies_names_the_silent_address(
     tmp_path: Path, replicas: Replicas
 ) -> None:
-    async with opened(tmp_path, [], silent_ms=50, ping_ms=10, lease_ms=40) as it:
+    async with opened(tmp_path, [], silent_ms=400, ping_ms=20, repeat_ms=20) as it:
         assert it.log.shortage(read_clock()) is None
         replicas.away = {"b", "c", "d"}
         it.log.append([rows(1)])
         async with asyncio.timeout(WAIT_S_MAX):
             while (text := it.log.shortage(read_clock())) is None:
                 await asyncio.sleep(0.01)
-        assert "has 2 copies and needs 2, but nothing comes from http://" in text
+        assert "copies and needs 2, but nothing comes from http://" in text
         assert it.reports == []
         replicas.away = set()
         assert await it.next_report() is None
@@ -218,6 +220,43 @@ async def test_a_log_that_another_process_has_ends_this_one(
         error = await it.next_report()
         assert isinstance(error, LogLost)
         assert "log cell-1 is not this process's any more: replica" in error.message
+
+
+async def test_a_log_that_is_lost_before_the_runtime_begins_is_reported_then(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, []) as it:
+        it.log._ended(Ended("another process took the log over"))
+        assert isinstance(it.reports.pop(), LogLost)
+        again = Log(it.log)
+        assert isinstance(again.reports.pop(), LogLost)
+        it.log.append([rows(1)])
+        it.log.append([])
+        assert it.reports == again.reports == []
+
+
+async def test_an_unexpected_error_of_a_core_is_reported(
+    tmp_path: Path, replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, []) as it:
+
+        def fail(*_: Any) -> None:
+            raise AssertionError("an entry is missing")
+
+        monkeypatch.setattr(Owner, "handle_reply", fail)
+        it.log.append([rows(1)])
+        assert isinstance(await it.next_report(), AssertionError)
+
+
+def test_a_log_needs_as_many_addresses_as_copies(tmp_path: Path) -> None:
+    async def open_coordinator() -> Coordinator:
+        raise NotImplementedError
+
+    folder = lock_folder(tmp_path)
+    replication = Replication(CLUSTER, ("a", "b"), open_coordinator)
+    with pytest.raises(InvalidRequest, match="gets 3 copies"):
+        ReplicatedCellLog(folder, CellId(1), BYTES_MAX, replication)
+    folder.close()
 
 
 async def test_an_owner_that_appends_nothing_keeps_its_lease(
