@@ -211,7 +211,7 @@ class Process:
         """Read what this process may. Without a lease it asks first, and reads later."""
         truth = self._run.truth
         if owner.may_read(now):
-            truth.read(self.name, owner.acknowledged_index, self._chains.get)
+            truth.read(self.name, owner.acknowledged_index, self._chain_at)
             return
         if self._asked is None:
             self._asked = now.instant_us, truth.last_index
