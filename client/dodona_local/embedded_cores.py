@@ -168,10 +168,10 @@ class Cores:
             self._node.foresee(record)
         for record in log.read():
             self._node.replay(record)
-        files = ChunkFiles(log.path)
-        open_chunks(self._node, files)
+        chunks = ChunkFiles(log.path)
+        open_chunks(self._node, chunks)
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._jobs = Jobs(files, COMPACTION_BYTES_PER_S, self._deliver, self._fail)
+        self._jobs = Jobs(chunks, COMPACTION_BYTES_PER_S, self._deliver, self._fail)
         self._node.start(read_clock())
         self._node.note_log(log.size_bytes(), log.fill_ratio(), read_clock())
         self._master_outbox = _Outbox(self._master, store, self._master.handle_durable)

@@ -206,7 +206,7 @@ def make_whole(path: Path, make: Callable[[Path], None], *, is_anew: bool = Fals
         unfinished = path.with_name(UNFINISHED_NAME)
         unfinished.unlink(missing_ok=True)
         make(unfinished)
-        _sync(unfinished)
+        sync_file(unfinished)
         unfinished.rename(path)
     sync_folder(path.parent)
 
@@ -216,10 +216,11 @@ def sync_folder(folder: Path | int) -> None:
     if isinstance(folder, int):
         os.fsync(folder)
     else:
-        _sync(folder)
+        sync_file(folder)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
+    """Make the bytes of a file durable, even if another process wrote them."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

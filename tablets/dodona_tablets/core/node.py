@@ -182,11 +182,12 @@ class NodeCore:
         infos.update({it.chunk.info.number: it.chunk.info for it in self.cell.loads.staged})
         return infos
 
-    def open_chunks(self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...] = ()) -> None:
-        """Take all chunks that are needed, and the numbers of the other chunks in the folder
-        (orphans). The log does not name these, and their numbers are not used again. `truncation`
-        removes them."""
-        self.cell.chunks.open_found(chunks, orphans)
+    def open_chunks(
+        self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...] = (), first_number: int = 1
+    ) -> None:
+        """Take all chunks that are needed, and the numbers of others (orphans): `truncation`
+        removes these. Orphans' numbers and numbers below `first_number` are not used again."""
+        self.cell.chunks.open_found(chunks, orphans, first_number)
         for tablet in self.cell.tablets.values():
             tablet.stores.open(self.cell.chunks.open)
 

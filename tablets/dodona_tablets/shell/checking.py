@@ -55,19 +55,19 @@ def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
         log = verify_log(folder, begin)
         core = _replayed(folder)
         needed = core.chunks_needed()
-        check_orphans(core, folder / CHUNKS_NAME)
+        found = numbers_in(folder / CHUNKS_NAME)
+        check_orphans(core, found, str(folder / CHUNKS_NAME))
         chunk_bytes = sum(info.size_bytes for info in needed.values())
         advance = begin("chunks", chunk_bytes)
-        found = [_verify(folder / CHUNKS_NAME, info, advance) for info in needed.values()]
-        leftovers = numbers_in(folder / CHUNKS_NAME) - set(needed)
+        damages = [_verify(folder / CHUNKS_NAME, info, advance) for info in needed.values()]
         return CellSummary(
             log,
             len(core.cell.tablets),
             len(needed),
             sum(info.row_count for info in needed.values()),
             chunk_bytes,
-            len(leftovers),
-            tuple([it for it in found if it is not None]),
+            len(found - set(needed)),
+            tuple([it for it in damages if it is not None]),
         )
 
 

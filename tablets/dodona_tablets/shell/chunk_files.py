@@ -14,7 +14,7 @@ Invariants:
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -32,6 +32,7 @@ from dodona_wire.errors import DataCorrupted, DiskFull
 from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona_wire.net.folder import FOLDER_MODE, private_file, sync_folder
 from dodona_wire.rows.schema import TableSchema
+from dodona_wire.types import ClusterId
 
 CHUNKS_NAME: Final = "chunks"
 SYNC_BYTES: Final = 2 << 20
@@ -44,12 +45,20 @@ _NAME: Final = re.compile(r"(\d+)\.(?:arrow|index)")
 class ChunkFiles:
     """The chunk files of one cell, by number."""
 
+    first_number = 1
+    """The lowest number that this process may give to a chunk."""
+
     def __init__(self, folder: Path) -> None:
         """Open the folder for chunks, or make it. `folder` is the cell's data folder: it exists and
         is locked. Raises OSError."""
         self.path = folder / CHUNKS_NAME
         self.path.mkdir(FOLDER_MODE, exist_ok=True)
         sync_folder(folder)
+
+    @property
+    def place(self) -> str:
+        """Return where the chunks are, for errors."""
+        return str(self.path)
 
     def write(
         self, number: int, schema: TableSchema, batches: Iterable[pa.RecordBatch]
@@ -59,7 +68,7 @@ class ChunkFiles:
         Raises DiskFull if there is no space for it, Overloaded if this process may open no more
         files, OSError if the disk fails.
         """
-        data_path, index_path = self._paths(number)
+        data_path, index_path = self.paths(number)
         assert not data_path.exists(), f"chunk {number} was written before"
         with _removed_on_error(data_path, index_path), _told_if_full(self.path):
             with _durable_file(data_path) as file:
@@ -80,15 +89,24 @@ class ChunkFiles:
         InvalidRequest if the process may not have so much address space, and Overloaded if it may
         open no more files.
         """
-        data_path, index_path = self._paths(info.number)
+        data_path, index_path = self.paths(info.number)
         read = _read if in_memory else _mapped
         return Chunk(info, read(data_path), read(index_path), str(data_path))
 
-    def remove(self, number: int) -> None:
-        """Remove a chunk that the log does not name any more. A process that has it open may go on
-        reading it. Raises OSError."""
-        for path in reversed(self._paths(number)):
-            path.unlink(missing_ok=True)
+    def open_all(self, needed: Mapping[int, ChunkInfo]) -> dict[int, Chunk]:
+        """Open the chunks that a start needs. Raises as `open`."""
+        return {number: self.open(info) for number, info in needed.items()}
+
+    def numbers(self, _: Callable[[], ClusterId]) -> set[int]:
+        """Return the numbers of all chunks in the folder, also of incomplete ones."""
+        return numbers_in(self.path)
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove chunks that the log does not name any more. A process that has them open may go on
+        reading them. Raises OSError."""
+        for number in numbers:
+            for path in reversed(self.paths(number)):
+                path.unlink(missing_ok=True)
 
     def size_bytes(self) -> int:
         """Return the size of all files, also those that are being written or removed."""
@@ -98,7 +116,8 @@ class ChunkFiles:
                 total += path.stat().st_size
         return total
 
-    def _paths(self, number: int) -> tuple[Path, Path]:
+    def paths(self, number: int) -> tuple[Path, Path]:
+        """Return the paths of the two files of a chunk."""
         return _paths(self.path, number)
 
 

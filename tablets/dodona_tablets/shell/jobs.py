@@ -32,11 +32,11 @@ from dodona_tablets.core.rows.chunks.jobs import (
     SealJob,
     batches_of,
 )
-from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.node_chunks import NodeChunks
 from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.turns import GivenUp, Turns
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
-from dodona_wire.errors import DataCorrupted, DodonaError, Overloaded
+from dodona_wire.errors import DataCorrupted, DodonaError, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.net.pools import Pool
 
@@ -65,7 +65,7 @@ class Jobs:
 
     def __init__(
         self,
-        files: ChunkFiles,
+        chunks: NodeChunks,
         compaction_bytes_per_s: int,
         deliver: Deliver,
         fail: Callable[[BaseException], object],
@@ -74,7 +74,7 @@ class Jobs:
     ) -> None:
         """Pass results with their token to `deliver`, and fatal errors to `fail`. With
         `shares_loop`, the event loop that carries out effects takes part in flushes."""
-        self._files = files
+        self._chunks = chunks
         self._bytes_per_s = compaction_bytes_per_s
         self._deliver = deliver
         self._fail = fail
@@ -84,6 +84,7 @@ class Jobs:
             CompactionJob: Pool(1, "dodona-compaction"),
             SealJob: Pool(1, "dodona-seal"),
         }
+        self._removals = Pool(1, "dodona-removal")
         self._told_at_s: dict[type[Job], float] = {}
         self._shares_loop = shares_loop
         self._turns: Turns[Any] | None = None
@@ -99,7 +100,7 @@ class Jobs:
 
     def remove(self, effect: RemoveChunks) -> None:
         """Remove the files of chunks. A reader that has mapped a file may go on reading it."""
-        self._threads[FlushJob].submit(self._aside, self._remove, effect.numbers)
+        self._removals.submit(self._aside, self._chunks.remove, effect.numbers)
 
     def truncate(self, log: NodeLog, effect: TruncateLog) -> None:
         """Truncate the log in a thread, because unlinking a long file takes time."""
@@ -112,7 +113,7 @@ class Jobs:
         self._is_closing = True
         if self._turns is not None:
             self._turns.give_up()
-        for threads in self._threads.values():
+        for threads in (*self._threads.values(), self._removals):
             threads.close(wait=True)
         if self._failure is not None:
             raise self._failure
@@ -140,7 +141,7 @@ class Jobs:
     def _built(self, job: Job, make: Make) -> Result:
         try:
             batches = self._courteous(batches_of(job, make), job)
-            result = self._made(job.number, self._files.write(job.number, job.schema, batches))
+            result = self._made(job.number, self._chunks.write(job.number, job.schema, batches))
         except DodonaError as error:
             self._tell(job, error)
             return Failure(error.kind, error.message, error.attributes)
@@ -150,14 +151,15 @@ class Jobs:
         """Return a chunk that exists and is open. If it can't be opened, remove it, and raise the
         error."""
         try:
-            return None if info is None else Built(info, self._files.open(info))
+            return None if info is None else Built(info, self._chunks.open(info))
         except DodonaError:
-            self._files.remove(number)
+            self._chunks.remove([number])
             raise
 
     def _tell(self, job: Job, error: DodonaError) -> None:
-        """Log an error of the disk. An error in bulk data goes only to its sender."""
-        if not isinstance(error, Overloaded | DataCorrupted):
+        """Log an error of the disk, or of the object store. An error in bulk data goes only to its
+        sender."""
+        if not isinstance(error, Unavailable | DataCorrupted):
             return
         now_s, kind = time.monotonic(), type(job)
         if now_s - self._told_at_s.get(kind, -TOLD_SECONDS_MIN) < TOLD_SECONDS_MIN:
@@ -177,10 +179,6 @@ class Jobs:
     def _end(self, error: BaseException) -> None:
         self._failure = error
         self._fail(error)
-
-    def _remove(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._files.remove(number)
 
     def _courteous(self, batches: Iterable[Any], job: Job) -> Iterator[Any]:
         """Let other threads run after each batch, and keep to the limit of compaction."""

@@ -9,7 +9,6 @@ import asyncio
 import gc
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dodona_server.disk_space import DiskSpace
@@ -19,7 +18,7 @@ from dodona_server.process import read_clock
 from dodona_server.recovery_book import RecoveryBook
 from dodona_server.runtime import Runtime
 from dodona_tablets.core.node import NodeCore
-from dodona_tablets.shell.chunk_files import ChunkFiles, numbers_in
+from dodona_tablets.shell.node_chunks import NodeChunks
 from dodona_tablets.shell.node_log import NodeLog
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.errors import DataCorrupted
@@ -35,7 +34,7 @@ _logger: Final = logging.getLogger("dodona.node")
 
 
 def recover(
-    settings: "NodeSettings", log: NodeLog, files: ChunkFiles, book: RecoveryBook
+    settings: "NodeSettings", log: NodeLog, chunks: NodeChunks, book: RecoveryBook
 ) -> NodeCore:
     """Return the core as its log and chunks have it. It does not serve yet. Writes the start into
     the book. Raises DataCorrupted, OSError."""
@@ -48,7 +47,7 @@ def recover(
     for record in log.read():
         core.replay(record)
         count += 1
-    orphan_count = open_chunks(core, files)
+    orphan_count = open_chunks(core, chunks)
     gc.enable()
     gc.freeze()
     now = read_clock()
@@ -90,34 +89,33 @@ def note_disk(core: NodeCore, log: NodeLog, space: DiskSpace) -> None:
     core.cell.room.note_disk(shortage, is_log_writable=is_writable)
 
 
-def open_chunks(core: NodeCore, files: ChunkFiles) -> int:
+def open_chunks(core: NodeCore, chunks: NodeChunks) -> int:
     """Open all chunks that the log names. Returns the number of orphans.
 
     Orphans stay until the cell has joined its cluster and its next checkpoint is durable. Their
-    numbers are not used again. Raises DataCorrupted, OSError.
+    numbers are not used again. Raises DataCorrupted, Unavailable, OSError.
     """
-    orphans = check_orphans(core, files.path)
+    orphans = check_orphans(core, chunks.numbers(lambda: core.cell.cluster), chunks.place)
     if orphans:
         text = "%d chunks are not named by the log: the next checkpoint removes them"
         _logger.info(text, len(orphans))
-    needed = core.chunks_needed()
-    core.open_chunks({number: files.open(info) for number, info in needed.items()}, orphans)
+    core.open_chunks(chunks.open_all(core.chunks_needed()), orphans, chunks.first_number)
     return len(orphans)
 
 
-def check_orphans(core: NodeCore, path: Path) -> tuple[int, ...]:
-    """Return the numbers of the orphans in this folder, after the log was replayed.
+def check_orphans(core: NodeCore, found: set[int], place: str) -> tuple[int, ...]:
+    """Return the numbers of those chunks that are orphans, after the log was replayed.
 
     A cell makes no chunk before it has joined a cluster. So a log that never joined one does not
     belong to the chunks. Raises DataCorrupted.
     """
-    orphans = tuple(sorted(numbers_in(path) - core.chunks_needed().keys()))
+    orphans = tuple(sorted(found - core.chunks_needed().keys()))
     if orphans and core.cell.cluster == NO_CLUSTER:
         raise DataCorrupted(
-            f"{path} has {len(orphans)} chunks that the log does not name. The log is that of a "
-            "new cell, so the log of the chunks is missing. Put the files of the old log back, or "
-            "restore a backup.",
-            path=str(path),
+            f"{place} has {len(orphans)} chunks that the log does not name. The log is that of a "
+            "new cell, so the log of the chunks is missing, or they are those of another cluster. "
+            "Put the old log back, restore a backup, or use another place for chunks.",
+            path=place,
         )
     return orphans
 

@@ -44,11 +44,13 @@ Made = TypeVar("Made")
 
 
 class Replication(NamedTuple):
-    """Where the copies of a cell's log are, and who decides on its owner."""
+    """Where the copies of a cell's log and its chunks are, and who decides on its owner."""
 
     cluster: str
     replicas: tuple[str, ...]
     """The addresses of log replicas. The log is on some of them, the others are spares."""
+    object_store: str
+    """The URL of the store of the cell's chunks."""
     open_coordinator: Callable[[], Awaitable[Coordinator]]
     key: ClusterKey | None = None
     copies: Copies = Copies()
@@ -74,7 +76,7 @@ class ReplicatedCellLog(DistantLog):
     ) -> None:
         """`bytes_max` is how large the log may become. The folder has the chunks, and is released
         by `close`."""
-        cluster, replicas, open_coordinator, key, copies, limits = replication
+        cluster, replicas, _, open_coordinator, key, copies, limits = replication
         name = f"cell-{cell}"
         identity = Identity(cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES)))
         if len(replicas) < copies.wanted:
@@ -107,6 +109,13 @@ class ReplicatedCellLog(DistantLog):
         """Return the folder of the node, which is this process's as long as the log is open."""
         return self._folder.path
 
+    @property
+    def epoch(self) -> int:
+        """Return the epoch in which this process owns the log, once it has taken it over."""
+        taken = self._host.owner or self._host.taking
+        assert taken is not None
+        return taken.epoch
+
     # ---- the start and the end
 
     async def prepare(self, recover: Callable[[], Made]) -> Made:
@@ -119,8 +128,10 @@ class ReplicatedCellLog(DistantLog):
             opening = asyncio.create_task(self._host.open(OPENING))
             try:
                 made = await asyncio.to_thread(recover)
-            except BaseException:
+            except BaseException as error:
                 opening.cancel()
+                if opening.done() and (lost_by := opening.exception()) is not None:
+                    raise lost_by from error  # a later owner may have removed what is missing here
                 raise
             await opening
         finally:

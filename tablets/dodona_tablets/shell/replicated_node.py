@@ -1,12 +1,15 @@
 """Run a node whose log has copies on log replicas.
 
-Owns: the order of such a start: lock the folder, take the log over, recover, serve. No command
-starts such a node yet: the chunks of a cell are still in the folder of its node.
+Owns: the order of such a start: lock the folder, take the log over, recover, serve. The chunks of
+the cell are in an object store, and the folder has copies of them. So another machine can go on
+without the folder. No command starts such a node yet.
 """
 
 import asyncio
-from functools import partial
 
+from dodona_tablets.shell.chunk_cache import ChunkCache
+from dodona_tablets.shell.chunk_names import ChunkNames
+from dodona_tablets.shell.object_urls import open_objects
 from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
 from dodona_tablets.shell.service import RecoveredNode, recover_node, run_on
 from dodona_tablets.shell.settings import NodeSettings
@@ -16,12 +19,17 @@ from dodona_wire.types import CellId
 
 def run_replicated_node(settings: NodeSettings, replication: Replication) -> None:
     """Take the log over and serve until a signal comes. Raises DodonaError, SystemExit."""
+    objects = open_objects(replication.object_store)
     folder = lock_folder(settings.data_dir)
     cell = CellId(settings.cell)
     log = ReplicatedCellLog(folder, cell, settings.log_bytes_max, replication)
 
+    def recover_it() -> RecoveredNode:
+        names = ChunkNames(replication.cluster, cell, log.epoch)
+        return recover_node(settings, log, ChunkCache(folder.path, objects, names))
+
     def recover() -> RecoveredNode:
-        return asyncio.run(log.prepare(partial(recover_node, settings, log)))
+        return asyncio.run(log.prepare(recover_it))
 
     try:
         run_on(log, settings, recover)

@@ -33,6 +33,7 @@ from dodona_tablets.shell.chunk_files import ChunkFiles
 from dodona_tablets.shell.jobs import Jobs
 from dodona_tablets.shell.links import Links
 from dodona_tablets.shell.log import CellLog
+from dodona_tablets.shell.node_chunks import NodeChunks
 from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.notices import ProtocolViolations
 from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
@@ -51,7 +52,7 @@ def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
-        run_on(log, settings, partial(recover_node, settings, log))
+        run_on(log, settings, lambda: recover_node(settings, log, ChunkFiles(log.path)))
     finally:
         log.close()
 
@@ -72,15 +73,15 @@ class RecoveredNode(NamedTuple):
 
     core: NodeCore
     log: NodeLog
-    files: ChunkFiles
+    chunks: NodeChunks
     book: RecoveryBook
 
 
-def recover_node(settings: NodeSettings, log: NodeLog) -> RecoveredNode:
-    """Recover the core, and write the start into the book. Raises DataCorrupted, OSError."""
-    files = ChunkFiles(settings.data_dir)
+def recover_node(settings: NodeSettings, log: NodeLog, chunks: NodeChunks) -> RecoveredNode:
+    """Recover the core, and write the start into the book. Raises DataCorrupted, Unavailable,
+    OSError."""
     book = RecoveryBook.open(log.path)
-    return RecoveredNode(recover(settings, log, files, book), log, files, book)
+    return RecoveredNode(recover(settings, log, chunks, book), log, chunks, book)
 
 
 class NodeReport(NamedTuple):
@@ -98,12 +99,12 @@ def create_app(
 ) -> Served:
     """Return the REST pages and the data plane of a recovered node. `records` is its log, as the
     runtime sees it."""
-    core, log, files, book = node
+    core, log, chunks, book = node
     notes = RecoveryNotes(book, core.recovered)
     admission = settings.admission
     links = Links(core, settings.master_url, settings.cluster_key)
     jobs = Jobs(
-        files,
+        chunks,
         settings.compaction_mib_per_s_max << 20,
         lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
         lambda error: runtime.call_from_thread(_raise, error),

@@ -1,8 +1,9 @@
 """A tablet node whose log has copies on log replicas, in a node's place.
 
 Owns: what the product's commands do not offer yet. The words are those of a node. The environment
-has the URLs: `DODONA_TEST_ETCD` of etcd, and `DODONA_TEST_REPLICAS` of the replicas. If it has
-`DODONA_TEST_FORGET`, each start finds an empty folder, as on another machine.
+has the URLs: `DODONA_TEST_ETCD` of etcd, `DODONA_TEST_REPLICAS` of the replicas, and
+`DODONA_TEST_OBJECTS` of the object store. If it has `DODONA_TEST_FORGET`, each start finds an empty
+folder, as on another machine.
 """
 
 import os
@@ -34,7 +35,8 @@ def run(settings: NodeSettings) -> None:
     if "DODONA_TEST_FORGET" in os.environ:
         shutil.rmtree(settings.data_dir, ignore_errors=True)
     replicas = tuple(os.environ["DODONA_TEST_REPLICAS"].split())
-    run_replicated_node(settings, Replication(CLUSTER, replicas, open_coordinator))
+    objects = os.environ["DODONA_TEST_OBJECTS"]
+    run_replicated_node(settings, Replication(CLUSTER, replicas, objects, open_coordinator))
 
 
 if __name__ == "__main__":

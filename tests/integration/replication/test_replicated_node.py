@@ -48,6 +48,7 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[R
         for it in made:
             it.wait_until_ready()
         monkeypatch.setenv("DODONA_TEST_FORGET", "1")
+        monkeypatch.setenv("DODONA_TEST_OBJECTS", f"file://{tmp_path}/objects")
         monkeypatch.setenv("DODONA_TEST_ETCD", etcd.members[0].url)
         monkeypatch.setenv("DODONA_TEST_REPLICAS", " ".join(it.url for it in made))
         yield made
@@ -68,17 +69,42 @@ def write(db: dodona.Client, first: int, count: int) -> None:
 
 @pytest.mark.part("a cell survives its replica, and its node with the folder")
 def test_a_cell_outlives_a_replica_and_the_folder_of_its_node(
-    cluster: LocalCluster, replicas: list[Replica]
+    cluster: LocalCluster, replicas: list[Replica], tmp_path: Path
 ) -> None:
+    objects = tmp_path / "objects"
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
         db.create_table("//t", schema=SCHEMA, mount=True)
         write(db, 0, 50)
         replicas[0].process.kill()
         write(db, 50, 50)
-        cluster.kill("node 0")
+        db.unmount_table("//t")
+        db.mount_table("//t")  # chunks have all rows
+        assert list(objects.rglob("*.arrow")) != []
         write(db, 100, 50)
+        cluster.kill("node 0")
+        write(db, 150, 50)
         rows = db.query("select k, v from [//t] order by k").to_pylist()
-        assert rows == [{"k": key, "v": key * key} for key in range(150)]
+        assert rows == [{"k": key, "v": key * key} for key in range(200)]
+
+
+@pytest.mark.rest("the unit tests of the cache of chunks show it without processes")
+def test_a_node_that_lacks_an_object_says_which_one_and_starts_when_it_is_back(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    objects, aside = tmp_path / "objects", tmp_path / "aside"
+    with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
+        db.create_table("//t", schema=SCHEMA, mount=True)
+        write(db, 0, 50)
+        db.unmount_table("//t")
+        db.mount_table("//t")
+        objects.rename(aside)
+        cluster.kill("node 0")
+        said = tmp_path / "data" / "logs" / "node-0.log"
+        wait_until(lambda: "The log names chunk" in said.read_text(), "nothing was said of it")
+        assert "there is no object home/cell-0/1/1.arrow" in said.read_text()
+        aside.rename(objects)
+        write(db, 50, 10)
+        assert len(db.query("select k from [//t]")) == 60
 
 
 @pytest.mark.rest("the tests of the runtime and of the owner show each half")
@@ -119,7 +145,7 @@ def test_below_the_smallest_set_requests_are_refused_until_a_replica_comes_back(
 def test_a_clean_stop_gives_the_log_up_and_the_next_start_goes_on(
     tmp_path: Path, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some rows are in chunks then, which are in the folder of the node."""
+    """Its folder has copies of the chunks, which need not be fetched."""
     monkeypatch.delenv("DODONA_TEST_FORGET")
     folder = tmp_path / "data"
     with (
@@ -150,13 +176,11 @@ async def document_of(log: str) -> Document:
     return found.document
 
 
-@pytest.mark.rest("the test above shows it for one node")
+@pytest.mark.rest("the first test shows it for one node")
 @pytest.mark.alone
-def test_acknowledged_commits_survive_kills_of_nodes_with_replicated_logs(
-    tmp_path: Path, replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+def test_acknowledged_commits_survive_kills_of_nodes_that_lose_their_folders(
+    tmp_path: Path, replicas: list[Replica]
 ) -> None:
-    """Their chunks stay: they are in the folders of the nodes."""
-    monkeypatch.delenv("DODONA_TEST_FORGET")
     summary = run_campaign(CampaignPlan(kills=10, seed=6), tmp_path, print, arrange=replicated)
     assert summary.violations == []
     assert summary.kills_by_role()["node"] > 1

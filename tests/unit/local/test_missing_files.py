@@ -123,9 +123,9 @@ def test_an_orphan_chunk_is_removed_only_after_a_checkpoint(
         append(log, records)
         done.extend(type(it).__name__ for it in records)
 
-    def tell_and_remove(files: ChunkFiles, number: int) -> None:
-        done.append(f"removed {number}")
-        remove(files, number)
+    def tell_and_remove(files: ChunkFiles, numbers: Sequence[int]) -> None:
+        done.extend(f"removed {it}" for it in numbers)
+        remove(files, numbers)
 
     monkeypatch.setattr(log_module.CellLog, "append", append_and_tell)
     monkeypatch.setattr(ChunkFiles, "remove", tell_and_remove)

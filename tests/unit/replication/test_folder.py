@@ -98,7 +98,7 @@ def test_a_write_that_failed_before_its_name_changed_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dodona_wire.net.folder._sync", fail)
+        patch.setattr("dodona_wire.net.folder.sync_file", fail)
         with pytest.raises(DiskFull, match=str(tmp_path)):
             documents.compare(LOG, 2, TAKEN.release())
     assert documents.read(LOG) == Revisioned(TAKEN, 2)
@@ -106,7 +106,9 @@ def test_a_write_that_failed_before_its_name_changed_nothing(
 
 
 @pytest.mark.parametrize(
-    ("function", "is_in_doubt"), [("_sync", False), ("sync_folder", True)], ids=["file", "folder"]
+    ("function", "is_in_doubt"),
+    [("sync_file", False), ("sync_folder", True)],
+    ids=["file", "folder"],
 )
 def test_after_a_failing_disk_nothing_more_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, is_in_doubt: bool

@@ -99,14 +99,16 @@ def test_a_chunk_never_gets_a_number_that_was_used() -> None:
 
 def test_files_of_a_start_keep_their_numbers() -> None:
     chunks, first = Chunks(), chunk()
-    chunks.open_found({1: first}, ())
+    chunks.open_found({1: first}, (), 1)
     assert chunks.take_number() == 1, "the log has noted the chunks that it names"
-    chunks.open_found({1: first}, (5, 9, 7))
+    chunks.open_found({1: first}, (5, 9, 7), 8)
     assert chunks.take_number() == 10
     assert chunks.take_orphans() == (5, 9, 7)
     assert chunks.take_orphans() == ()
     assert chunks.get(1) is first
     assert chunks.get(5) is None
+    chunks.open_found({}, (), 100)
+    assert chunks.take_number() == 100
 
 
 def test_unused_chunks_are_looked_for_only_after_a_release() -> None:

@@ -42,12 +42,14 @@ class Chunks:
 
     # Open chunks
 
-    def open_found(self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...]) -> None:
-        """Take the chunks that the log names, and the numbers of the other chunks in the folder,
-        which are not used again."""
+    def open_found(
+        self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...], first_number: int
+    ) -> None:
+        """Take the chunks that the log names, and the numbers of the other chunks that are there.
+        These are not used again, and no number below `first_number` is."""
         self.open.update(chunks)
         self.orphans = orphans
-        self.note_number(max(orphans, default=0))
+        self.note_number(max((first_number - 1, *orphans)))
 
     def take_orphans(self) -> tuple[int, ...]:
         """Return the orphans for the last time."""

@@ -232,7 +232,8 @@ class Flushing:
         number = self._under_way.pop(token)
         tablet = cell.tablets.get(token.tablet)
         if tablet is None:  # the tablet was dropped meanwhile
-            self._outbox.send(RemoveChunks((number,)))
+            if isinstance(result, Built):
+                self._outbox.send(RemoveChunks((number,)))
             return None
         if isinstance(result, Failure):
             self.failed_count += 1

@@ -70,8 +70,8 @@ def test_a_number_is_used_once(files: ChunkFiles) -> None:
 def test_a_reader_of_a_removed_chunk_can_read_to_the_end(files: ChunkFiles) -> None:
     info = written(files)
     view = ChunkView(files.open(info), AttachedChunk(info), SCHEMA)
-    files.remove(1)
-    files.remove(1)
+    files.remove([1])
+    files.remove([1])
     assert names(files) == []
     assert sum(it.num_rows for it in view.batches(KEY_MIN, KEY_MAX)) == 200
     with pytest.raises(DataCorrupted, match="missing"):
@@ -241,7 +241,7 @@ def test_two_threads_write_while_one_reads(files: ChunkFiles) -> None:
         for number in numbers:
             written(files, number)
             if number % 2:
-                files.remove(number)
+                files.remove([number])
 
     with ThreadPoolExecutor(2) as pool:
         writers = [pool.submit(write, it) for it in (range(2, 12), range(20, 30))]

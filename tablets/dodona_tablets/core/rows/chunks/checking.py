@@ -14,25 +14,35 @@ from dodona_tablets.core.rows.chunks.index import BlockInfo
 from dodona_tablets.core.rows.chunks.statistics import NO_ROW, LastRow, Measures, measure
 
 
-def check_chunk(chunk: Chunk) -> None:
-    """Read all of a chunk. Raises DataCorrupted, which names the place, if any part is wrong."""
+def check_sums(chunk: Chunk) -> None:
+    """Compare the checksums of all bytes, without a look at the rows. Raises DataCorrupted, which
+    names the place."""
     index, data = chunk.index, chunk.data
     end = index.blocks[0].offset
     if zlib.crc32(data[:end]) != index.head_crc32:
         raise chunk.damage("the file's head fails its checksum", offset_bytes=0)
-    before, garbage_count = NO_ROW, 0
     for place, info in enumerate(index.blocks):
         if info.offset != end:
             raise chunk.damage("a block does not follow the one before", block=place)
+        end += info.size_bytes
+        if zlib.crc32(data[info.offset : end]) != info.crc32:
+            raise chunk.block_damage(place)
+    if zlib.crc32(data[end:]) != index.tail_crc32:
+        raise chunk.damage("the file's tail fails its checksum", offset_bytes=end)
+
+
+def check_chunk(chunk: Chunk) -> None:
+    """Read all of a chunk. Raises DataCorrupted, which names the place, if any part is wrong."""
+    check_sums(chunk)
+    index = chunk.index
+    before, garbage_count = NO_ROW, 0
+    for place, info in enumerate(index.blocks):
         batch = chunk.block(place).batch
         measures = _measures(chunk, place, batch, before)
         if not _agree(info, batch, measures):
             raise chunk.damage("the index is wrong about a block", block=place)
-        end += info.size_bytes
         before = measures.last
         garbage_count += measures.garbage_count
-    if zlib.crc32(data[end:]) != index.tail_crc32:
-        raise chunk.damage("the file's tail fails its checksum", offset_bytes=end)
     if garbage_count != index.garbage_count or index.describe(chunk.info.index_crc32) != chunk.info:
         raise chunk.damage("the statistics are wrong")
 

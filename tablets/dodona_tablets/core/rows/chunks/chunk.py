@@ -59,14 +59,15 @@ class Chunk:
         info = self.index.blocks[place]
         end = info.offset + info.size_bytes
         if zlib.crc32(self.data[info.offset : end]) != info.crc32:
-            raise self.damage(
-                "a block fails its checksum",
-                block=place,
-                offset_bytes=info.offset,
-                size_bytes=info.size_bytes,
-            )
+            raise self.block_damage(place)
         message = self._buffer.slice(info.offset, info.size_bytes)
         return Block(pa.ipc.read_record_batch(message, self._arrow_schema), info.key_count)
+
+    def block_damage(self, place: int) -> DataCorrupted:
+        """Return the error that names a damaged block."""
+        info = self.index.blocks[place]
+        about = {"offset_bytes": info.offset, "size_bytes": info.size_bytes}
+        return self.damage("a block fails its checksum", block=place, **about)
 
     def damage(self, text: str, **place: int) -> DataCorrupted:
         """Return the error that names the damage and its place."""
