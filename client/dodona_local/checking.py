@@ -2,8 +2,9 @@
 
 Owns: which parts a folder has, and one line for each. A folder belongs to a cluster or to an
 embedded database (a master and nodes), to one server, or to a backup. A log replica is a server,
-too. The owner of a part defines how the part is verified. All parts are checked, even if one is
-damaged. Changes nothing.
+too. If a cluster has log replicas, they have its logs, and `objects` has its chunks. It is not
+checked which chunks the logs name. The owner of a part defines how the part is verified. All parts
+are checked, even if one is damaged. Changes nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +19,14 @@ from dodona_local.backup.manifest import (
     verify_parts,
 )
 from dodona_local.completeness import lacks_master
+from dodona_local.folder import OBJECTS, replicas_in
 from dodona_local.progress import Progress
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_replication.shell.replica_check import verify_replica
 from dodona_replication.shell.replica_store import FILE_NAME as REPLICA_NAME
 from dodona_server.process import read_clock
-from dodona_tablets.shell.checking import verify_cell
+from dodona_tablets.shell.checking import verify_cell, verify_objects
 from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.log import LOG_NAME
 from dodona_tablets.shell.log_check import has_joined
@@ -80,6 +82,9 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
 
 def _parts_of(path: Path) -> Iterator[_Part]:
     nodes = sorted(path.glob("node-*"), key=_number)
+    replicas = replicas_in(path)
+    if replicas:
+        nodes = []  # they have only copies
     if lacks_master(path):
         yield _Part("master", path / "master", _missing_master)
     for folder in [path, path / "master", *nodes]:
@@ -88,8 +93,11 @@ def _parts_of(path: Path) -> Iterator[_Part]:
             yield _Part(name, folder, _master)
         if (folder / LOG_NAME).is_dir() or numbers_in(folder / CHUNKS_NAME):
             yield _Part(name, folder, _cell)
-    if (path / REPLICA_NAME).exists():
-        yield _Part(path.resolve().name, path, _replica)
+    for folder in [path, *replicas]:
+        if (folder / REPLICA_NAME).exists():
+            yield _Part(folder.resolve().name, folder, _replica)
+    if replicas and (path / OBJECTS).is_dir():
+        yield _Part(OBJECTS, path / OBJECTS, _objects)
     if (path / MANIFEST_NAME).exists() or is_unfinished(path):
         yield _Part(path.resolve().name, path, _backup)
 
@@ -136,7 +144,8 @@ def _timestamps_ahead(folder: Path, found: MasterSummary) -> Iterator[DataCorrup
 
 def _missing_cells(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
     """Yield an error for each missing cell of a master whose nodes are beside it."""
-    if (folder.parent / LOCK_NAME).exists() and folder.name == "master":
+    is_whole = (folder.parent / LOCK_NAME).exists() and folder.name == "master"
+    if is_whole and not replicas_in(folder.parent):
         for cell in found.cells:
             node = folder.parent / f"node-{cell}"
             if not has_joined(node):
@@ -168,6 +177,20 @@ def _replica(folder: Path, progress: Progress) -> CheckedPart:
         "",
         f"log replica {found.replica} of cluster {found.cluster}: {found.log_count:,} logs, "
         f"{found.entry_count:,} entries, {found.entry_bytes / MIB:,.1f} MiB",
+        found.damages,
+    )
+
+
+def _objects(folder: Path, progress: Progress) -> CheckedPart:
+    def begin(total_bytes: int) -> Callable[[int], None]:
+        progress.begin("chunks", total_bytes, "bytes")
+        return progress.advance
+
+    found = verify_objects(folder, begin)
+    return CheckedPart(
+        "",
+        f"object store: {found.chunk_count:,} chunks, {found.version_count:,} versions, "
+        f"{found.chunk_bytes / MIB:,.1f} MiB",
         found.damages,
     )
 

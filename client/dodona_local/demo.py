@@ -5,6 +5,7 @@ loading and posting as arguments. So a test can run the same steps with its own 
 processes meanwhile.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,7 +35,11 @@ from dodona_local.demo_source import (
 )
 from dodona_local.demo_tables import CARRIER_DAY, FLIGHTS, TABLES, CarrierCells, create_tables
 from dodona_local.launcher import LocalCluster
+from dodona_local.replicas import COPIES, Replicas
 
+DATA: Final = "cluster"
+"""The folder of the cluster's data."""
+VICTIM: Final = "node 1"
 FAULTS_SHOWN_MAX: Final = 5
 LOAD_ROWS: Final = 20_000
 
@@ -191,10 +196,13 @@ def _nodes(cells: Sequence[int | None]) -> str:
     return f"node {names[0]}" if len(names) == 1 else f"nodes {' and '.join(names)}"
 
 
-def run_demo(*, is_embedded: bool, no_spark: str | None = None) -> bool:
+def run_demo(
+    *, is_embedded: bool, is_replicated: bool = False, no_spark: str | None = None
+) -> bool:
     """Run the whole demonstration in a temporary folder. Return whether all results are right.
 
-    `no_spark` says why Spark's step is left out, if it is: then the client loads the flights.
+    `no_spark` says why Spark's step is left out, if it is: then the client loads the flights. With
+    `is_replicated`, logs have copies, and a node loses its folder and its process in step 4.
     """
     screen = Screen()
     screen.title(title_of_source())
@@ -205,9 +213,9 @@ def run_demo(*, is_embedded: bool, no_spark: str | None = None) -> bool:
         if is_embedded:
             is_right = run_embedded(Path(folder), screen)
         elif no_spark is None:
-            is_right = run_with_spark(Path(folder), screen)
+            is_right = run_with_spark(Path(folder), screen, is_replicated)
         else:
-            is_right = run_without_spark(Path(folder), screen, no_spark)
+            is_right = run_without_spark(Path(folder), screen, no_spark, is_replicated)
     left_out = "" if is_embedded or no_spark is None else " Spark's step was left out."
     text = "Everything adds up." if is_right else "It does not add up."
     screen.verdict(text + left_out, is_right)
@@ -225,44 +233,75 @@ def run_embedded(folder: Path, screen: Screen) -> bool:
         return Demo(db, screen, flights, load, post, batch_flights=BATCH_FLIGHTS_EMBEDDED).run()
 
 
-def run_with_spark(folder: Path, screen: Screen) -> bool:
+def run_with_spark(folder: Path, screen: Screen, is_replicated: bool) -> bool:
     """Run the demonstration on a cluster of processes on this machine. Spark loads, asyncio tasks
     post."""
     from dodona_local.demo_spark import SparkLoader
 
-    screen.step(1, "Start a master, a proxy and two tablet nodes; and Spark beside them")
+    screen.step(1, f"{_parts(is_replicated)}; and Spark beside them")
     with (
         SparkLoader(folder) as spark,
-        _cluster(folder, screen) as url,
-        dodona.connect(url) as db,
+        _cluster(folder, screen, is_replicated) as cluster,
+        dodona.connect(url := cluster.master_url) as db,
     ):
         flights = flights_table()
         load = partial(spark.load, url, flights.num_rows)
-        post = partial(post_by_tasks, url)
-        return Demo(db, screen, flights, load, post, "Spark").run()
+        demo = Demo(db, screen, flights, load, partial(post_by_tasks, url), "Spark")
+        if is_replicated:
+            demo.on_progress = LostNode(cluster, folder, screen)
+        return demo.run()
 
 
-def run_without_spark(folder: Path, screen: Screen, why: str) -> bool:
+def run_without_spark(folder: Path, screen: Screen, why: str, is_replicated: bool) -> bool:
     """Run the demonstration on a cluster of processes on this machine. The client loads."""
     screen.line(f"Without Spark: {why}")
     screen.line(
         "The client loads the flights instead. With --embedded there are no servers, either"
     )
-    screen.step(1, "Start a master, a proxy and two tablet nodes")
-    with _cluster(folder, screen) as url, dodona.connect(url) as db:
+    screen.step(1, _parts(is_replicated))
+    with (
+        _cluster(folder, screen, is_replicated) as cluster,
+        dodona.connect(cluster.master_url) as db,
+    ):
         flights = flights_table()
         load = partial(load_by_client, db, flights)
-        post = partial(post_by_tasks, url)
-        return Demo(db, screen, flights, load, post).run()
+        demo = Demo(db, screen, flights, load, partial(post_by_tasks, cluster.master_url))
+        if is_replicated:
+            demo.on_progress = LostNode(cluster, folder, screen)
+        return demo.run()
+
+
+def _parts(is_replicated: bool) -> str:
+    copies = ", etcd and three log replicas" if is_replicated else ""
+    return f"Start a master, a proxy and two tablet nodes{copies}"
 
 
 @contextmanager
-def _cluster(folder: Path, screen: Screen) -> Iterator[str]:
-    """Run a cluster in the folder for the length of a `with` block. Yield its master's URL."""
-    with LocalCluster(folder / "cluster", warn=screen.line) as cluster:
+def _cluster(folder: Path, screen: Screen, is_replicated: bool) -> Iterator[LocalCluster]:
+    """Run a cluster in the folder for the length of a `with` block."""
+    replicas = Replicas(COPIES) if is_replicated else None
+    with LocalCluster(folder / DATA, warn=screen.line, replicas=replicas) as cluster:
         for name, status in cluster.processes.items():
-            screen.line(f"{name:7} {status.url}")
-        yield cluster.master_url
+            screen.line(f"{name:9} {status.url}")
+        yield cluster
+
+
+class LostNode:
+    """Removes the folder of a node and kills the node, once half of the batches are posted."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, screen: Screen) -> None:
+        self._cluster = cluster
+        self._folder = folder / DATA / VICTIM.replace(" ", "-")
+        self._screen = screen
+        self._is_done = False
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._is_done or 2 * done < total:
+            return
+        self._is_done = True
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._cluster.kill(VICTIM)
+        self._screen.line(f"{VICTIM} lost its folder and its process after {done:,} transactions")
 
 
 def load_by_client(db: dodona.Client, flights: Any, bar: Bar) -> None:

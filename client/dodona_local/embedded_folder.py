@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Cores, in_use
+from dodona_local.folder import replicas_in
 from dodona_local.places import calling_place
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_server.disk_space import no_space_told
@@ -89,6 +90,12 @@ def admit(folder: OpenFolder, combiner: Combiner) -> None:
 
 
 def _check_single_node(folder: Path) -> None:
+    if replicas_in(folder):
+        raise InvalidRequest(
+            f"{folder} has its logs on log replicas: start it with `dodona up --replicas "
+            f"{len(replicas_in(folder))}`",
+            path=str(folder),
+        )
     strangers = sorted(it.name for it in folder.glob("node-*") if it.name != "node-0")
     if strangers:
         raise InvalidRequest(

@@ -1,8 +1,9 @@
 """Manage the data folder of a local cluster: its layout, its lock, its logs.
 
-Owns: `master/`, `node-N/` and `logs/`, and the lock. The launcher holds the lock, and every server
-that it started inherits it: a folder stays locked until the last of them has ended. An embedded
-database has the same lock and, except for the logs, the same layout as a cluster of one node.
+Owns: `master/`, `node-N/`, `logs/`, what log replicas need, and the lock. The launcher holds the
+lock, and every server that it started inherits it: a folder stays locked until the last of them has
+ended. An embedded database has the same lock and, except for the logs, the same layout as a cluster
+of one node.
 Must not import: asyncio. All of this happens before or beside the event loop.
 """
 
@@ -14,12 +15,22 @@ from typing import Final
 
 from dodona_local.errors import LaunchFailed
 from dodona_wire.net.cluster_key import KEY_FILE, make_key
-from dodona_wire.net.folder import FILE_MODE, FOLDER_MODE, FolderLock, sync_folder
+from dodona_wire.net.folder import (
+    FILE_MODE,
+    FOLDER_MODE,
+    FolderLock,
+    make_whole,
+    private_file,
+    sync_folder,
+)
 from dodona_wire.net.paths import place_of
 
 LOCK_WAIT_S_MAX: Final = 5.0
 """How long to wait, in seconds, for the end of the servers of a killed launcher."""
 
+CLUSTER_NAME: Final = "cluster-name"
+OBJECTS: Final = "objects"
+"""The folder of the chunks of cells whose logs are on replicas."""
 LOG_BYTES_MAX: Final = 32 << 20
 LOG_TAIL_BYTES: Final = 4096
 
@@ -66,6 +77,35 @@ class DataFolder:
     def node(self, index: int) -> Path:
         return self.path / f"node-{index}"
 
+    def replica(self, index: int) -> Path:
+        return self.path / f"replica-{index}"
+
+    @property
+    def etcd(self) -> Path:
+        return self.path / "etcd"
+
+    def make_objects(self) -> str:
+        """Make the folder of the chunks of cells whose logs are on replicas, and return its URL.
+        Raises LaunchFailed."""
+        folder = self.path / OBJECTS
+        try:
+            folder.mkdir(FOLDER_MODE, exist_ok=True)
+            sync_folder(self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return folder.as_uri()
+
+    def cluster_name(self) -> str:
+        """Return the name of the cluster for its replicas and its object store. It is made once.
+        Raises LaunchFailed."""
+        path = self.path / CLUSTER_NAME
+        name = f"local-{os.urandom(8).hex()}"
+        try:
+            make_whole(path, lambda it: _write(it, name))
+            return path.read_text()
+        except OSError as error:
+            raise LaunchFailed(f"cannot write {path}: {error.strerror}") from error
+
     def audit_log(self, name: str) -> Path:
         """Return the path of a gateway's audit."""
         return self.logs / f"{name.replace(' ', '-')}-audit.jsonl"
@@ -91,6 +131,21 @@ class DataFolder:
                 f"{self.path} has the data of {needed} nodes: start it with --nodes {needed}"
             )
 
+    def check_replica_count(self, count: int) -> None:
+        """Refuse a number of log replicas that leaves out one with data, and replicas beside logs
+        that are in the folders of nodes."""
+        needed = len(replicas_in(self.path))
+        if needed > count:
+            raise LaunchFailed(
+                f"{self.path} has its logs on {needed} log replicas: start it with --replicas "
+                f"{needed}"
+            )
+        if count and not needed and any(self.path.glob("node-*/log/*")):
+            raise LaunchFailed(
+                f"the nodes in {self.path} have their logs in their own folders: start it without "
+                "--replicas, or choose another folder with --data-dir"
+            )
+
     def check_master(self) -> None:
         """Refuse to make a new master beside nodes that have data. Nodes make no chunk before the
         master's store is durable, so that store has existed. A master's folder is made, durably,
@@ -98,6 +153,8 @@ class DataFolder:
         has_nodes = any(self.path.glob("node-*/log/*"))
         is_missing = has_nodes and not self.master.is_dir()
         if not (self.master / "master.mdb").exists() and any(self.path.glob("node-*/chunks/*")):
+            is_missing = True
+        if replicas_in(self.path) and not self.master.is_dir():
             is_missing = True
         if is_missing:
             raise LaunchFailed(
@@ -157,6 +214,17 @@ class DataFolder:
                     "stop that process, or choose another folder with --data-dir"
                 )
             time.sleep(0.05)
+
+
+def replicas_in(path: Path) -> list[Path]:
+    """Return the folders of the log replicas in a folder of a cluster, by number."""
+    found = [it for it in path.glob("replica-*") if it.name.removeprefix("replica-").isdecimal()]
+    return sorted(found, key=lambda it: int(it.name.removeprefix("replica-")))
+
+
+def _write(path: Path, text: str) -> None:
+    with private_file(path, "w") as file:
+        file.write(text)
 
 
 def _is_alive(pid: str) -> bool:

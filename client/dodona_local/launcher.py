@@ -1,7 +1,8 @@
 """Launch a whole cluster on one machine: its processes, their ports and their folders.
 
 Owns: the layout (master, proxies, gateways, nodes), and its two forms: `run_cluster` for a terminal
-and `LocalCluster` for programs and tests. `supervisor` keeps the processes running.
+and `LocalCluster` for programs and tests. `replicas` has the processes for logs with copies, and
+`supervisor` keeps all running.
 Must not import: the servers. They start by module name, in separate processes.
 """
 
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple, Self
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, PortReservation, reserve_ports
+from dodona_local.replicas import Replicas
 from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
 
@@ -54,15 +56,18 @@ class Layout(NamedTuple):
     """Whether the gateways need no tokens."""
     has_key: bool = False
     """Whether the processes, and their clients, show each other the folder's key."""
+    replicas: Replicas | None = None
+    """The log replicas, if the logs of cells have copies."""
 
     @property
     def port_count(self) -> int:
-        return 1 + self.proxy_count + self.gateway_count + self.node_count
+        others = 0 if self.replicas is None else self.replicas.port_count
+        return 1 + self.proxy_count + self.gateway_count + self.node_count + others
 
 
 def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> list[Plan]:
-    """Return the plans: the master on the first port, then the proxies, the gateways, and the
-    nodes."""
+    """Return the plans: the master on the first port, then the proxies, the gateways and the nodes,
+    and what log replicas need."""
     free = iter(ports)
     master_port = next(free)
     master_url = f"http://{HOST}:{master_port}"
@@ -79,12 +84,23 @@ def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> l
         else:
             options["first_token_file"] = folder.admin_token
         plans.append(_plan(name, "dodona_gateway", port=next(free), **options))
-    for cell in range(layout.node_count):
-        options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url}
-        plans.append(_plan(f"node {cell}", "dodona_tablets", port=next(free), **options))
+    node_ports = [next(free) for _ in range(layout.node_count)]
+    others: list[Plan] = []
+    more: dict[str, object] = {}
+    if layout.replicas is not None:
+        others = layout.replicas.plans(folder, free)
+        more = layout.replicas.node_options(folder, others)
+    for cell, port in enumerate(node_ports):
+        options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url, **more}
+        plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
+    plans += others
     if layout.has_key:
         key_file = str(folder.cluster_key)
-        plans = [it.with_option("--cluster-key-file", key_file) for it in plans]
+        is_ours = [it.module in FORK_MODULES for it in plans]
+        plans = [
+            it.with_option("--cluster-key-file", key_file) if ours else it
+            for it, ours in zip(plans, is_ours, strict=True)
+        ]
     return plans
 
 
@@ -119,6 +135,10 @@ class _Launch:
         self.folder = DataFolder(data_dir)
         try:
             self.folder.check_node_count(layout.node_count)
+            replicas = layout.replicas
+            self.folder.check_replica_count(0 if replicas is None else replicas.replica_count)
+            if replicas is not None:
+                replicas.check(self.folder)
             self.folder.check_master()
             if layout.has_key:
                 self.folder.make_key()
@@ -143,15 +163,19 @@ def run_cluster(
     port_base: int,
     *,
     is_insecure: bool = False,
+    replicas: Replicas | None = None,
     say: Report,
     warn: Report,
 ) -> None:
-    """Run a cluster until Ctrl-C or SIGTERM. `say` gets the addresses, then `ready`.
+    """Run a cluster until Ctrl-C or SIGTERM. `say` gets the addresses, then `ready`. With
+    `replicas`, the logs of cells have copies.
 
     Must be called in the main thread. Raises LaunchFailed if the cluster can't start or be kept
     running.
     """
-    layout = Layout(node_count, gateway_count=1, is_insecure=is_insecure, has_key=True)
+    layout = Layout(
+        node_count, gateway_count=1, is_insecure=is_insecure, has_key=True, replicas=replicas
+    )
     launch = _Launch(data_dir, layout, port_base)
     try:
         asyncio.run(_run_in_terminal(launch, is_insecure, say, warn))
@@ -185,7 +209,8 @@ class LocalCluster:
     """A cluster for the length of a `with` block, supervised by a thread of this process.
 
     `port_base=0` takes any free ports. Gateways need tokens unless `is_insecure`. With `has_key`
-    all other servers need the folder's key, which clients on this machine find by themselves.
+    all other servers need the folder's key, which clients on this machine find by themselves. With
+    `replicas`, the logs of cells have copies, and their chunks are in an object store.
     `warn` gets a sentence when a process was restarted, which happens at most `back_off_s_max`
     seconds after its end. `arrange` may change the plans. Raises LaunchFailed on entry if the
     cluster can't start, and on exit if it could not be kept running.
@@ -203,9 +228,12 @@ class LocalCluster:
         port_base: int = 0,
         warn: Report = lambda sentence: None,
         back_off_s_max: float = BACK_OFF_S_MAX,
+        replicas: Replicas | None = None,
         arrange: Arrange = list,
     ) -> None:
-        self._layout = Layout(node_count, proxy_count, gateway_count, is_insecure, has_key)
+        self._layout = Layout(
+            node_count, proxy_count, gateway_count, is_insecure, has_key, replicas
+        )
         self._arguments = (Path(data_dir), self._layout, port_base, arrange)
         self._warn = warn
         self._back_off_s_max = back_off_s_max
@@ -256,8 +284,7 @@ class LocalCluster:
     @property
     def node_urls(self) -> tuple[str, ...]:
         """Return the addresses of the nodes, by cell id."""
-        before = self._layout.port_count - self._layout.node_count
-        return tuple(plan.url for plan in self._launch.plans[before:])
+        return tuple(it.url for it in self._launch.plans if it.name.startswith("node "))
 
     @property
     def admin_token(self) -> str:

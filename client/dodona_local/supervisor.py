@@ -44,6 +44,13 @@ class Plan:
     url: str
     is_essential: bool = False
     """Whether the others are of no use without this process."""
+    ends_last: bool = False
+    """Whether the others need this process until they have ended."""
+    is_killed: bool = False
+    """Whether a stop kills this process, which loses nothing. Otherwise it asks the process to
+    stop."""
+    ready_path: str = "/readyz"
+    """The page that answers 200 when the process is ready."""
 
     def with_option(self, option: str, value: str) -> "Plan":
         """Return the plan with `--option value`, in place of any earlier value."""
@@ -100,7 +107,7 @@ class Child:
             try:
                 ready_s = await self._live(process)
             finally:
-                await uncancelled(_terminate(process))
+                await uncancelled(_terminate(process, is_killed=self.plan.is_killed))
                 self._set_status(pid=None, is_ready=False)
             back_off_s = self._rules.note_end(ready_s)
             if self._rules.is_failing:
@@ -157,7 +164,7 @@ class Child:
         try:
             async with asyncio.timeout(READY_WAIT_S_MAX):
                 while process.returncode is None:
-                    if await is_ready(self.plan.url):
+                    if await is_ready(self.plan.url, self.plan.ready_path):
                         return True
                     await asyncio.sleep(READY_POLL_S)
         except TimeoutError:
@@ -263,17 +270,19 @@ class Supervisor:
 
     async def _live(self, on_ready: Callable[[], None], stop: asyncio.Event) -> list[BaseException]:
         """Run the children. Return the errors that ended them, once all processes have ended."""
-        tasks = [asyncio.create_task(child.run()) for child in self._children]
+        last = [asyncio.create_task(it.run()) for it in self._children if it.plan.ends_last]
+        tasks = [asyncio.create_task(it.run()) for it in self._children if not it.plan.ends_last]
         tasks += [
             asyncio.create_task(_wait_for(stop)),
             asyncio.create_task(self._announce(on_ready)),
         ]
         if self._fork_server is not None:
-            tasks.append(asyncio.create_task(self._fork_server.keep()))
+            last.append(asyncio.create_task(self._fork_server.keep()))
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*tasks, *last], return_when=asyncio.FIRST_COMPLETED)
         finally:
             failures = await _cancel_all(tasks)
+            failures += await _cancel_all(last)
         return failures
 
     async def _announce(self, on_ready: Callable[[], None]) -> None:
@@ -295,17 +304,18 @@ async def _cancel_all(tasks: Sequence[asyncio.Task[None]]) -> list[BaseException
     return [end for end in ends if end is not None and not isinstance(end, cancelled)]
 
 
-async def _terminate(process: Process) -> None:
-    """Ask the process to stop, wait `STOP_WAIT_S_MAX` seconds, then kill it. Does nothing if it has
-    ended."""
+async def _terminate(process: Process, *, is_killed: bool) -> None:
+    """Ask the process to stop, wait `STOP_WAIT_S_MAX` seconds, then kill it. With `is_killed`, kill
+    it immediately. Does nothing if it has ended."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
-        process.terminate()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_WAIT_S_MAX):
-                await process.wait()
-                return
+        if not is_killed:
+            process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_WAIT_S_MAX):
+                    await process.wait()
+                    return
         process.kill()
     await process.wait()
 

@@ -4,6 +4,7 @@
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from dodona_server.early_stop import end_on_sigterm
 
@@ -11,6 +12,9 @@ if __name__ == "__main__":
     end_on_sigterm()  # before the imports, which take long
 
 from dodona_server.serving import run_process
+
+if TYPE_CHECKING:
+    from dodona_tablets.shell.settings import NodeSettings
 
 
 def main(arguments: list[str]) -> None:
@@ -22,10 +26,20 @@ def main(arguments: list[str]) -> None:
 
         run_process(ReplicaSettings, run_replica, f"{program} replica", arguments[1:])
     else:
-        from dodona_tablets.shell.service import run_node
         from dodona_tablets.shell.settings import NodeSettings
 
-        run_process(NodeSettings, run_node, program, arguments)
+        run_process(NodeSettings, _run_node, program, arguments)
+
+
+def _run_node(settings: "NodeSettings") -> None:
+    if settings.is_replicated:
+        from dodona_tablets.shell.replicated_node import run_replicated_node
+
+        run_replicated_node(settings)
+    else:
+        from dodona_tablets.shell.service import run_node
+
+        run_node(settings)
 
 
 if __name__ == "__main__":

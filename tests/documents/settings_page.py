@@ -17,6 +17,7 @@ from documents.tables import bounds, choices, table
 from dodona.types import TableSettings
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
+from dodona_replication.shell.replica_settings import ReplicaSettings
 from dodona_server.settings import ProcessSettings, ServerSettings
 from dodona_tablets.shell.settings import NodeSettings
 
@@ -24,6 +25,7 @@ PROCESSES: Final[dict[str, type[ProcessSettings]]] = {
     "python -m dodona_oracle master": MasterSettings,
     "python -m dodona_oracle proxy": ProxySettings,
     "python -m dodona_tablets": NodeSettings,
+    "python -m dodona_tablets replica": ReplicaSettings,
     "python -m dodona_gateway": GatewaySettings,
 }
 UNITS: Final = {

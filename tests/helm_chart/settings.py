@@ -10,6 +10,7 @@ from typing import Any, Final
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_oracle.shell.settings import MasterSettings, ProxySettings
 from dodona_server.settings import ProcessSettings
+from dodona_tablets.shell.replication_settings import ReplicationSettings
 from dodona_tablets.shell.settings import NodeSettings
 
 KINDS: Final[dict[str, type[ProcessSettings]]] = {
@@ -18,8 +19,11 @@ KINDS: Final[dict[str, type[ProcessSettings]]] = {
     "node": NodeSettings,
     "gateway": GatewaySettings,
 }
+WITHOUT_PLACE: Final = ReplicationSettings.model_fields.keys() - ProcessSettings.model_fields.keys()
+"""The chart starts no log replicas and no etcd yet."""
 OF_THE_CHART: Final = frozenset(
     {
+        *WITHOUT_PLACE,
         "audit_log",
         "audit_mib_max",
         "cell",

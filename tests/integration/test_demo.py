@@ -26,6 +26,7 @@ from dodona_local.demo_data import flights_table
 from dodona_local.demo_post import Book, post_by_tasks, post_by_threads
 from dodona_local.demo_screen import Screen
 from dodona_local.launcher import LocalCluster
+from suite.etcd import NEEDS_ETCD
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -49,6 +50,22 @@ class Output:
     @property
     def text(self) -> str:
         return self._pipe.getvalue()
+
+
+@NEEDS_ETCD
+def test_a_node_may_lose_its_folder_in_the_middle() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "dodona_local.cli", "demo", "--replicated"],
+        env={**os.environ, "JAVA_HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "two tablet nodes, etcd and three log replicas" in run.stdout
+    assert "node 1 lost its folder and its process after" in run.stdout
+    assert "Everything adds up." in run.stdout
+    assert "✗" not in run.stdout
 
 
 @contextmanager

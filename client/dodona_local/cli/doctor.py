@@ -21,6 +21,7 @@ PURPOSES: Final = {
     "pandas": "data frames of pandas, in and out",
     "polars": "data frames of Polars, in and out",
     "spark": "reads and writes from Spark",
+    "replication": "logs with copies: dodona up --replicas, which needs etcd, too",
     "tracing": "traces by OpenTelemetry",
     "demo": "real flights in dodona demo; without them it makes up others",
 }

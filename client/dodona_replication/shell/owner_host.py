@@ -41,10 +41,12 @@ from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
-from dodona_wire.errors import DodonaError
+from dodona_wire.errors import DodonaError, Unavailable
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.types import Now
 
+READ_AGAIN_S: Final = 0.2
+"""The pause before a coordinator that was away is asked again."""
 MEMBERS_POLL_S: Final = 0.02
 """The pause before it is looked again which replicas are known."""
 MEMBERS_S_MAX: Final = 0.5
@@ -195,7 +197,7 @@ class OwnerHost:
         assert self._coordinator is not None
         log = self.identity.log
         while True:
-            seen = await self._coordinator.read(log)
+            seen = await self._read(log)
             members = () if seen is None else seen.document.members
             await self._meet(members or copies.wanted)
             if await self._is_too_old(seen):
@@ -204,6 +206,17 @@ class OwnerHost:
                 return seen
             document = Document.initial(self.links.replicas[: copies.wanted], copies.least)
             await self._coordinator.compare(log, None, document)  # then look what is there
+
+    async def _read(self, log: str) -> Revisioned | None:
+        """Read the document, and wait for a coordinator that is away: nothing can begin without
+        it."""
+        assert self._coordinator is not None
+        while True:
+            try:
+                return await self._coordinator.read(log)
+            except Unavailable as error:
+                self._warn(error)
+            await asyncio.sleep(READ_AGAIN_S)
 
     async def _meet(self, wanted: Sequence[str] | int) -> None:
         """Wait until these replicas are known, or so many. Known members may be away, so the wait
@@ -224,7 +237,6 @@ class OwnerHost:
         """Return whether a document was read that is not the newest one. Raises DocumentTooOld if
         replicas have a higher epoch than the newest document. Then a take-over could get a set
         without the newest entries (R32)."""
-        assert self._coordinator is not None
         epoch = 0 if seen is None else seen.document.epoch
         replicas = self.links.replicas
         found = await asyncio.gather(*[self.links.ask_epoch(it, epoch) for it in replicas])
@@ -232,7 +244,7 @@ class OwnerHost:
         if highest <= epoch:
             return False
         log = self.identity.log
-        if await self._coordinator.read(log) != seen:
+        if await self._read(log) != seen:
             return True
         raise DocumentTooOld(
             f"the document of log {log} has epoch {epoch}, but the replica at "

@@ -28,15 +28,14 @@ def _check_cluster(name: str) -> str:
 
 
 class ReplicaSettings(ServerSettings):
-    """A log replica keeps copies of the logs of many cells, in one process with one data folder.
-    The tablet nodes of this release write their logs to their own disks only, and use no
-    replica."""
+    """A log replica keeps copies of the logs of many cells, in one process with one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_REPLICA_")
     server = "replica"
 
     cluster: Annotated[str, AfterValidator(_check_cluster)] = Field(
-        description="name of the cluster: a data folder keeps the one that it was made for"
+        "dodona",
+        description="name of the cluster: a data folder keeps the one that it was made for",
     )
     port: Port = Field(8504, description="port for the data plane and for health checks")
     data_dir: Path = Field(

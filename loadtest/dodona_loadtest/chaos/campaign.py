@@ -19,6 +19,7 @@ from dodona_loadtest.live.session_group import now_us
 from dodona_loadtest.live.verdict import NO_COUNTS, Counts, percentile, share_of
 from dodona_loadtest.workloads import WORKLOADS
 from dodona_local.launcher import Arrange, LocalCluster
+from dodona_local.replicas import Replicas
 
 NODES: Final = 3
 PROXIES: Final = 2
@@ -152,7 +153,14 @@ def markdown(summary: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_campaign(plan: CampaignPlan, folder: Path, say: Say, *, arrange: Arrange = list) -> Summary:
+def run_campaign(
+    plan: CampaignPlan,
+    folder: Path,
+    say: Say,
+    *,
+    arrange: Arrange = list,
+    replicas: Replicas | None = None,
+) -> Summary:
     """Run all rounds. `folder` is for the data of the cluster and the journals. `arrange` may
     replace some servers. Raises LaunchFailed."""
     summary = Summary(plan)
@@ -163,6 +171,7 @@ def run_campaign(plan: CampaignPlan, folder: Path, say: Say, *, arrange: Arrange
         node_count=NODES,
         proxy_count=PROXIES,
         back_off_s_max=BACK_OFF_S_MAX,
+        replicas=replicas,
         arrange=arrange,
     ) as cluster:
         for its_plan in plan.rounds():

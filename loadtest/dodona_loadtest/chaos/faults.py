@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, Literal, NamedTuple
 
-Role = Literal["master", "proxy", "node", "client"]
-ROLES: Final[tuple[Role, ...]] = ("master", "proxy", "node", "client")
-WEIGHTS: Final = {"master": 3, "proxy": 2, "node": 5, "client": 3}
+Role = Literal["master", "proxy", "node", "client", "replica", "etcd"]
+ROLES: Final[tuple[Role, ...]] = ("master", "proxy", "node", "client", "replica", "etcd")
+WEIGHTS: Final = {"master": 3, "proxy": 2, "node": 5, "client": 3, "replica": 3, "etcd": 2}
 """Nodes have most to lose, and there are several of them."""
 PAUSE_MS_MAX: Final = 4_000
 PATIENT_RATE: Final = 0.6
@@ -42,7 +42,9 @@ def draw_faults(seed: float, names: Sequence[str], after_ms_mean: float) -> Iter
 def _draw_fault(random: Random, names: Sequence[str], after_ms_mean: float) -> Fault:
     """Draw the next fault. Two processes that it hits have any roles."""
     after_ms = int(random.expovariate(1 / after_ms_mean))
-    role = random.choices(ROLES, [WEIGHTS[role] for role in ROLES])[0]
+    there = {role_of(name) for name in names}
+    roles = [role for role in ROLES if role in there]
+    role = random.choices(roles, [WEIGHTS[role] for role in roles])[0]
     first = random.choice([name for name in names if role_of(name) == role])
     is_patient = random.random() < PATIENT_RATE
     dice = random.random()

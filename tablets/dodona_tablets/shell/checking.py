@@ -7,12 +7,13 @@ check changes nothing.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
-from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk
+from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chunk, verify_files
 from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log
 from dodona_tablets.shell.log_segments import find_segments
@@ -93,3 +94,29 @@ def _verify(
         return None
     text = "The chunk file does not match its record in the log."
     return DataCorrupted(text, path=str(folder), chunk=wanted.number)
+
+
+class ObjectsSummary(NamedTuple):
+    """What a folder of objects has. It is sound if `damages` is empty."""
+
+    chunk_count: int
+    version_count: int
+    chunk_bytes: int
+    damages: tuple[DataCorrupted, ...]
+
+
+def verify_objects(folder: Path, begin: Callable[[int], Callable[[int], None]]) -> ObjectsSummary:
+    """Check all chunks in a folder that is an object store. `begin` gets the bytes of all, and
+    returns what is called with the bytes of each. It is not known here which chunks a log names."""
+    paths = sorted(folder.rglob("*.arrow"))
+    advance = begin(sum(it.stat().st_size for it in paths))
+    found: list[ChunkInfo] = []
+    damages: list[DataCorrupted] = []
+    for path in paths:
+        try:
+            found.append(verify_files(path, path.with_suffix(".index")))
+        except DataCorrupted as error:
+            damages.append(error)
+        advance(path.stat().st_size)
+    rows, size_bytes = sum(it.row_count for it in found), sum(it.size_bytes for it in found)
+    return ObjectsSummary(len(paths), rows, size_bytes, tuple(damages))

@@ -136,11 +136,18 @@ def verify_chunk(path: Path, number: int) -> ChunkInfo:
     Raises DataCorrupted, which names the file and the place.
     """
     data_path, index_path = _paths(path, number)
+    info = verify_files(data_path, index_path)
+    if info.number != number:
+        text = f"The index belongs to chunk {info.number}."
+        raise DataCorrupted(text, path=str(index_path), chunk=number)
+    return info
+
+
+def verify_files(data_path: Path, index_path: Path) -> ChunkInfo:
+    """Check the two files of a chunk, and return its description. Raises DataCorrupted, which names
+    the file and the place."""
     raw_index = _mapped(index_path)
     index, checksum = decode_index(raw_index, str(index_path))
-    if index.number != number:
-        text = f"The index belongs to chunk {index.number}."
-        raise DataCorrupted(text, path=str(index_path), chunk=number)
     info = index.describe(checksum)
     check_chunk(Chunk(info, _mapped(data_path), raw_index, str(data_path)))
     return info

@@ -90,6 +90,7 @@ class FolderObjects:
             try:
                 source = (self._folder / name).open("rb")
             except FileNotFoundError as error:
+                os.stat(self._folder)  # if that is missing, nothing is known of the object
                 raise ObjectMissing(name) from error
         with source, private_file(path, "wb") as file:
             shutil.copyfileobj(source, file)

@@ -44,13 +44,11 @@ Made = TypeVar("Made")
 
 
 class Replication(NamedTuple):
-    """Where the copies of a cell's log and its chunks are, and who decides on its owner."""
+    """Where the copies of a cell's log are, and who decides on its owner."""
 
     cluster: str
     replicas: tuple[str, ...]
     """The addresses of log replicas. The log is on some of them, the others are spares."""
-    object_store: str
-    """The URL of the store of the cell's chunks."""
     open_coordinator: Callable[[], Awaitable[Coordinator]]
     key: ClusterKey | None = None
     copies: Copies = Copies()
@@ -76,7 +74,7 @@ class ReplicatedCellLog(DistantLog):
     ) -> None:
         """`bytes_max` is how large the log may become. The folder has the chunks, and is released
         by `close`."""
-        cluster, replicas, _, open_coordinator, key, copies, limits = replication
+        cluster, replicas, open_coordinator, key, copies, limits = replication
         name = f"cell-{cell}"
         identity = Identity(cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES)))
         if len(replicas) < copies.wanted:

@@ -22,12 +22,13 @@ from dodona_server.settings import (
     public_address,
 )
 from dodona_tablets.core.cell.limits import CellLimits
+from dodona_tablets.shell.replication_settings import ReplicationSettings
 
 _DEFAULTS: Final = CellLimits()
 _RUNTIME_DEFAULTS: Final = RuntimeLimits()
 
 
-class NodeSettings(ServerSettings, TracedSettings):
+class NodeSettings(ServerSettings, TracedSettings, ReplicationSettings):
     """A tablet node. It hosts one cell, in one process with one data folder."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_NODE_")
@@ -37,7 +38,9 @@ class NodeSettings(ServerSettings, TracedSettings):
         description="number of the cell: it must stay the same as long as the cell has data"
     )
     port: Port = Field(8502, description="port for the data plane and for health checks")
-    data_dir: Path = Field(description="folder with the cell's log and chunks")
+    data_dir: Path = Field(
+        description="folder with the cell's log and chunks; with replicas, with copies of chunks"
+    )
     master_url: Url = Field("http://127.0.0.1:8500", description="URL of the master")
     public_url: Url | None = Field(
         None, description="URL at which others reach this node; by default http://host:port"

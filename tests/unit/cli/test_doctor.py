@@ -35,7 +35,7 @@ def requirements_of_extra(extra: str) -> list[Requirement]:
         requirements_of("dodona-server")
         if extra == "server"
         else project_of("dodona-server")["optional-dependencies"][extra]
-        if extra == "demo"
+        if extra in ("demo", "replication")
         else project_of("dodona")["optional-dependencies"][extra]
     )
     parsed = [Requirement(it) for it in found]
@@ -45,7 +45,10 @@ def requirements_of_extra(extra: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("extra", PURPOSES)
 def test_the_modules_of_an_extra_are_those_of_its_requirements(extra: str) -> None:
-    names = {"exporter_otlp_proto_http": "opentelemetry_exporter_otlp_proto_http"}
+    names = {
+        "exporter_otlp_proto_http": "opentelemetry_exporter_otlp_proto_http",
+        "grpc": "grpcio",
+    }
     modules = {it.replace(".", "_") for it in extras.PACKAGES_BY_EXTRA[extra]}
     modules = {names.get(it.removeprefix("opentelemetry_"), it) for it in modules}
     wanted = {normal(it.name).replace("-", "_") for it in requirements_of_extra(extra)}
@@ -157,7 +160,7 @@ def test_a_demonstration_without_spark_says_why_and_that_it_can_run_embedded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def fail(folder: Path, screen: object) -> Iterator[str]:
+    def fail(folder: Path, screen: object, is_replicated: bool) -> Iterator[str]:
         raise LaunchFailed("no cluster is started here")
         yield
 

@@ -24,6 +24,7 @@ def options(**changed: Any) -> EtcdOptions:
         ("http://etcd-0:1", Endpoint("etcd-0", 1, False)),
         ("https://etcd-0/", Endpoint("etcd-0", 2379, True)),
         ("https://[::1]:1234", Endpoint("::1", 1234, True)),
+        ("unix:///run/etcd:1", Endpoint("/run/etcd:1", 0, False)),
     ],
 )
 def test_an_endpoint_is_a_url_of_a_host(url: str, endpoint: Endpoint) -> None:
@@ -33,7 +34,15 @@ def test_an_endpoint_is_a_url_of_a_host(url: str, endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "ftp://etcd-0", "http://", "http://etcd-0:x", "http://etcd-0:99999", "http://etcd-0/v3"],
+    [
+        "",
+        "unix://etcd-0",
+        "ftp://etcd-0",
+        "http://",
+        "http://etcd-0:x",
+        "http://etcd-0:99999",
+        "http://etcd-0/v3",
+    ],
 )
 def test_a_bad_endpoint_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest, match="endpoint of etcd"):

@@ -71,6 +71,7 @@ def test_a_folder_that_is_missing_is_not_made(objects: FolderObjects, tmp_path: 
     calls = (
         lambda: put(objects, tmp_path, "a/1.arrow"),
         lambda: list(objects.names("a")),
+        lambda: objects.get("a/1.arrow", tmp_path / "copy"),
     )
     for call in calls:
         with pytest.raises(Unavailable, match="No such file or directory"):

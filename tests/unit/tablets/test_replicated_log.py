@@ -126,7 +126,7 @@ async def opened(folder: Path, found: list[Any], **limits: int) -> AsyncIterator
         return coordinator
 
     coordination = Replication(
-        CLUSTER, tuple("abcd"), "file:///none", open_coordinator, limits=OwnerLimits(**limits)
+        CLUSTER, tuple("abcd"), open_coordinator, limits=OwnerLimits(**limits)
     )
     log = ReplicatedCellLog(lock_folder(folder / "node"), CellId(1), BYTES_MAX, coordination)
     try:
@@ -253,7 +253,7 @@ def test_a_log_needs_as_many_addresses_as_copies(tmp_path: Path) -> None:
         raise NotImplementedError
 
     folder = lock_folder(tmp_path)
-    replication = Replication(CLUSTER, ("a", "b"), "file:///none", open_coordinator)
+    replication = Replication(CLUSTER, ("a", "b"), open_coordinator)
     with pytest.raises(InvalidRequest, match="gets 3 copies"):
         ReplicatedCellLog(folder, CellId(1), BYTES_MAX, replication)
     folder.close()

@@ -1,0 +1,91 @@
+"""Lay out what a local cluster needs for logs with copies: etcd, log replicas, an object store.
+
+Owns: the plans of these processes, and the options that nodes get for them. The copies are all on
+one machine, so they outlive processes and folders, and not the machine.
+Must not import: the servers.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dodona_local import etcd_member
+from dodona_local.errors import LaunchFailed
+from dodona_local.folder import DataFolder
+from dodona_local.ports import HOST
+from dodona_local.supervisor import Plan
+
+MEMBERS: Final = 3
+"""The members of etcd: one may be away."""
+COPIES: Final = 3
+REPLICAS_MAX: Final = 16
+
+
+class Replicas(NamedTuple):
+    """How many log replicas there are, and where chunks are."""
+
+    replica_count: int
+    object_store: str = ""
+    """A URL, or nothing for a folder beside the others."""
+
+    @property
+    def port_count(self) -> int:
+        return self.replica_count + MEMBERS
+
+    def check(self, folder: DataFolder) -> None:
+        """Raises LaunchFailed if these processes can't run here."""
+        if not COPIES <= self.replica_count <= REPLICAS_MAX:
+            bounds = f"{COPIES} to {REPLICAS_MAX}"
+            raise LaunchFailed(
+                f"the number of log replicas must be {bounds}, not {self.replica_count}"
+            )
+        if shutil.which(etcd_member.PROGRAM) is None:
+            raise LaunchFailed(
+                "log replicas need etcd, and there is no program `etcd` on the PATH: install it "
+                "(Debian, Ubuntu: apt-get install etcd-server), or start without replicas"
+            )
+        longest = etcd_member.socket_path(folder.etcd, MEMBERS - 1)
+        if len(str(longest).encode()) > etcd_member.SOCKET_BYTES_MAX:
+            raise LaunchFailed(
+                f"the path of {folder.path} is too long for the sockets of etcd: {longest} has "
+                f"more than {etcd_member.SOCKET_BYTES_MAX} bytes. Choose a folder with a shorter "
+                "path"
+            )
+
+    def plans(self, folder: DataFolder, ports: Iterator[int]) -> list[Plan]:
+        """Return the plans of the replicas, and of the members of etcd. Raises LaunchFailed."""
+        cluster = folder.cluster_name()
+        replicas = []
+        for index in range(self.replica_count):
+            port = next(ports)
+            words = ["replica", "--host", HOST, "--port", str(port), "--cluster", cluster]
+            words += ["--data-dir", str(folder.replica(index))]
+            url = f"http://{HOST}:{port}"
+            name = f"replica {index}"
+            replicas.append(Plan(name, "dodona_tablets", tuple(words), url, ends_last=True))
+        return [*replicas, *(_member(folder.etcd, index, next(ports)) for index in range(MEMBERS))]
+
+    def node_options(self, folder: DataFolder, plans: list[Plan]) -> dict[str, object]:
+        """Return the options that a node needs beside its usual ones."""
+        sockets = [etcd_member.socket_path(folder.etcd, it) for it in range(MEMBERS)]
+        return {
+            "cluster": folder.cluster_name(),
+            "replicas": ",".join(it.url for it in plans if it.module == "dodona_tablets"),
+            "etcd": ",".join(f"unix://{it}" for it in sockets),
+            "object_store": self.object_store or folder.make_objects(),
+        }
+
+
+def _member(folder: Path, index: int, port: int) -> Plan:
+    url = f"http://{HOST}:{port}"
+    words = (str(folder), str(index), str(MEMBERS), url)
+    return Plan(
+        f"etcd {index}",
+        "dodona_local.etcd_member",
+        words,
+        url,
+        ends_last=True,
+        is_killed=True,  # a stop of all members takes seconds: each waits for the others
+        ready_path=etcd_member.HEALTH_PATH,
+    )
