@@ -102,6 +102,7 @@ class OwnerHost:
         self._coordinator: Coordinator | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_us = 0
         self._inbox: deque[tuple[Claimant, Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_inside = False
         self._why: str | None = None
@@ -130,6 +131,7 @@ class OwnerHost:
             return
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
@@ -377,15 +379,25 @@ class OwnerHost:
             self._fail(error)
 
     def _set_timer(self) -> None:
+        """See to it that the core is called when it is due. An earlier timer stays, and this method
+        looks again when it fires: each answer moves the deadline of the next ping."""
         core = self._core
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         due_us = None if core is None else core.next_deadline()
-        if core is not None and due_us is not None and self._coordinator is not None:
-            delay_us = max(1_000, due_us - self._clock().instant_us)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_us / 1e6, self._input, core, core.tick)
+        if due_us is None or self._coordinator is None:
+            return
+        if self._timer is not None:
+            if self._timer_due_us <= due_us:
+                return
+            self._timer.cancel()
+        self._timer_due_us = due_us
+        delay_us = max(1_000, due_us - self._clock().instant_us)
+        self._timer = asyncio.get_running_loop().call_later(delay_us / 1e6, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        core = self._core
+        if core is not None:
+            self._input(core, core.tick)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         """Wait until this is so. Raises LogLost if the log is lost before, and the unexpected error
