@@ -180,12 +180,6 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "the caller finds a tablet for each part",
     ),
     Equivalent(
-        CHUNKS,
-        "self.note_number(max(orphans, default=0))",
-        "self.note_number(max(orphans, default= -1))",
-        "no chunk has a number below 1",
-    ),
-    Equivalent(
         TRANSACTION,
         "self.asked_at_us = 0",
         "self.asked_at_us = -1",

@@ -102,6 +102,7 @@ def s3_server() -> Iterator[S3]:
     gate.url = f"http://127.0.0.1:{server.server_port}"
     try:
         httpx.put(f"{gate.url}/{BUCKET}").raise_for_status()
+        gate.requests.clear()
         yield gate
     finally:
         server.shutdown()

@@ -17,6 +17,7 @@ from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in, verify_chu
 from dodona_tablets.shell.log import LOG_NAME, check_files
 from dodona_tablets.shell.log_check import Begin, LogSummary, read_log, unwatched, verify_log
 from dodona_tablets.shell.log_segments import find_segments
+from dodona_tablets.shell.objects import PART
 from dodona_tablets.shell.recovery import check_orphans
 from dodona_wire.errors import DataCorrupted, InvalidRequest
 from dodona_wire.net.folder import locked_to_read
@@ -102,13 +103,19 @@ class ObjectsSummary(NamedTuple):
     chunk_count: int
     version_count: int
     chunk_bytes: int
+    leftover_count: int
+    """Objects without the other one of their chunk: an upload that did not end. No log names such a
+    chunk."""
     damages: tuple[DataCorrupted, ...]
 
 
 def verify_objects(folder: Path, begin: Callable[[int], Callable[[int], None]]) -> ObjectsSummary:
     """Check all chunks in a folder that is an object store. `begin` gets the bytes of all, and
     returns what is called with the bytes of each. It is not known here which chunks a log names."""
-    paths = sorted(folder.rglob("*.arrow"))
+    every = {it for it in folder.rglob("*") if it.suffix in (".arrow", ".index", PART)}
+    paths = sorted(
+        it for it in every if it.suffix == ".arrow" and it.with_suffix(".index") in every
+    )
     advance = begin(sum(it.stat().st_size for it in paths))
     found: list[ChunkInfo] = []
     damages: list[DataCorrupted] = []
@@ -119,4 +126,5 @@ def verify_objects(folder: Path, begin: Callable[[int], Callable[[int], None]]) 
             damages.append(error)
         advance(path.stat().st_size)
     rows, size_bytes = sum(it.row_count for it in found), sum(it.size_bytes for it in found)
-    return ObjectsSummary(len(paths), rows, size_bytes, tuple(damages))
+    leftover_count = len(every) - 2 * len(paths)
+    return ObjectsSummary(len(paths), rows, size_bytes, leftover_count, tuple(damages))

@@ -14,7 +14,7 @@ Invariants:
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -82,9 +82,11 @@ class ChunkCache:
             raise
         return info
 
-    def _upload(self, number: int) -> None:
+    def _upload(self, number: int, stored: Container[str] = ()) -> None:
+        """Put the objects of a chunk, but for those that are there."""
         for name, path in self._places(number):
-            self._objects.put(name, path)
+            if name not in stored:
+                self._objects.put(name, path)
 
     def open(self, info: ChunkInfo) -> Chunk:
         """Open a chunk over its files. Raises DataCorrupted, Overloaded, OSError."""
@@ -166,9 +168,8 @@ class ChunkCache:
         except DataCorrupted:
             fetched.append(info)
             return self._fetched(info)
-        known = self._stored
-        if known is not None and not {it for it, _ in self._places(info.number)} <= known:
-            self._upload(info.number)
+        if self._stored is not None:
+            self._upload(info.number, self._stored)
         return chunk
 
     def _fetched(self, info: ChunkInfo) -> Chunk:

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Final, Protocol
 
-from dodona_wire.errors import DataCorrupted, Unavailable
+from dodona_wire.errors import DataCorrupted, InvalidRequest, Unavailable
 from dodona_wire.net.folder import FOLDER_MODE, private_file, sync_folder
 
 PART: Final = ".part"
@@ -103,7 +103,9 @@ class FolderObjects:
 
     def names(self, prefix: str) -> Iterator[str]:
         with self._refusing():
-            os.stat(self._folder)  # if it is missing, nothing is known of its objects
+            if not self._folder.is_dir():
+                text = f"there is no folder {self._folder} for chunks: make it, or mount it"
+                raise InvalidRequest(text, object_store=self.place)
             for at, _, files in os.walk(self._folder / prefix, onerror=_raise_unless_missing):
                 for file in files:
                     yield str((Path(at) / file).relative_to(self._folder))

@@ -14,7 +14,6 @@ Only this module may import `obstore`. It has threads, so a process must not for
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -82,29 +81,41 @@ class S3Objects:
         """Put an object, unless it is there: then an answer was lost, or the name is taken."""
         try:
             obstore.put(self._uploads, name, path, mode="create", use_multipart=False)
-        except AlreadyExistsError as error:
-            if bytes(obstore.get(self._store, name).bytes()) != path.read_bytes():
-                raise taken(self.place, name) from error
+        except AlreadyExistsError:
+            self._compare(name, path)
         except BaseError as error:
             if "status code: 501" not in str(error):
                 raise
             obstore.put(self._uploads, name, path, use_multipart=False)  # it knows no conditions
 
     def _put_parts(self, name: str, path: Path) -> None:
-        with suppress(FileNotFoundError):
-            obstore.head(self._store, name)
-            raise taken(self.place, name)
-        most = PARTS_AT_ONCE_MAX
-        obstore.put(self._uploads, name, path, chunk_size=PART_BYTES, max_concurrency=most)
+        try:
+            self._compare(name, path)
+        except FileNotFoundError:
+            most = PARTS_AT_ONCE_MAX
+            obstore.put(self._uploads, name, path, chunk_size=PART_BYTES, max_concurrency=most)
+
+    def _compare(self, name: str, path: Path) -> None:
+        """Compare an object that is there with a file. Raises DataCorrupted if they differ."""
+        with path.open("rb") as file:
+            for part in self._parts(name):
+                if file.read(len(part)) != bytes(part):
+                    raise taken(self.place, name)
+            if file.read(1):
+                raise taken(self.place, name)
+
+    def _parts(self, name: str) -> Iterator[obstore.Bytes]:
+        """Yield the content of an object. Each part is a request that is repeated by itself."""
+        size_bytes = obstore.head(self._store, name)["size"]
+        for start in range(0, size_bytes, PART_BYTES):
+            end = min(start + PART_BYTES, size_bytes)
+            yield obstore.get_range(self._store, name, start=start, end=end)
 
     def get(self, name: str, path: Path) -> None:
         try:
             with private_file(path, "wb") as file:
-                size_bytes = obstore.head(self._store, name)["size"]
-                # Each part is a request that is repeated by itself.
-                for start in range(0, size_bytes, PART_BYTES):
-                    end = min(start + PART_BYTES, size_bytes)
-                    file.write(obstore.get_range(self._store, name, start=start, end=end))
+                for part in self._parts(name):
+                    file.write(part)
         except FileNotFoundError as error:
             raise ObjectMissing(name) from error
         except BaseError as error:

@@ -68,14 +68,12 @@ def test_a_name_is_used_once(objects: FolderObjects, tmp_path: Path) -> None:
 def test_a_folder_that_is_missing_is_not_made(objects: FolderObjects, tmp_path: Path) -> None:
     """It may be a file system that is not mounted."""
     (tmp_path / "store").rmdir()
-    calls = (
-        lambda: put(objects, tmp_path, "a/1.arrow"),
-        lambda: list(objects.names("a")),
-        lambda: objects.get("a/1.arrow", tmp_path / "copy"),
-    )
-    for call in calls:
-        with pytest.raises(Unavailable, match="No such file or directory"):
-            call()
+    with pytest.raises(Unavailable, match="No such file or directory"):
+        put(objects, tmp_path, "a/1.arrow")
+    with pytest.raises(Unavailable, match="No such file or directory"):
+        objects.get("a/1.arrow", tmp_path / "copy")
+    with pytest.raises(InvalidRequest, match="make it, or mount it"):
+        list(objects.names("a"))
     assert not (tmp_path / "store").exists()
 
 
