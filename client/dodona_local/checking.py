@@ -19,8 +19,10 @@ from dodona_local.backup.manifest import (
     verify_parts,
 )
 from dodona_local.completeness import lacks_master
-from dodona_local.folder import OBJECTS, replicas_in
+from dodona_local.errors import LaunchFailed
 from dodona_local.progress import Progress
+from dodona_local.replicated_folder import FILE_NAME as COPIES_NAME
+from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_replication.shell.replica_check import verify_replica
@@ -82,9 +84,9 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
 
 def _parts_of(path: Path) -> Iterator[_Part]:
     nodes = sorted(path.glob("node-*"), key=_number)
-    replicas = replicas_in(path)
-    if replicas:
-        nodes = []  # they have only copies
+    if (path / COPIES_NAME).exists():
+        yield from _replicated_parts(path)
+        return
     if lacks_master(path):
         yield _Part("master", path / "master", _missing_master)
     for folder in [path, path / "master", *nodes]:
@@ -93,13 +95,28 @@ def _parts_of(path: Path) -> Iterator[_Part]:
             yield _Part(name, folder, _master)
         if (folder / LOG_NAME).is_dir() or numbers_in(folder / CHUNKS_NAME):
             yield _Part(name, folder, _cell)
-    for folder in [path, *replicas]:
-        if (folder / REPLICA_NAME).exists():
-            yield _Part(folder.resolve().name, folder, _replica)
-    if replicas and (path / OBJECTS).is_dir():
-        yield _Part(OBJECTS, path / OBJECTS, _objects)
+    if (path / REPLICA_NAME).exists():
+        yield _Part(path.resolve().name, path, _replica)
     if (path / MANIFEST_NAME).exists() or is_unfinished(path):
         yield _Part(path.resolve().name, path, _backup)
+
+
+def _replicated_parts(path: Path) -> Iterator[_Part]:
+    """Yield the parts of a cluster whose logs have copies. Folders of nodes are copies, too."""
+    try:
+        found = ReplicatedFolder.read(path)
+    except LaunchFailed as error:
+        raise InvalidRequest(str(error), path=str(path)) from error
+    assert found is not None
+    has_master = (path / "master" / FILE_NAME).exists()
+    if has_master or found.has_been_ready:
+        yield _Part("master", path / "master", _master if has_master else _missing_master)
+    for index in range(found.replica_count):
+        yield _Part(f"replica-{index}", path / f"replica-{index}", _replica)
+    for index in range(MEMBERS if found.has_been_ready else 0):
+        yield _Part(f"etcd member-{index}", path / "etcd" / f"member-{index}", _member)
+    if not found.object_store:
+        yield _Part(OBJECTS, path / OBJECTS, _objects)
 
 
 def _missing_master(folder: Path, _: Progress) -> CheckedPart:
@@ -145,7 +162,7 @@ def _timestamps_ahead(folder: Path, found: MasterSummary) -> Iterator[DataCorrup
 def _missing_cells(folder: Path, found: MasterSummary) -> Iterator[DataCorrupted]:
     """Yield an error for each missing cell of a master whose nodes are beside it."""
     is_whole = (folder.parent / LOCK_NAME).exists() and folder.name == "master"
-    if is_whole and not replicas_in(folder.parent):
+    if is_whole and not (folder.parent / COPIES_NAME).exists():
         for cell in found.cells:
             node = folder.parent / f"node-{cell}"
             if not has_joined(node):
@@ -170,7 +187,17 @@ def _cell(folder: Path, progress: Progress) -> CheckedPart:
     )
 
 
+def _member(folder: Path, _: Progress) -> CheckedPart:
+    if not (folder / "member").is_dir():
+        text = "a member of etcd has lost its data, which says who owns a log: put it back"
+        raise DataCorrupted(text, path=str(folder))
+    return CheckedPart("", "etcd: its data is there, and etcd itself checks it")
+
+
 def _replica(folder: Path, progress: Progress) -> CheckedPart:
+    if not (folder / REPLICA_NAME).exists():
+        text = "a log replica has lost its data: other replicas give it copies after the next start"
+        raise DataCorrupted(text, path=str(folder / REPLICA_NAME))
     progress.begin("log replica", None, "entries")
     found = verify_replica(folder)
     return CheckedPart(
@@ -186,11 +213,14 @@ def _objects(folder: Path, progress: Progress) -> CheckedPart:
         progress.begin("chunks", total_bytes, "bytes")
         return progress.advance
 
+    if not folder.is_dir():
+        raise DataCorrupted("the folder of the chunks is missing: put it back", path=str(folder))
     found = verify_objects(folder, begin)
+    leftovers = f"; {found.leftover_count:,} that a crash left over" * bool(found.leftover_count)
     return CheckedPart(
         "",
         f"object store: {found.chunk_count:,} chunks, {found.version_count:,} versions, "
-        f"{found.chunk_bytes / MIB:,.1f} MiB",
+        f"{found.chunk_bytes / MIB:,.1f} MiB{leftovers}",
         found.damages,
     )
 

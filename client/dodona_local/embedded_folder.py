@@ -16,9 +16,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Cores, in_use
-from dodona_local.folder import replicas_in
 from dodona_local.places import calling_place
-from dodona_oracle.shell.store import FILE_NAME
+from dodona_local.replicated_folder import FILE_NAME, replicas_in
+from dodona_oracle.shell.store import FILE_NAME as MASTER_NAME
 from dodona_server.disk_space import no_space_told
 from dodona_wire.errors import DataCorrupted, FolderInUse, InvalidRequest
 from dodona_wire.net.folder import LockedFolder, lock_folder
@@ -90,10 +90,9 @@ def admit(folder: OpenFolder, combiner: Combiner) -> None:
 
 
 def _check_single_node(folder: Path) -> None:
-    if replicas_in(folder):
+    if (folder / FILE_NAME).exists() or replicas_in(folder):
         raise InvalidRequest(
-            f"{folder} has its logs on log replicas: start it with `dodona up --replicas "
-            f"{len(replicas_in(folder))}`",
+            f"{folder} has its logs on log replicas: start it with `dodona up --replicas`",
             path=str(folder),
         )
     strangers = sorted(it.name for it in folder.glob("node-*") if it.name != "node-0")
@@ -107,7 +106,7 @@ def _check_single_node(folder: Path) -> None:
 
 def _check_master(folder: Path) -> None:
     if lacks_master(folder):
-        path = folder / "master" / FILE_NAME
+        path = folder / "master" / MASTER_NAME
         raise DataCorrupted(
             f"{path} is missing beside the node's data: put it back, or restore a backup into "
             "another folder",

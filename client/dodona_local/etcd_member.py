@@ -1,9 +1,10 @@
-"""Become a member of etcd: `python -m dodona_local.etcd_member FOLDER INDEX COUNT PROBE_URL`.
+"""Become a member of etcd: `python -m dodona_local.etcd_member FOLDER INDEX COUNT URL PARENT`.
 
 Owns: how a cluster on one machine runs etcd: its command line, and its sockets. Members and clients
 meet at sockets in the folder, which only its owner may enter. So no other user of the machine can
 change who owns a log, and the members find each other after a start with other ports. Only the
-page of its health is at a port.
+page of its health is at a port: URL. The kernel kills a member when the thread that started it
+ends. This is the thread of the supervisor PARENT, which outlives its processes.
 Must not import: anything of Dodona. This process becomes etcd.
 """
 
@@ -35,14 +36,14 @@ def _peer(index: int) -> Path:
 
 def main() -> None:
     """Run etcd in the place of this process. Raises OSError."""
-    folder, index, count, probe_url = sys.argv[1:]
+    folder, index, count, probe_url, parent = sys.argv[1:]
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chdir(folder)  # paths of sockets are short, and the same wherever the folder is
     for name in (socket_path(Path(), int(index)), _peer(int(index))):
         Path(name).unlink(missing_ok=True)  # a member that was killed leaves them, and none is here
-    _end_with_parent()
+    _end_with(int(parent))
     program = shutil.which(PROGRAM) or PROGRAM
-    os.execv(program, _command(program, int(index), int(count), probe_url))
+    os.execve(program, _command(program, int(index), int(count), probe_url), _environment())
 
 
 def _command(program: str, index: int, count: int, probe_url: str) -> list[str]:
@@ -63,12 +64,23 @@ def _command(program: str, index: int, count: int, probe_url: str) -> list[str]:
     return [program, *(word for name, it in options.items() for word in (f"--{name}", str(it)))]
 
 
-def _end_with_parent() -> None:
+def _environment() -> dict[str, str]:
+    """Return the environment without what changes etcd: its options, and proxies, which it would
+    use for sockets, too."""
+    others = ("_PROXY", "ETCD_")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not (name.upper().endswith(others[0]) or name.startswith(others[1]))
+    }
+
+
+def _end_with(parent: int) -> None:
     """Let the kernel kill this process when the one that started it ends. etcd does not watch the
     pipe of its supervisor."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:  # it has ended already
-        raise SystemExit(1)
+    if os.getppid() != parent:  # it has ended already
+        raise SystemExit(f"process {parent} has ended")
 
 
 if __name__ == "__main__":

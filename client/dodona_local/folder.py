@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dodona_local.errors import LaunchFailed
+from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder, members_in
 from dodona_wire.net.cluster_key import KEY_FILE, make_key
 from dodona_wire.net.folder import (
     FILE_MODE,
     FOLDER_MODE,
     FolderLock,
-    make_whole,
-    private_file,
     sync_folder,
 )
 from dodona_wire.net.paths import place_of
@@ -28,9 +29,6 @@ from dodona_wire.net.paths import place_of
 LOCK_WAIT_S_MAX: Final = 5.0
 """How long to wait, in seconds, for the end of the servers of a killed launcher."""
 
-CLUSTER_NAME: Final = "cluster-name"
-OBJECTS: Final = "objects"
-"""The folder of the chunks of cells whose logs are on replicas."""
 LOG_BYTES_MAX: Final = 32 << 20
 LOG_TAIL_BYTES: Final = 4096
 
@@ -95,17 +93,6 @@ class DataFolder:
             raise self._unusable(error) from error
         return folder.as_uri()
 
-    def cluster_name(self) -> str:
-        """Return the name of the cluster for its replicas and its object store. It is made once.
-        Raises LaunchFailed."""
-        path = self.path / CLUSTER_NAME
-        name = f"local-{os.urandom(8).hex()}"
-        try:
-            make_whole(path, lambda it: _write(it, name))
-            return path.read_text()
-        except OSError as error:
-            raise LaunchFailed(f"cannot write {path}: {error.strerror}") from error
-
     def audit_log(self, name: str) -> Path:
         """Return the path of a gateway's audit."""
         return self.logs / f"{name.replace(' ', '-')}-audit.jsonl"
@@ -131,20 +118,49 @@ class DataFolder:
                 f"{self.path} has the data of {needed} nodes: start it with --nodes {needed}"
             )
 
-    def check_replica_count(self, count: int) -> None:
-        """Refuse a number of log replicas that leaves out one with data, and replicas beside logs
-        that are in the folders of nodes."""
-        needed = len(replicas_in(self.path))
-        if needed > count:
+    def check_unreplicated(self) -> None:
+        """Refuse to start a cluster whose logs have copies without its log replicas."""
+        known = ReplicatedFolder.read(self.path)
+        if known is not None:
             raise LaunchFailed(
-                f"{self.path} has its logs on {needed} log replicas: start it with --replicas "
-                f"{needed}"
+                f"{self.path} has its logs on log replicas: start it with --replicas "
+                f"{known.replica_count}"
             )
-        if count and not needed and any(self.path.glob("node-*/log/*")):
+
+    def check_replicated(self, wanted: ReplicatedFolder) -> ReplicatedFolder:
+        """Return what the folder has if it is started so: its own name, and what was there before.
+        Raises LaunchFailed if that leaves anything out."""
+        known = ReplicatedFolder.read(self.path)
+        if known is None:
+            if any(self.path.glob("node-*/log/*")):
+                raise LaunchFailed(
+                    f"the nodes in {self.path} have their logs in their own folders: start it "
+                    "without --replicas, or choose another folder with --data-dir"
+                )
+            return wanted
+        for what, before, now in (
+            ("log replicas", known.replica_count, wanted.replica_count),
+            ("nodes", known.node_count, wanted.node_count),
+        ):
+            if now < before:
+                option = "--replicas" if what == "log replicas" else "--nodes"
+                text = f"{self.path} has {before} {what}: start it with {option} {before}"
+                raise LaunchFailed(text)
+        if wanted.object_store != known.object_store:
+            place = known.object_store
+            how = f"with --object-store {place}" if place else "without --object-store"
             raise LaunchFailed(
-                f"the nodes in {self.path} have their logs in their own folders: start it without "
-                "--replicas, or choose another folder with --data-dir"
+                f"the chunks of {self.path} are in {place or self.path / OBJECTS}: start it {how}"
             )
+        members = members_in(self.path)
+        if known.has_been_ready and len(members) < MEMBERS:
+            lost = sorted({*range(MEMBERS)} - {*members})
+            raise LaunchFailed(
+                f"etcd has lost its data in {self.path / 'etcd'}: put "
+                f"{', '.join(f'member-{it}' for it in lost)} back. Without that it is not known "
+                "which replicas have the newest entries"
+            )
+        return msgspec.structs.replace(wanted, name=known.name, has_been_ready=known.has_been_ready)
 
     def check_master(self) -> None:
         """Refuse to make a new master beside nodes that have data. Nodes make no chunk before the
@@ -154,8 +170,9 @@ class DataFolder:
         is_missing = has_nodes and not self.master.is_dir()
         if not (self.master / "master.mdb").exists() and any(self.path.glob("node-*/chunks/*")):
             is_missing = True
-        if replicas_in(self.path) and not self.master.is_dir():
-            is_missing = True
+        known = ReplicatedFolder.read(self.path)
+        if known is not None and known.has_been_ready:
+            is_missing = not (self.master / "master.mdb").exists()
         if is_missing:
             raise LaunchFailed(
                 f"{self.master / 'master.mdb'} is missing beside the nodes' data: put it back, or "
@@ -214,17 +231,6 @@ class DataFolder:
                     "stop that process, or choose another folder with --data-dir"
                 )
             time.sleep(0.05)
-
-
-def replicas_in(path: Path) -> list[Path]:
-    """Return the folders of the log replicas in a folder of a cluster, by number."""
-    found = [it for it in path.glob("replica-*") if it.name.removeprefix("replica-").isdecimal()]
-    return sorted(found, key=lambda it: int(it.name.removeprefix("replica-")))
-
-
-def _write(path: Path, text: str) -> None:
-    with private_file(path, "w") as file:
-        file.write(text)
 
 
 def _is_alive(pid: str) -> bool:

@@ -19,10 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from msgspec.structs import replace as replace_fields
+
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, PortReservation, reserve_ports
 from dodona_local.replicas import Replicas
+from dodona_local.replicated_folder import ReplicatedFolder
 from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
 
@@ -65,9 +68,11 @@ class Layout(NamedTuple):
         return 1 + self.proxy_count + self.gateway_count + self.node_count + others
 
 
-def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> list[Plan]:
+def cluster_plans(
+    folder: DataFolder, ports: Sequence[int], layout: Layout, cluster: str = ""
+) -> list[Plan]:
     """Return the plans: the master on the first port, then the proxies, the gateways and the nodes,
-    and what log replicas need."""
+    and what log replicas need. `cluster` is the name that these have for it."""
     free = iter(ports)
     master_port = next(free)
     master_url = f"http://{HOST}:{master_port}"
@@ -88,8 +93,8 @@ def cluster_plans(folder: DataFolder, ports: Sequence[int], layout: Layout) -> l
     others: list[Plan] = []
     more: dict[str, object] = {}
     if layout.replicas is not None:
-        others = layout.replicas.plans(folder, free)
-        more = layout.replicas.node_options(folder, others)
+        others = layout.replicas.plans(folder, cluster, free)
+        more = layout.replicas.node_options(folder, cluster, others)
     for cell, port in enumerate(node_ports):
         options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url, **more}
         plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
@@ -135,10 +140,7 @@ class _Launch:
         self.folder = DataFolder(data_dir)
         try:
             self.folder.check_node_count(layout.node_count)
-            replicas = layout.replicas
-            self.folder.check_replica_count(0 if replicas is None else replicas.replica_count)
-            if replicas is not None:
-                replicas.check(self.folder)
+            self.replicated = self._check_copies(layout)
             self.folder.check_master()
             if layout.has_key:
                 self.folder.make_key()
@@ -147,10 +149,26 @@ class _Launch:
             self.folder.close()
             raise
         try:
-            self.plans = arrange(cluster_plans(self.folder, self.ports.ports, layout))
+            name = "" if self.replicated is None else self.replicated.name
+            self.plans = arrange(cluster_plans(self.folder, self.ports.ports, layout, name))
         except BaseException:
             self.close()
             raise
+
+    def _check_copies(self, layout: Layout) -> ReplicatedFolder | None:
+        """Note in the folder that its logs have copies, if they have."""
+        if layout.replicas is None:
+            self.folder.check_unreplicated()
+            return None
+        found = layout.replicas.check(self.folder, layout.node_count)
+        found.write(self.folder.path)
+        return found
+
+    def note_ready(self) -> None:
+        """Note that all processes have been ready once."""
+        if self.replicated is not None and not self.replicated.has_been_ready:
+            self.replicated = replace_fields(self.replicated, has_been_ready=True)
+            self.replicated.write(self.folder.path)
 
     def close(self) -> None:
         self.ports.release()
@@ -198,6 +216,8 @@ async def _run_in_terminal(launch: _Launch, is_insecure: bool, say: Report, warn
         elif launch.folder.admin_token.exists():
             say(f"admin token in {launch.folder.admin_token}")
         failing = supervisor.failures()
+        if not failing:
+            launch.note_ready()
         say(f"ready, except {', '.join(failing)}" if failing else "ready")
 
     modules = _fork_modules(launch.plans)
@@ -338,6 +358,7 @@ class LocalCluster:
         for name, failure in self._supervisor.failures().items():
             self._started.set_exception(LaunchFailed(f"{name} can't be started: {failure}"))
             return
+        self._launch.note_ready()
         self._started.set_result(None)
 
     def _run(self) -> None:

@@ -17,7 +17,7 @@ SLOW_AFTER_S: Final = 20.0
 """Before this many seconds only errors are shown, because a start on a busy machine takes
 longer."""
 TAIL_LINES: Final = 40
-_BAD_LEVEL: Final = re.compile(r'\b(ERROR|CRITICAL)\b|"level": ?"(error|critical)"')
+_BAD_LEVEL: Final = re.compile(r'\b(ERROR|CRITICAL|FATAL)\b|"level": ?"(error|critical|fatal)"')
 
 
 class Reason(NamedTuple):

@@ -5,19 +5,20 @@ one machine, so they outlive processes and folders, and not the machine.
 Must not import: the servers.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from dodona_local import etcd_member
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST
+from dodona_local.replicated_folder import MEMBERS, ReplicatedFolder
 from dodona_local.supervisor import Plan
 
-MEMBERS: Final = 3
-"""The members of etcd: one may be away."""
 COPIES: Final = 3
 REPLICAS_MAX: Final = 16
 
@@ -33,8 +34,9 @@ class Replicas(NamedTuple):
     def port_count(self) -> int:
         return self.replica_count + MEMBERS
 
-    def check(self, folder: DataFolder) -> None:
-        """Raises LaunchFailed if these processes can't run here."""
+    def check(self, folder: DataFolder, node_count: int) -> ReplicatedFolder:
+        """Return what the folder has with these replicas. Raises LaunchFailed if these processes
+        can't run here."""
         if not COPIES <= self.replica_count <= REPLICAS_MAX:
             bounds = f"{COPIES} to {REPLICAS_MAX}"
             raise LaunchFailed(
@@ -52,10 +54,26 @@ class Replicas(NamedTuple):
                 f"more than {etcd_member.SOCKET_BYTES_MAX} bytes. Choose a folder with a shorter "
                 "path"
             )
+        if "," in str(folder.path):
+            text = f"the path of {folder.path} has a comma, and lists of sockets have commas, too"
+            raise LaunchFailed(f"{text}: choose another folder")
+        self._check_object_store()
+        name = f"local-{os.urandom(8).hex()}"
+        wanted = ReplicatedFolder(name, self.replica_count, node_count, self.object_store)
+        return folder.check_replicated(wanted)
 
-    def plans(self, folder: DataFolder, ports: Iterator[int]) -> list[Plan]:
-        """Return the plans of the replicas, and of the members of etcd. Raises LaunchFailed."""
-        cluster = folder.cluster_name()
+    def _check_object_store(self) -> None:
+        scheme, _, rest = self.object_store.partition("://")
+        if self.object_store and (scheme not in ("s3", "file") or not rest.strip("/")):
+            raise LaunchFailed(
+                f"{self.object_store} is no URL of an object store: use s3://bucket/prefix, or "
+                "file:///folder"
+            )
+        if scheme == "file" and not Path(unquote(rest)).is_dir():
+            raise LaunchFailed(f"there is no folder {rest}: make it, or mount it")
+
+    def plans(self, folder: DataFolder, cluster: str, ports: Iterator[int]) -> list[Plan]:
+        """Return the plans of the replicas, and of the members of etcd."""
         replicas = []
         for index in range(self.replica_count):
             port = next(ports)
@@ -66,11 +84,13 @@ class Replicas(NamedTuple):
             replicas.append(Plan(name, "dodona_tablets", tuple(words), url, ends_last=True))
         return [*replicas, *(_member(folder.etcd, index, next(ports)) for index in range(MEMBERS))]
 
-    def node_options(self, folder: DataFolder, plans: list[Plan]) -> dict[str, object]:
-        """Return the options that a node needs beside its usual ones."""
+    def node_options(
+        self, folder: DataFolder, cluster: str, plans: list[Plan]
+    ) -> dict[str, object]:
+        """Return the options that a node needs beside its usual ones. Raises LaunchFailed."""
         sockets = [etcd_member.socket_path(folder.etcd, it) for it in range(MEMBERS)]
         return {
-            "cluster": folder.cluster_name(),
+            "cluster": cluster,
             "replicas": ",".join(it.url for it in plans if it.module == "dodona_tablets"),
             "etcd": ",".join(f"unix://{it}" for it in sockets),
             "object_store": self.object_store or folder.make_objects(),
@@ -79,7 +99,7 @@ class Replicas(NamedTuple):
 
 def _member(folder: Path, index: int, port: int) -> Plan:
     url = f"http://{HOST}:{port}"
-    words = (str(folder), str(index), str(MEMBERS), url)
+    words = (str(folder), str(index), str(MEMBERS), url, str(os.getpid()))
     return Plan(
         f"etcd {index}",
         "dodona_local.etcd_member",

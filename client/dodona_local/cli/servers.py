@@ -30,7 +30,8 @@ def up(
         typer.Option(
             min=0,
             max=65535,
-            help="First port: master, proxy, gateway and nodes follow. 0: any free ports.",
+            help="First port: master, proxy, gateway and nodes follow, then log replicas and the "
+            "health of etcd. 0: any free ports.",
         ),
     ] = 8500,
     insecure: Annotated[

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dodona_replication.core.document import check_name
 from dodona_wire.errors import InvalidRequest
@@ -51,7 +51,7 @@ class Endpoint(NamedTuple):
     def target(self) -> str:
         """Return the place, as gRPC names it."""
         if not self.port:
-            return f"unix:{self.host}"
+            return f"unix:{quote(self.host, safe='/:')}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 

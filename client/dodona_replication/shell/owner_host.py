@@ -47,6 +47,8 @@ from dodona_wire.types import Now
 
 READ_AGAIN_S: Final = 0.2
 """The pause before a coordinator that was away is asked again."""
+TELL_AGAIN_S: Final = 5.0
+"""The time between two log lines about a take-over that waits."""
 MEMBERS_POLL_S: Final = 0.02
 """The pause before it is looked again which replicas are known."""
 MEMBERS_S_MAX: Final = 0.5
@@ -151,7 +153,11 @@ class OwnerHost:
         self.taking = TakeOver(self.identity, seen, self._limits, self._clock())
         self._watch()
         self._drive(self.taking)
-        await self._until(lambda: self.taking is not None and self.taking.is_recovered)
+        telling = asyncio.create_task(self._tell_missing(seen.document.members))
+        try:
+            await self._until(lambda: self.taking is not None and self.taking.is_recovered)
+        finally:
+            telling.cancel()
 
     async def open(self, opening: bytes) -> None:
         """Own the log: return when the opening record is acknowledged and the wait is over. Raises
@@ -162,6 +168,16 @@ class OwnerHost:
         self._offer()
         self._drive(owner)
         await self._until(lambda: owner.is_open(self._clock()))
+
+    async def _tell_missing(self, members: Sequence[str]) -> None:
+        """Log which members of the set can't be reached, as long as the take-over waits."""
+        log = self.identity.log
+        while True:
+            await asyncio.sleep(TELL_AGAIN_S)
+            missing = " ".join(it for it in members if it not in self.links.replicas)
+            text = f"the take-over of log {log} waits for its replicas"
+            fields = {"log": log, "not_found": missing}
+            tell(_logger, logging.WARNING, "take_over_waits", text, **fields)
 
     def append(self, records: Sequence[bytes]) -> int:
         """Append entries to the log. Returns the index of the last one, which is safe once it is

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from dodona_local.checking import check_folder
 from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
 from dodona_local.replicas import Replicas
+from dodona_local.replicated_folder import ReplicatedFolder
 from dodona_local.supervisor import Plan
 from dodona_replication.core.document import Document
 from dodona_replication.shell.etcd import EtcdCoordinator
@@ -66,9 +68,16 @@ def make_chunks(db: dodona.Client) -> None:
     db.mount_table("//t")
 
 
+def name_in(folder: Path) -> str:
+    """The name of the cluster."""
+    found = ReplicatedFolder.read(folder)
+    assert found is not None
+    return found.name
+
+
 async def document_of(folder: Path, log: str = "cell-0") -> Document:
     urls = [f"unix://{etcd_member.socket_path(folder / 'etcd', it)}" for it in range(3)]
-    options = EtcdOptions(urls, (folder / "cluster-name").read_text())
+    options = EtcdOptions(urls, name_in(folder))
     coordinator = EtcdCoordinator(options)
     found = await coordinator.read(log)
     await coordinator.close()
@@ -118,7 +127,7 @@ def test_a_cell_goes_on_while_etcd_is_away(cluster: LocalCluster, folder: Path) 
 def test_a_node_that_lacks_an_object_says_which_one_and_starts_when_it_is_back(
     cluster: LocalCluster, folder: Path
 ) -> None:
-    name = (folder / "cluster-name").read_text()
+    name = name_in(folder)
     objects, aside = folder / "objects" / name, folder / "aside"
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
         db.create_table("//t", schema=SCHEMA, mount=True)
@@ -202,7 +211,10 @@ def test_the_folder_of_such_a_cluster_is_checked(folder: Path) -> None:
         make_chunks(db)
     found = check_folder(folder)
     names = [it.name for it in found]
-    assert names == ["master", "replica-0", "replica-1", "replica-2", "objects"]
+    replicas, members = (
+        [f"{kind}{it}" for it in range(3)] for kind in ("replica-", "etcd member-")
+    )
+    assert names == ["master", *replicas, *members, "objects"]
     assert all(not it.damages for it in found)
     assert "object store: 1 chunks, 50 versions" in found[-1].contents
     (chunk,) = (folder / "objects").rglob("*.arrow")
@@ -211,6 +223,12 @@ def test_the_folder_of_such_a_cluster_is_checked(folder: Path) -> None:
     chunk.write_bytes(content)
     (damage,) = check_folder(folder)[-1].damages
     assert damage.attributes["path"] == str(chunk)
+    chunk.with_suffix(".index").unlink()
+    assert "1 that a crash left over" in check_folder(folder)[-1].contents
+    for lost in ("master", "replica-1", "etcd/member-2", "objects"):
+        (folder / lost).rename(folder / "aside")
+        assert [it.name for it in check_folder(folder) if it.damages] == [lost.replace("/", " ")]
+        (folder / "aside").rename(folder / lost)
 
 
 @pytest.mark.rest("the first test shows it for one node")
@@ -218,21 +236,68 @@ def test_the_folder_of_such_a_cluster_is_checked(folder: Path) -> None:
 def test_acknowledged_commits_survive_kills_of_nodes_that_lose_their_folders(
     tmp_path: Path,
 ) -> None:
-    plan = CampaignPlan(kills=10, seed=6)
+    plan = CampaignPlan(kills=20, seed=6)
     summary = run_campaign(plan, tmp_path, print, arrange=forgetful, replicas=Replicas(4))
     assert summary.violations == []
-    assert summary.kills_by_role()["node"] > 1
+    kills = summary.kills_by_role()
+    assert min(kills[role] for role in ("node", "replica", "etcd")) > 0
 
 
 # What a launcher refuses
 
 
-def test_replicas_can_not_be_left_out_later(folder: Path) -> None:
-    (folder / "replica-2").mkdir(parents=True)
-    (folder / "replica-0").mkdir()
-    text = "has its logs on 2 log replicas: start it with --replicas 2"
+def known(folder: Path, **fields: Any) -> None:
+    """A folder that was started with three replicas and two nodes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ReplicatedFolder("local-1", 3, 2, **fields).write(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"replicas": None}, "has its logs on log replicas: start it with --replicas 3"),
+        ({"replicas": Replicas(2)}, "must be 3 to 16, not 2"),
+        ({"node_count": 1}, "has 2 nodes: start it with --nodes 2"),
+        ({"replicas": Replicas(3, "s3://b/c")}, "objects: start it without --object-store"),
+        ({"replicas": Replicas(3, "b/c")}, "b/c is no URL of an object store"),
+        ({"replicas": Replicas(3, "file:///missing/folder")}, "there is no folder /missing/folder"),
+    ],
+)
+def test_a_start_that_leaves_something_out_is_refused(
+    folder: Path, options: dict[str, Any], text: str
+) -> None:
+    known(folder)
     with pytest.raises(LaunchFailed, match=text):
-        LocalCluster(folder).__enter__()
+        LocalCluster(folder, **{"node_count": 2, "replicas": Replicas(3), **options}).__enter__()
+
+
+def test_a_start_with_another_object_store_is_refused(folder: Path) -> None:
+    known(folder, object_store="s3://bucket/prefix")
+    with pytest.raises(LaunchFailed, match="start it with --object-store s3://bucket/prefix"):
+        LocalCluster(folder, node_count=2, replicas=Replicas(3)).__enter__()
+
+
+def test_a_member_of_etcd_without_its_data_is_refused(folder: Path) -> None:
+    known(folder, has_been_ready=True)
+    for index in (0, 2):
+        (folder / "etcd" / f"member-{index}" / "member").mkdir(parents=True)
+    with pytest.raises(LaunchFailed, match="put member-1 back"):
+        LocalCluster(folder, node_count=2, replicas=Replicas(3)).__enter__()
+
+
+def test_replicas_without_the_file_about_them_are_refused(folder: Path) -> None:
+    (folder / "replica-0").mkdir(parents=True)
+    for replicas in (None, Replicas(3)):
+        with pytest.raises(LaunchFailed, match=r"replication\.json is missing beside log replicas"):
+            LocalCluster(folder, replicas=replicas).__enter__()
+
+
+def test_a_lost_master_is_told(folder: Path) -> None:
+    known(folder, has_been_ready=True)
+    for index in range(3):
+        (folder / "etcd" / f"member-{index}" / "member").mkdir(parents=True)
+    with pytest.raises(LaunchFailed, match=r"master\.mdb is missing beside the nodes' data"):
+        LocalCluster(folder, node_count=2, replicas=Replicas(3)).__enter__()
 
 
 def test_replicas_can_not_be_added_beside_logs_in_folders(folder: Path) -> None:
@@ -243,8 +308,8 @@ def test_replicas_can_not_be_added_beside_logs_in_folders(folder: Path) -> None:
 
 
 def test_an_embedded_database_refuses_such_a_folder(folder: Path) -> None:
-    (folder / "replica-2").mkdir(parents=True)
-    with pytest.raises(dodona.errors.InvalidRequest, match="`dodona up --replicas 1`"):
+    known(folder)
+    with pytest.raises(dodona.errors.InvalidRequest, match="`dodona up --replicas`"):
         dodona.open(folder)
 
 
@@ -252,12 +317,8 @@ def test_an_object_store_needs_replicas() -> None:
     words = ["-m", "dodona_local.cli", "up", "--object-store", "s3://bucket/prefix"]
     run = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr == "--object-store needs --replicas: without it, chunks are in FOLDER\n"
-
-
-def test_two_replicas_are_too_few(folder: Path) -> None:
-    with pytest.raises(LaunchFailed, match="must be 3 to 16, not 2"):
-        replicated(folder, 2).__enter__()
+    text = "--object-store needs --replicas: without it, chunks are in FOLDER"
+    assert run.stderr == f"dodona: {text}\n"
 
 
 def test_without_etcd_a_user_is_told_how_to_get_it(
@@ -268,6 +329,19 @@ def test_without_etcd_a_user_is_told_how_to_get_it(
         replicated(folder).__enter__()
 
 
-def test_a_path_that_is_too_long_for_sockets_is_refused(folder: Path) -> None:
-    with pytest.raises(LaunchFailed, match="too long for the sockets of etcd"):
-        replicated(folder / ("x" * 90)).__enter__()
+@pytest.mark.parametrize(("name", "text"), [("x" * 90, "too long"), ("a,b", "has a comma")])
+def test_a_path_that_etcd_can_not_have_is_refused(folder: Path, name: str, text: str) -> None:
+    with pytest.raises(LaunchFailed, match=text):
+        replicated(folder / name).__enter__()
+
+
+def test_proxies_and_options_of_etcd_in_the_environment_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path may have a space and a percent sign, too."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("ETCD_NAME", "other")
+    with replicated(tmp_path / "a %20b") as cluster:
+        assert cluster.processes["node 0"].is_ready

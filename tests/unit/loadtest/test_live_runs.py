@@ -16,7 +16,7 @@ from dodona._core.writing.outcomes import Outcome
 from dodona.errors import Unavailable
 from dodona.types import Timestamp
 from dodona_loadtest.chaos.campaign import CampaignPlan, Summary, markdown
-from dodona_loadtest.chaos.faults import ROLES, draw_faults, role_of
+from dodona_loadtest.chaos.faults import draw_faults, role_of
 from dodona_loadtest.chaos.links import CLIENT, KINDS, Link, draw_trouble
 from dodona_loadtest.chaos.round import RoundPlan, RoundResult
 from dodona_loadtest.checkers.violation import Violation
@@ -283,18 +283,19 @@ def test_a_seed_draws_the_same_faults_and_troubles_again() -> None:
     assert drawn(1) != drawn(2)
 
 
-def test_every_role_is_hit_alone_and_with_another_and_paused() -> None:
-    faults = list(islice(draw_faults(1, NAMES, 100.0), 500))
+@pytest.mark.parametrize("names", [NAMES, [*NAMES, "replica 0", "replica 1", "etcd 0"]])
+def test_every_role_is_hit_alone_and_with_another_and_paused(names: list[str]) -> None:
+    roles = {role_of(name) for name in names}
+    faults = list(islice(draw_faults(1, names, 100.0), 500))
     kills = [fault for fault in faults if not fault.pause_ms]
     assert {name for fault in kills for name in fault.targets if len(fault.targets) == 1} == {
-        *NAMES
+        *names
     }
     pairs = [fault.targets for fault in kills if len(fault.targets) == 2]
-    assert len({frozenset(map(role_of, pair)) for pair in pairs}) > len(ROLES)
+    assert len({frozenset(map(role_of, pair)) for pair in pairs}) > len(roles)
     assert all(first != second for first, second in pairs)
-    assert {role_of(name) for fault in faults if fault.pause_ms for name in fault.targets} == {
-        *ROLES
-    }
+    paused = {role_of(name) for fault in faults if fault.pause_ms for name in fault.targets}
+    assert paused == roles
 
 
 def test_troubles_of_all_kinds_befall_links_alone_and_together() -> None:
