@@ -1,6 +1,6 @@
 """A replicated log under virtual time: processes that compete to own it, replicas, and an etcd.
 
-Owns: the hosts of the cores, what goes wrong with them, and the truth. Each entry of the log has a
+Owns: the hosts of the owners, what goes wrong with all, and the truth. Each entry of the log has a
 *chain*: a hash of its records and of the chain before it. So two logs with one chain at an index
 are the same up to there. What is acknowledged, and what a read shows, is compared with the chains
 of all that was acknowledged before.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from dodona_replication.core.coordination import Answer, InDoubt
+from dodona_replication.core.coordination import Answer, Compare, InDoubt
 from dodona_replication.core.document import Document, Revisioned, owner_id
 from dodona_replication.core.owner import Owner
 from dodona_replication.core.owner_effects import (
@@ -24,26 +24,19 @@ from dodona_replication.core.owner_effects import (
     OwnerLimits,
     Replay,
 )
-from dodona_replication.core.records import Record
-from dodona_replication.core.replica import ReplicaCore
 from dodona_replication.core.take_over import TakeOver
-from dodona_wire.cores.effects import Append, Effect, ReadEntries, ReplyAtOnce
 from dodona_wire.errors import Unavailable
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.replicas import LogEntries
 from dodona_wire.types import Now
 from simulator.acknowledged import Truth, chained
 from simulator.coordinator import CoordinatorOptions, CoordinatorPort, SimulatedEtcd
 from simulator.network import Network, NetworkOptions
+from simulator.replica_host import CLUSTER, LOG, ReplicaHost
 from simulator.world import Clock, World
-from unit.replication.replicas import MemoryStore
 
-CLUSTER: Final = "home"
-LOG: Final = "cell-1"
 COPIES_MIN: Final = 2
 CALL_US_MAX: Final = 400_000
 """How long a process waits for the answer of a replica."""
-FLUSH_US_MAX: Final = 8_000
 LOOK_US: Final = 5_000
 DRIFT_PPM_MAX: Final = 4_500
 """Of one clock. Two clocks differ by less than 1 %."""
@@ -51,78 +44,6 @@ AWAY: Final = Failure("unavailable", "no answer")
 
 MakeOwner = Callable[[TakeOver, bytes, Any], Owner]
 MakeTakeOver = Callable[[Identity, Revisioned, OwnerLimits, Any], TakeOver]
-
-
-class ReplicaHost:
-    """One replica: a process and its disk, whose name is the id of the replica."""
-
-    def __init__(self, world: World, network: Network, name: str) -> None:
-        self.name = name
-        self.store = MemoryStore()
-        self.is_lost = False
-        self._world, self._network = world, network
-        self._random = world.stream(f"replica/{name}")
-        self._clock = Clock(world, self._random.randrange(1 << 40))
-        self._held: list[Effect] = []
-        self._flush_due = False
-        self._incarnation = 0
-        self.core = self._recovered()
-
-    def _recovered(self) -> ReplicaCore:
-        return ReplicaCore(CLUSTER, self.name, self.store.logs(), self._clock.now())
-
-    def receive(self, request: Any, answer: Callable[[Any], None]) -> None:
-        if self.is_lost:
-            return
-        self.core.handle(answer, request, self._clock.now())
-        self._carry_out()
-
-    def _carry_out(self) -> None:
-        for effect in self.core.take_effects():
-            if isinstance(effect, Append) or (self._held and not isinstance(effect, ReplyAtOnce)):
-                self._held.append(effect)
-            else:
-                self._deliver(effect)
-        if self._held and not self._flush_due:
-            self._flush_due = True
-            incarnation = self._incarnation
-            self._world.after(
-                self._random.randrange(1, FLUSH_US_MAX), lambda: self._flush(incarnation)
-            )
-
-    def _flush(self, incarnation: int) -> None:
-        if incarnation != self._incarnation:
-            return
-        self._flush_due = False
-        held, self._held = self._held, []
-        records: list[Record] = [it.record for it in held if isinstance(it, Append)]
-        self.store.append(records)
-        for effect in held:
-            if isinstance(effect, Append):
-                self.core.handle_durable(effect.record, self._clock.now())
-            else:
-                self._deliver(effect)
-        self._carry_out()
-
-    def _deliver(self, effect: Effect) -> None:
-        if isinstance(effect, ReadEntries):
-            _, *page = (getattr(effect, it) for it in effect.__struct_fields__)
-            effect.route(LogEntries(self.store.read(*page)))
-        else:
-            effect.route(effect.body)  # type: ignore[union-attr]  # it is an answer
-
-    def crash(self) -> None:
-        """Lose what is not durable, and start again."""
-        self._held, self._flush_due = [], False
-        self._incarnation += 1
-        self.core = self._recovered()
-
-    def has(self, index: int) -> bool:
-        """Whether it has an entry durably, or began behind it."""
-        state = self.store.state_of(LOG)
-        if state is None:
-            return index == 0
-        return state.tail.first_index > index or state.tail.last_index >= index
 
 
 class Process:
@@ -194,8 +115,7 @@ class Process:
         now, owner = self._clock.now(), self.owner
         if owner is None:
             if self.taking is None and not self._is_reading and self._wants_it():
-                self._is_reading = True
-                self.port.read(LOG, self._when_read(self.identity))
+                self.begin()
             return
         self._read(owner, now)
         if owner.is_open(now) and self._random.random() < 0.7:
@@ -225,6 +145,11 @@ class Process:
         is_cut = index < min(self._chains)
         return self._run.truth.chains.get(index) if is_cut else self._chains.get(index)
 
+    def begin(self, epoch: int | None = None) -> None:
+        """Take the log over, if its document has this epoch."""
+        self._is_reading = True
+        self.port.read(LOG, self._when_read(self.identity, epoch))
+
     def _wants_it(self) -> bool:
         return self._random.random() < self._run.ambition
 
@@ -245,12 +170,13 @@ class Process:
             before = content["checkpoint"] if index > 1 else ""
         self._chains[index] = chained(before, records)
 
-    def _when_read(self, identity: Identity) -> Callable[[Any], None]:
+    def _when_read(self, identity: Identity, epoch: int | None) -> Callable[[Any], None]:
         def take(found: Revisioned | Unavailable | None) -> None:
             if identity != self.identity:
                 return
             self._is_reading = False
-            if isinstance(found, Revisioned) and self.owner is None and self.taking is None:
+            is_free = isinstance(found, Revisioned) and epoch in (None, found.document.epoch)
+            if isinstance(found, Revisioned) and is_free and self._core is None:
                 self._chains = {}
                 run = self._run
                 self.taking = run.make_take_over(identity, found, run.limits, self._clock.now())
@@ -303,7 +229,10 @@ class Process:
                 self._ask(core, effect)
             case AskCoordinator(compare=compare):
                 self.port.compare(
-                    LOG, compare.revision, compare.document, lambda it: self._hear(core, it)
+                    LOG,
+                    compare.revision,
+                    compare.document,
+                    lambda it: self._hear(core, compare, it),
                 )
             case Replay(entries=entries):
                 for entry in entries:
@@ -323,25 +252,33 @@ class Process:
             self._checkpoint_index = 0
             owner.cut(checkpoint, self._clock.now())
 
-    def _hear(self, core: TakeOver | Owner, answer: Answer | Unavailable) -> None:
+    def _hear(self, core: TakeOver | Owner, compare: Compare, answer: Answer | Unavailable) -> None:
         def take() -> None:
             if core is self._core:
                 found = InDoubt("unavailable") if isinstance(answer, Unavailable) else answer
-                core.handle_answer(found, self._clock.now())
+                core.handle_answer(compare, found, self._clock.now())
                 self._drive()
 
         self._when_awake(take)
 
     def _ask(self, core: TakeOver | Owner, asked: AskReplica) -> None:
-        """Send a request. Its first answer counts, or that it took too long."""
         sent_us = self._clock.now().instant_us
+
+        def take(reply: object) -> None:
+            if core is self._core:
+                core.handle_reply(asked, reply, sent_us, self._clock.now())
+                self._drive()
+
+        self.send(asked, CALL_US_MAX, take)
+
+    def send(self, asked: AskReplica, wait_us: int, then: Callable[[object], None]) -> None:
+        """Send a request. Its first answer counts, or that it took too long."""
         answered: list[object] = []
 
         def take(reply: object) -> None:
-            if core is self._core and not answered:
+            if not answered:
                 answered.append(reply)
-                core.handle_reply(asked, reply, sent_us, self._clock.now())
-                self._drive()
+                then(reply)
 
         def receive(reply: object) -> None:
             self._network.send(
@@ -359,7 +296,10 @@ class Process:
                 type(asked.request).__name__.encode(),
                 lambda *_: host.receive(asked.request, receive),
             )
-        self._world.after(CALL_US_MAX, lambda: self._when_awake(lambda: take(AWAY)))
+        self._world.after(wait_us, lambda: self._when_awake(lambda: take(AWAY)))
+
+
+MakeProcess = Callable[["ReplicatedLogRun", str], Process]
 
 
 class ReplicatedLogRun:
@@ -374,6 +314,7 @@ class ReplicatedLogRun:
         member_count: int = 3,
         make_owner: MakeOwner = Owner,
         make_take_over: MakeTakeOver = TakeOver,
+        make_process: "MakeProcess | None" = None,
         limits: OwnerLimits | None = None,
     ) -> None:
         self.world = World(seed)
@@ -392,7 +333,8 @@ class ReplicatedLogRun:
         self.replicas = {it: ReplicaHost(self.world, self.network, it) for it in names}
         document = Document.initial(names[:member_count], COPIES_MIN)
         self.etcd._apply(LOG, document)
-        self.processes = [Process(self, f"node-{it}") for it in range(process_count)]
+        make = make_process or Process
+        self.processes = [make(self, f"node-{it}") for it in range(process_count)]
 
     def spares_of(self, document: Document) -> Sequence[str]:
         alive = [it for it, host in self.replicas.items() if not host.is_lost]

@@ -8,7 +8,7 @@ Must not import: any shell.
 
 from abc import ABC, abstractmethod
 
-from dodona_replication.core.coordination import Answer
+from dodona_replication.core.coordination import Answer, Compare
 from dodona_replication.core.document import Revisioned
 from dodona_replication.core.owner_effects import (
     Ended,
@@ -35,10 +35,10 @@ class Claimant(ABC):
         effects, self._effects = self._effects, []
         return effects
 
-    def handle_answer(self, answer: Answer, now: Now) -> None:
-        """Take the coordinator's answer to the compare."""
+    def handle_answer(self, asked: Compare, answer: Answer, now: Now) -> None:
+        """Take the coordinator's answer to this compare."""
         try:
-            is_over = self.ownership.hear(answer)
+            is_over = self.ownership.hear(asked, answer)
         except Lost as error:
             self._end_for(error.current)
             return

@@ -72,12 +72,12 @@ class Ownership:
     def without(self, replica: str) -> Sequence[str]:
         return [it for it in self.members if it != replica]
 
-    def hear(self, answer: Answer) -> bool:
-        """Take the answer of the coordinator to the pending change. Return whether the change is
-        over, and in force. Raises Lost."""
+    def hear(self, asked: Compare, answer: Answer) -> bool:
+        """Take the answer of the coordinator to a compare. Return whether it ended the pending
+        change, which is in force. Raises Lost."""
         compare = self._pending
-        if compare is None:  # a late answer to a repeat
-            return False
+        if compare is None or compare != asked:
+            return False  # a late answer, after a document ended the change: another one may pend
         match answer:
             case Applied(revision=revision):
                 return self._end(Revisioned(compare.document, revision))

@@ -303,7 +303,9 @@ class ReplicaCore:
                 text = f"{name} is between 1 and {SILENCE_MS_MAX} ms, not {value_ms}."
                 raise InvalidRequest(text, log=body.log)
         owner = self._silences.owners.get(body.log)
-        found = LogSilence(0, 0) if owner is None else owner.silence(now.instant_us)
+        if owner is None:
+            return LogSilence(0, 0)
+        found = owner.silence(now.instant_us)
         if found.epoch != body.epoch or found.silence_ms >= body.silence_ms:
             self._effects.append(ReplyAtOnce(route, found))
         elif self._silences.waiting_count >= self._limits.waiters_max:

@@ -144,12 +144,16 @@ class OwnerHost:
 
     # ---- what the host of the records does
 
-    async def take_over(self, copies: Copies) -> None:
+    async def take_over(self, copies: Copies, epoch: int | None = None) -> None:
         """Take the log over, and pass on what it has. A log without a document begins. Waits for
-        replicas without limit. Raises LogLost, DocumentTooOld, and what the coordinator raises."""
+        replicas without limit. Raises LogLost, DocumentTooOld, and what the coordinator raises.
+
+        `epoch` is that of the owner before, if it is known: another one is not replaced."""
         assert self._coordinator is not None
         self._wanted = copies.wanted
         seen = await self._document(copies)
+        if epoch is not None and seen.document.epoch != epoch:
+            raise lost(self.identity.log, Ended("another process took the log over", seen))
         self.taking = TakeOver(self.identity, seen, self._limits, self._clock())
         self._watch()
         self._drive(self.taking)
@@ -300,7 +304,7 @@ class OwnerHost:
             answer = InDoubt(error.message)
             self._warn(error)
         finally:
-            self._input(core, core.handle_answer, answer)
+            self._input(core, core.handle_answer, compare, answer)
 
     def _warn(self, error: DodonaError) -> None:
         """Log why the coordinator can't be asked, once."""

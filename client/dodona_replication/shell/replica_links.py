@@ -19,9 +19,10 @@ from dodona_server.logs import tell
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply
-from dodona_wire.messages.replicas import EpochTooOld, LogPong, PingLog, WrongReplica
+from dodona_wire.messages.replicas import AwaitSilence, LogSilence, PingLog, WrongReplica
 from dodona_wire.net.cluster_key import ClusterKey
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import Silence
 
 CALL_MS_MAX: Final = 2_000
@@ -111,14 +112,13 @@ class ReplicaLinks:
         peer.ask(asked.request, take)
 
     async def ask_epoch(self, replica: str, epoch: int) -> int:
-        """Return the epoch of the log at a replica, as far as it is above this one, else 0."""
+        """Return the epoch of the log at a replica, as far as it is above this one, else 0. To the
+        replica, the question is no sign of life of the owner."""
         body = self._greeting
-        request = PingLog(body.cluster, body.log, replica, max(epoch, 1), 0)
+        request = AwaitSilence(body.cluster, body.log, replica, epoch, 1, 1)
         peer = self._peers.get(self.place_of(replica))
         reply = None if peer is None else await peer.call(request)
-        if isinstance(reply, EpochTooOld):
-            return reply.epoch
-        return 1 if epoch == 0 and isinstance(reply, LogPong) else 0
+        return reply.epoch if isinstance(reply, LogSilence) and reply.epoch > epoch else 0
 
     async def _greet_all(self) -> None:
         """Ask each address that has not answered, until the links are closed."""

@@ -79,7 +79,7 @@ class Owning:
         """The coordinator applies the newest compare, and answers."""
         compare = self.compares[-1]
         self.document = Revisioned(compare.document, self.document.revision + 1)
-        self.owner.handle_answer(Applied(self.document.revision), self.now)
+        self.owner.handle_answer(compare, Applied(self.document.revision), self.now)
         self.drive()
 
     def append(self, records: bytes = b"x") -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dodona_replication.core.coordination import InDoubt, Refused
+from dodona_replication.core.coordination import Applied, InDoubt, Refused
 from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import AskReplica
 from dodona_wire.messages.replicas import AlignLog, FenceLog, LogMisaligned, StoreEntries
@@ -28,7 +28,7 @@ def other(it: Owning) -> Revisioned:
 def test_nothing_is_fenced_before_the_take_over_is_known(it: Owning) -> None:
     """R3."""
     it.take_over()
-    it.owner.handle_answer(InDoubt("no answer"), it.now)
+    it.owner.handle_answer(it.compares[-1], InDoubt("no answer"), it.now)
     it.owner.handle_document(it.document, it.now)  # the old revision proves nothing
     it.wait(500)
     assert it.owner.tails == {}
@@ -40,7 +40,7 @@ def test_nothing_is_fenced_before_the_take_over_is_known(it: Owning) -> None:
 
 def test_a_lost_take_over_ends_the_attempt(it: Owning) -> None:
     it.take_over()
-    it.owner.handle_answer(Refused(other(it)), it.now)
+    it.owner.handle_answer(it.compares[-1], Refused(other(it)), it.now)
     it.drive()
     assert it.owner.is_ended
     assert it.ended[0].current == other(it)
@@ -205,7 +205,7 @@ def test_one_change_at_a_time_and_a_doubt_ends_by_a_higher_revision(it: Owning) 
     it.away = {"c"}
     it.wait(900)
     count = len(it.compares)
-    owner.handle_answer(InDoubt("no answer"), it.now)
+    owner.handle_answer(it.compares[-1], InDoubt("no answer"), it.now)
     owner.handle_document(it.document, it.now)
     owner.offer(["d"], it.now)
     it.wait(500)
@@ -213,10 +213,29 @@ def test_one_change_at_a_time_and_a_doubt_ends_by_a_higher_revision(it: Owning) 
         it.compares[count - 1].document
     }
     applied = Revisioned(it.compares[-1].document, 50)
-    owner.handle_answer(Refused(applied), it.now)  # the repeat is refused: the first was applied
+    # The repeat is refused, since the first one was applied.
+    owner.handle_answer(it.compares[-1], Refused(applied), it.now)
     it.drive()
     assert owner.document.members == ("a", "b")
     assert not owner.is_ended
+
+
+def test_an_answer_that_comes_late_says_nothing_about_the_next_change(it: Owning) -> None:
+    """R17. The document was seen before the answer came, and the next change was sent."""
+    owner = it.open()
+    it.away = {"c"}
+    it.wait(900)
+    first = it.compares[-1]
+    it.document = Revisioned(first.document, it.document.revision + 1)
+    owner.handle_document(it.document, it.now)
+    it.drive()
+    owner.offer(["d"], it.now)
+    it.wait(100)
+    assert it.compares[-1].document.members == ("a", "b", "d")
+    owner.handle_answer(first, Applied(it.document.revision), it.now)
+    it.drive()
+    assert owner.document.members == ("a", "b")
+    assert owner.ownership.pending == it.compares[-1]
 
 
 # ---- the end
@@ -237,7 +256,7 @@ def test_after_a_release_nothing_is_read(it: Owning) -> None:
     owner.release(it.now)
     it.drive()
     assert not owner.may_read(it.now)
-    owner.handle_answer(InDoubt("no answer"), it.now)
+    owner.handle_answer(it.compares[-1], InDoubt("no answer"), it.now)
     it.wait(300)
     assert not owner.may_read(it.now)
     assert it.compares[-1].document.released

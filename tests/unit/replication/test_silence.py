@@ -80,6 +80,13 @@ def test_another_epoch_is_reported_at_once() -> None:
     assert rig.answers[unknown] == LogSilence(0, 0)
 
 
+def test_a_log_that_is_not_here_is_reported_in_any_epoch() -> None:
+    rig = fenced()
+    for epoch in (0, 1):
+        number = rig.ask(request(AwaitSilence, epoch, 1, 1, log="nowhere"))
+        assert rig.answers[number] == LogSilence(0, 0)
+
+
 def test_a_take_over_is_reported_to_all_who_wait_for_its_log() -> None:
     rig = fenced()
     rig.get(request(FenceLog, 1, log="other"))

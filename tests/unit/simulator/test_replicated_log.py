@@ -12,7 +12,8 @@ from dodona_replication.core.take_over import TakeOver
 from dodona_wire.messages.replicas import LogFenced
 from dodona_wire.types import Now
 from simulator.acknowledged import Truth
-from simulator.replicated_log import LOG, ReplicatedLogRun
+from simulator.replica_host import LOG
+from simulator.replicated_log import ReplicatedLogRun
 from suite.levels import some
 
 SEEDS: Final = range(50)
