@@ -12,6 +12,7 @@ import msgspec
 
 from dodona_local.errors import LaunchFailed
 from dodona_wire.net.folder import make_whole, private_file
+from dodona_wire.preload import preload_decoder
 
 FILE_NAME: Final = "replication.json"
 OBJECTS: Final = "objects"
@@ -20,6 +21,7 @@ MEMBERS: Final = 3
 """The members of etcd: one may be away."""
 
 
+@preload_decoder
 class ReplicatedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the folder of a cluster has, if its logs have copies."""
 
