@@ -161,7 +161,8 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     `cluster` is the cluster of its log, and an empty log has none yet. `stored` are tablets that it
     keeps without serving them: if there are many, some of them in turns. A short heartbeat leaves
     out `mounted`, which is that of the last heartbeat that was not short. The answer may come up to
-    `hold_ms` later, as soon as there is news."""
+    `hold_ms` later, as soon as there is news. `epoch` is that in which the process owns the cell's
+    log, or 0 if the log has no copies elsewhere."""
 
     cell: CellId
     address: str
@@ -172,6 +173,7 @@ class Heartbeat(Message, frozen=True, array_like=True, gc=False, tag=80):
     stored: tuple[TabletId, ...] = ()
     is_short: bool = False
     hold_ms: int = 0
+    epoch: int = 0
 
 
 class TabletSource(Message, frozen=True, array_like=True, gc=False):

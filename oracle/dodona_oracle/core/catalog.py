@@ -303,9 +303,9 @@ class Catalog:
     # Cells and proxies
 
     def _take_heartbeat(self, request: Heartbeat, now: Now) -> Assignment:
-        self._presence.check_cell(request.cell, request.address, now)
+        self._presence.check_cell(request.cell, request.address, request.epoch, now)
         has_joined = self._membership.admit(request)
-        self._presence.see_cell(request.cell, request.address, now)
+        self._presence.see_cell(request.cell, request.address, request.epoch, now)
         if not request.is_short:
             self._tables.take_heartbeat(request.cell, request.mounted, request.revision)
         return self._assignment(request, has_joined=has_joined)

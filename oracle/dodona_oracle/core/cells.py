@@ -2,8 +2,9 @@
 
 Owns: their addresses and liveness, which are in memory only. After a restart the master learns them
 from the next heartbeats. A cell has one address at a time. A second process that claims a living
-cell is refused, because two processes must never write the data of one cell. Imports no I/O and no
-clock.
+cell is refused, because two processes must never write the data of one cell. There is one
+exception: a process that owns the log of the cell in a later epoch has taken the cell over. Imports
+no I/O and no clock.
 """
 
 from typing import Final
@@ -26,6 +27,7 @@ class _Sighting(msgspec.Struct):
 
     address: str
     instant_us: int
+    epoch: int
 
 
 class Presence:
@@ -37,8 +39,9 @@ class Presence:
         """How many times a cell was seen first, or seen at a new address."""
         self._proxies: dict[str, int] = {}
 
-    def check_cell(self, cell: CellId, address: str, now: Now) -> None:
-        """Raise InvalidRequest or LimitExceeded if a process at `address` may not be this cell."""
+    def check_cell(self, cell: CellId, address: str, epoch: int, now: Now) -> None:
+        """Raise InvalidRequest or LimitExceeded if a process at `address` may not be this cell. It
+        owns the cell's log in this epoch."""
         if not 0 <= cell <= CELL_ID_MAX:
             raise InvalidRequest(f"The id of a cell is 0 to {CELL_ID_MAX}.", cell=cell)
         _check_address(address)
@@ -46,18 +49,25 @@ class Presence:
         if known is None:
             if len(self._cells) >= CELLS_MAX:
                 raise LimitExceeded(f"There are {CELLS_MAX} cells already.", cell=cell)
-        elif known.address != address and self.is_alive(cell, now):
+        elif epoch < known.epoch:
+            raise InvalidRequest(
+                f"The process at {known.address} took cell {cell} over, in epoch {known.epoch} of "
+                f"its log. This process owned the log in epoch {epoch}: it ends by itself.",
+                cell=cell,
+                address=address,
+            )
+        elif known.address != address and epoch == known.epoch and self.is_alive(cell, now):
             raise InvalidRequest(
                 f"Cell {cell} is alive at {known.address}. Stop that process, or use another id.",
                 cell=cell,
                 address=address,
             )
 
-    def see_cell(self, cell: CellId, address: str, now: Now) -> None:
+    def see_cell(self, cell: CellId, address: str, epoch: int, now: Now) -> None:
         """Note that the cell is alive at this address, which was checked before."""
         if self.address(cell) != address:
             self.move_count += 1
-        self._cells[cell] = _Sighting(address, now.instant_us)
+        self._cells[cell] = _Sighting(address, now.instant_us, epoch)
 
     def see_proxy(self, address: str, now: Now) -> None:
         """Note that a proxy is alive at this address. Raises InvalidRequest, LimitExceeded."""

@@ -95,7 +95,8 @@ ORACLE_TIME: Final = "oracle time"
 
 
 class NodeCore:
-    """The core of a tablet node. All inputs take `now`. `take_effects` returns all outputs."""
+    """The core of a tablet node. All inputs take `now`. `take_effects` returns all outputs. `epoch`
+    is that in which this process owns a log with copies elsewhere."""
 
     def __init__(
         self,
@@ -103,6 +104,7 @@ class NodeCore:
         address: str,
         limits: CellLimits | None = None,
         fault_at: FaultAt = no_faults,
+        epoch: int = 0,
     ) -> None:
         self.cell = Cell(cell, limits or CellLimits(), fault_at)
         self._outbox = Outbox()
@@ -117,7 +119,7 @@ class NodeCore:
         self._staging = Staging(*shared, self._flushing)
         self._compaction = Compaction(*shared)
         self._truncation = Truncation(*shared)
-        self._mounting = Mounting(*shared, self._flushing, address)
+        self._mounting = Mounting(*shared, self._flushing, address, epoch)
         self.recovered = Recovered(self.cell)
         self._jobs = JobCounts()
         self._oracle_clock = ClockWatch()
@@ -132,10 +134,8 @@ class NodeCore:
             self._jobs,
             self._oracle_clock,
         )
-        self.is_drained = False
-        self._tick_at_us = 0
-        self._oracle_time_at_us = 0
-        self._is_slow = False
+        self.is_drained = self._is_slow = False
+        self._tick_at_us = self._oracle_time_at_us = 0
         self._handlers: dict[type[Any], Callable[[Route, Any], None]] = {
             CommitOne: self._commit_one,
             Prepare: self._prepare,

@@ -80,6 +80,9 @@ class CellLog:
     """An open log. One worker thread may call `append` while no thread reads. Other threads may
     call `truncate_before`, and the methods for the size, at the same time."""
 
+    epoch: Final = 0
+    """The lock of the folder makes the log this process's."""
+
     def __init__(self, folder: LockedFolder, bytes_max: int) -> None:
         self._folder = folder
         self._bytes_max = bytes_max

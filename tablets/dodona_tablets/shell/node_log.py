@@ -23,6 +23,12 @@ class NodeLog(Protocol):
         ...
 
     @property
+    def epoch(self) -> int:
+        """Return the epoch in which this process owns the log. 0: the log has no copies elsewhere,
+        and the lock of its folder makes it this process's."""
+        ...
+
+    @property
     def is_writable(self) -> bool:
         """Return whether the log takes appends."""
         ...

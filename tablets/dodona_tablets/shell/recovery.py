@@ -22,7 +22,7 @@ from dodona_tablets.shell.node_chunks import NodeChunks
 from dodona_tablets.shell.node_log import NodeLog
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.errors import DataCorrupted
-from dodona_wire.types import NO_CLUSTER, CellId, Now
+from dodona_wire.types import NO_CLUSTER, Now
 
 if TYPE_CHECKING:  # an embedded database has no settings, and need not load what reads them
     from dodona_tablets.shell.settings import NodeSettings
@@ -38,7 +38,7 @@ def recover(
 ) -> NodeCore:
     """Return the core as its log and chunks have it. It does not serve yet. Writes the start into
     the book. Raises DataCorrupted, OSError."""
-    core = NodeCore(CellId(settings.cell), settings.address, settings.limits())
+    core = NodeCore(settings.cell_id, settings.address, settings.limits(), epoch=log.epoch)
     count = 0
     began = read_clock()
     gc.disable()  # millions of objects are made here, and all stay

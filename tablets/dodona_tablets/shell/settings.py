@@ -23,19 +23,23 @@ from dodona_server.settings import (
 )
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.shell.replication_settings import ReplicationSettings
+from dodona_wire.types import CellId
 
 _DEFAULTS: Final = CellLimits()
 _RUNTIME_DEFAULTS: Final = RuntimeLimits()
 
 
 class NodeSettings(ServerSettings, TracedSettings, ReplicationSettings):
-    """A tablet node. It hosts one cell, in one process with one data folder."""
+    """A tablet node. It hosts one cell, in one process with one data folder. With replicas, another
+    node may take the cell over."""
 
     model_config = SettingsConfigDict(env_prefix="DODONA_NODE_")
     server = "node"
 
-    cell: Annotated[int, Ge(0)] = Field(
-        description="number of the cell: it must stay the same as long as the cell has data"
+    cell: Annotated[int, Ge(0)] | None = Field(
+        None,
+        description="number of the cell: it must stay the same as long as the cell has data. With "
+        "replicas, a node without a number stands by: it takes over a cell whose owner is silent",
     )
     port: Port = Field(8502, description="port for the data plane and for health checks")
     data_dir: Path = Field(
@@ -105,6 +109,22 @@ class NodeSettings(ServerSettings, TracedSettings, ReplicationSettings):
     def _check_public_url(self) -> Self:
         public_address(self.host, self.port, self.public_url)
         return self
+
+    @model_validator(mode="after")
+    def _check_cell(self) -> Self:
+        if self.cell is None and not self.is_replicated:
+            raise ValueError("cell is missing: only a node with replicas may stand by")
+        return self
+
+    @property
+    def cell_id(self) -> CellId:
+        """Return the number of the cell that this process hosts."""
+        assert self.cell is not None
+        return CellId(self.cell)
+
+    def hosting(self, cell: CellId) -> Self:
+        """Return the settings of a process that hosts this cell."""
+        return self.model_copy(update={"cell": cell})
 
     @property
     def address(self) -> str:

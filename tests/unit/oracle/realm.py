@@ -98,12 +98,15 @@ class Realm:
         port: int = 9000,
         revision: Revision | None = None,
         stored: Iterable[int] = (),
+        epoch: int = 0,
     ) -> Assignment:
         """The cell has taken all that was commanded, unless `revision` says otherwise."""
         address = f"http://127.0.0.1:{port + cell}"
         revision = self.catalog_revision() if revision is None else revision
         kept = tuple(map(TabletId, stored))
-        beat = Heartbeat(CellId(cell), address, mounted, 7, revision, self.cluster, kept)
+        beat = Heartbeat(
+            CellId(cell), address, mounted, 7, revision, self.cluster, kept, epoch=epoch
+        )
         reply = self.ask(beat)
         assert isinstance(reply, Assignment)
         return reply

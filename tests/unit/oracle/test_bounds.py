@@ -99,14 +99,14 @@ def test_a_complaint_says_how_far_the_clock_is_ahead_and_what_to_do() -> None:
 
 def test_a_cell_is_alive_for_exactly_so_long_after_its_last_word() -> None:
     presence = Presence()
-    presence.see_cell(CellId(3), "http://a", at(100))
+    presence.see_cell(CellId(3), "http://a", 0, at(100))
     assert presence.is_alive(CellId(3), at(100 + CELL_ALIVE_US))
     assert not presence.is_alive(CellId(3), at(101 + CELL_ALIVE_US))
     assert not presence.is_alive(CellId(4), at(100))
     with pytest.raises(InvalidRequest, match="alive at http://a"):
-        presence.check_cell(CellId(3), "http://b", at(100 + CELL_ALIVE_US))
-    presence.check_cell(CellId(3), "http://a", at(100 + CELL_ALIVE_US))
-    presence.check_cell(CellId(3), "http://b", at(101 + CELL_ALIVE_US))
+        presence.check_cell(CellId(3), "http://b", 0, at(100 + CELL_ALIVE_US))
+    presence.check_cell(CellId(3), "http://a", 0, at(100 + CELL_ALIVE_US))
+    presence.check_cell(CellId(3), "http://b", 0, at(101 + CELL_ALIVE_US))
 
 
 def test_a_proxy_is_alive_for_exactly_so_long_after_its_last_word() -> None:
@@ -121,7 +121,7 @@ def test_a_move_is_counted_once_for_each_new_address() -> None:
     presence = Presence()
     assert presence.move_count == 0
     for cell, address, count in ((2, "a", 1), (2, "a", 1), (1, "a", 2), (2, "b", 3)):
-        presence.see_cell(CellId(cell), address, at(0))
+        presence.see_cell(CellId(cell), address, 0, at(0))
         assert presence.move_count == count
     assert presence.addresses() == {1: "a", 2: "b"}
     assert presence.cells() == presence.cells_alive(at(0)) == [1, 2]
@@ -134,10 +134,10 @@ def test_a_move_is_counted_once_for_each_new_address() -> None:
 def test_the_id_of_a_cell_has_31_bits(cell: int, is_good: bool) -> None:
     assert CELL_ID_MAX == (1 << 31) - 1
     if is_good:
-        Presence().check_cell(CellId(cell), "http://a", at(0))
+        Presence().check_cell(CellId(cell), "http://a", 0, at(0))
     else:
         with pytest.raises(InvalidRequest, match="id of a cell"):
-            Presence().check_cell(CellId(cell), "http://a", at(0))
+            Presence().check_cell(CellId(cell), "http://a", 0, at(0))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_address_is_printable_ascii_without_blanks(address: str, is_good: boo
         Presence().see_proxy(address, at(0))
         return
     with pytest.raises(InvalidRequest, match="at most 256 characters"):
-        Presence().check_cell(CellId(1), address, at(0))
+        Presence().check_cell(CellId(1), address, 0, at(0))
     with pytest.raises(InvalidRequest, match="at most 256 characters"):
         Presence().see_proxy(address, at(0))
 
@@ -167,11 +167,11 @@ def test_there_are_so_many_cells_and_living_proxies(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cells_module, "PROXIES_MAX", 2)
     presence = Presence()
     for cell in (1, 2):
-        presence.check_cell(CellId(cell), "a", at(0))
-        presence.see_cell(CellId(cell), "a", at(0))
-    presence.check_cell(CellId(2), "a", at(0))
+        presence.check_cell(CellId(cell), "a", 0, at(0))
+        presence.see_cell(CellId(cell), "a", 0, at(0))
+    presence.check_cell(CellId(2), "a", 0, at(0))
     with pytest.raises(LimitExceeded, match="2 cells already"):
-        presence.check_cell(CellId(3), "a", at(0))
+        presence.check_cell(CellId(3), "a", 0, at(0))
     for address in ("a", "b", "a"):
         presence.see_proxy(address, at(0))
     with pytest.raises(LimitExceeded, match="2 proxies already"):

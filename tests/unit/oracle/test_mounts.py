@@ -219,6 +219,21 @@ def test_a_living_cell_can_not_be_claimed_from_another_address(cluster: Realm) -
     assert cluster.beat(0, port=9500).addresses == {0: "http://127.0.0.1:9500"}
 
 
+def test_a_process_with_a_later_epoch_takes_a_living_cell_over(cluster: Realm) -> None:
+    cluster.beat(0, epoch=1)
+    assert cluster.beat(0, port=9500, epoch=2).addresses == {0: "http://127.0.0.1:9500"}
+    earlier = r"The process at http://127\.0\.0\.1:9500 took cell 0 over, in epoch 2 of its log"
+    with pytest.raises(InvalidRequest, match=earlier):
+        cluster.beat(0, epoch=1)
+    cluster.instant_us += 5_000_000
+    with pytest.raises(InvalidRequest, match=earlier):
+        cluster.beat(0, epoch=1)
+    cluster.beat(0, port=9500, epoch=2)
+    with pytest.raises(InvalidRequest, match="Cell 0 is alive"):
+        cluster.beat(0, epoch=2)
+    assert cluster.beat(0, epoch=3).addresses == {0: "http://127.0.0.1:9000"}
+
+
 @pytest.mark.parametrize("address", ["", "http://a b", "x" * 257, "http://ä", "http://a\n"])
 def test_an_address_that_is_none_is_refused(cluster: Realm, address: str) -> None:
     for request in (Heartbeat(CellId(0), address, (), 1), RegisterProxy(address)):

@@ -53,11 +53,14 @@ class FenceToken(NamedTuple):
 class Mounting:
     """The part of a cell that follows the master's assignments. `node` has the cell's own fence."""
 
-    def __init__(self, cell: Cell, outbox: Outbox, flushing: Flushing, address: str) -> None:
+    def __init__(
+        self, cell: Cell, outbox: Outbox, flushing: Flushing, address: str, epoch: int
+    ) -> None:
         self._cell = cell
         self._outbox = outbox
         self._flushing = flushing
         self._address = address
+        self._epoch = epoch
         self._importing = Importing(cell, outbox)
         self._sequence = 0
         self._revision = Revision(0)
@@ -186,6 +189,7 @@ class Mounting:
             self._stored(),
             is_short=self._is_known,
             hold_ms=hold_ms,
+            epoch=self._epoch,
         )
         if not cell.fault_at(FaultPoint.LOSE_HEARTBEAT):
             self._outbox.send(SendHeartbeat(body))
