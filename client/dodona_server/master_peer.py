@@ -17,7 +17,8 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.codec import ANNOUNCEMENTS_HEADER
 from dodona_wire.messages.families import Announcement, Reply
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
-from dodona_wire.net.peer import Envelope, Peer, rpc_url
+from dodona_wire.net.peer import CLOSED, Envelope, Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import Silence
 from dodona_wire.net.urls import hide_password
 
@@ -58,10 +59,10 @@ class MasterPeer(Peer):
             await self._forget_pages()  # the next master may be of a newer release
         return reply
 
-    async def close(self) -> None:
+    async def close(self, reason: str = CLOSED) -> None:
         """Fail the pending calls, close the connection, and refuse further calls."""
         await self._forget_pages()
-        await super().close()
+        await super().close(reason)
 
     async def _forget_pages(self) -> None:
         pages, self._pages = self._pages, None

@@ -22,7 +22,8 @@ from dodona.types import Timestamp, unix_us_from_timestamp
 from dodona_server.process import EXIT_STATUS_SURPRISE
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from suite.waiting import WAIT_S_MAX, until
 
 pytestmark = [

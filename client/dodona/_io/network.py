@@ -17,6 +17,7 @@ import httpx
 
 from dodona._core.protocol.routing import Routing
 from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Post, Target
+from dodona._io.moves import Moves
 from dodona._io.oracle import OracleClient
 from dodona._io.refusals import CLOSED
 from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
@@ -26,9 +27,10 @@ from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.messages.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
 from dodona_wire.net.pools import is_over
 from dodona_wire.net.roles import wrong_server
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
 from dodona_wire.net.urls import hide_password
 from dodona_wire.types import CellId, Timestamp
@@ -77,6 +79,7 @@ class Network:
         self._key = key or ClusterKey.of_client(self._master_url)
         self._routing = routing
         self._cells: dict[CellId, tuple[str, Peer]] = {}
+        self._moves = Moves(lambda: self._cells, self._learn_cells, self._peer)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._http = httpx.AsyncClient(
@@ -99,6 +102,7 @@ class Network:
         if target >= 0:
             peer = self._peer(CellId(target))
             if peer is not None:
+                self._moves.expect()
                 return peer.call(body)  # type: ignore[arg-type]  # cells get data requests
             return self._answered(_nowhere(target))
         if target == ORACLE:
@@ -166,6 +170,7 @@ class Network:
         self._is_closed = True
         if self._oracle is not None:
             await self._oracle.close()
+        await self._moves.close()
         for _, peer in self._cells.values():
             await peer.close()
         for task in self._tasks:
@@ -184,13 +189,19 @@ class Network:
         if address is None:
             return None
         if known is not None:
-            closing = self._loop.create_task(known[1].close())
+            text = f"cell {cell} moved from {known[0]} to {address}"
+            closing = self._loop.create_task(known[1].close(text))
             self._tasks.add(closing)
             closing.add_done_callback(self._tasks.discard)
         silence = Silence(f"cell {cell} at {address}", {"cell": cell, "address": address})
         peer = self._peer_type(rpc_url(address, cell), key=self._key, silence=silence)
         self._cells[cell] = (address, peer)
         return peer
+
+    async def _learn_cells(self) -> None:
+        reply = await self._ask_master(GetCluster())
+        if isinstance(reply, Cluster):
+            self._routing.learn_cells(reply)
 
     def _answered(self, reply: Reply) -> "asyncio.Future[Reply]":
         future: asyncio.Future[Reply] = self._loop.create_future()

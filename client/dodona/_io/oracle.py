@@ -30,7 +30,8 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import BRIEF_SECONDS, DEAD_AFTER_SECONDS, Silence
 from dodona_wire.net.urls import hide_password
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Timestamp

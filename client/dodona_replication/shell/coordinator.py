@@ -4,11 +4,13 @@ Owns: the calls that each coordinator has. `folder` and `etcd` have them for one
 many. `core.coordination` has the answers. Must not import: any coordinator.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from dodona_replication.core.coordination import Answer
 from dodona_replication.core.document import Document, Revisioned
+from dodona_replication.core.errors import DocumentUnreadable
 
 
 class Coordinator(Protocol):
@@ -24,6 +26,11 @@ class Coordinator(Protocol):
         Raises Unavailable if no answer came in time, DocumentUnreadable, InvalidRequest for a bad
         name, and Unauthenticated or Forbidden if the coordinator has users.
         """
+        ...
+
+    async def documents(self) -> dict[str, Revisioned]:
+        """Return the documents of all logs of this cluster, by log. A document that is not readable
+        is left out: a `read` of it says why. Raises as `read` does otherwise."""
         ...
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
@@ -61,3 +68,15 @@ class Coordinator(Protocol):
     async def close(self) -> None:
         """Release what the coordinator holds. Watches end. A repeat is harmless."""
         ...
+
+
+def readable(
+    logs: Iterable[str], read: Callable[[str], Revisioned | None]
+) -> dict[str, Revisioned]:
+    """Return what `read` returns for each log that has a readable document."""
+    found: dict[str, Revisioned] = {}
+    for log in logs:
+        with suppress(DocumentUnreadable):
+            if (seen := read(log)) is not None:
+                found[log] = seen
+    return found

@@ -21,6 +21,7 @@ from aetcd import rpc
 from dodona_replication.core.coordination import Answer, Applied, InDoubt, NewestSeen, Refused
 from dodona_replication.core.document import Document, Revisioned, decode, encode
 from dodona_replication.core.errors import DocumentMissing
+from dodona_replication.shell.coordinator import readable
 from dodona_replication.shell.etcd_member import MS_PER_S, CallFailed, EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import events_of
@@ -44,6 +45,13 @@ class EtcdCoordinator:
     async def read(self, log: str) -> Revisioned | None:
         """See `Coordinator.read`. Asks the members in turn for up to `call_ms_max`."""
         return _found(log, await self._range(log))
+
+    async def documents(self) -> dict[str, Revisioned]:
+        """See `Coordinator.documents`."""
+        prefix = self._options.prefix
+        answer = await self._ranged(rpc.RangeRequest(key=prefix, range_end=_end_of(prefix)))
+        pairs = {it.key.removeprefix(prefix).decode(errors="replace"): it for it in answer.kvs}
+        return readable(pairs, lambda log: _revisioned(log, pairs[log]))
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
         """See `Coordinator.compare`. It goes on to the next member only if the one before has
@@ -101,7 +109,10 @@ class EtcdCoordinator:
             raise
 
     async def _range(self, log: str) -> Any:
-        request = rpc.RangeRequest(key=self._options.key(log))  # linearizable, by default
+        return await self._ranged(rpc.RangeRequest(key=self._options.key(log)))
+
+    async def _ranged(self, request: Any) -> Any:
+        """A read is linearizable, by default."""
         return await self._ask(lambda it, wait_s: it.range(request, wait_s), may_repeat=True)
 
     async def _ask(self, call: _Call, *, may_repeat: bool) -> Any:
@@ -162,6 +173,11 @@ def _txn(key: bytes, revision: int | None, value: bytes) -> Any:
         success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value))],
         failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key))],
     )
+
+
+def _end_of(prefix: bytes) -> bytes:
+    """Return the first key behind all keys with this prefix."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def _found(log: str, answer: Any) -> Revisioned | None:

@@ -118,6 +118,11 @@ class EtcdOptions:
         """Return the endpoints."""
         return tuple(Endpoint.of(it) for it in self.endpoints)
 
+    @property
+    def prefix(self) -> bytes:
+        """Return what the keys of all documents begin with."""
+        return f"/dodona/{self.cluster}/logs/".encode()
+
     def key(self, log: str) -> bytes:
         """Return the key of a log's document. Raises InvalidRequest."""
-        return f"/dodona/{self.cluster}/logs/{check_name(log, 'log')}".encode()
+        return self.prefix + check_name(log, "log").encode()

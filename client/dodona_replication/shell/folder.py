@@ -30,6 +30,7 @@ from dodona_replication.core.document import (
     encode,
 )
 from dodona_replication.core.errors import DocumentMissing, DocumentUnreadable
+from dodona_replication.shell.coordinator import readable
 from dodona_wire.errors import DiskFull, DodonaError, Unavailable
 from dodona_wire.net.folder import (
     FOLDER_MODE,
@@ -79,6 +80,10 @@ class FolderDocuments:
         if stored is None or log in self._written:
             return stored
         return replace(stored, document=replace(stored.document, released=True))
+
+    def all(self) -> dict[str, Revisioned]:
+        """Return the readable documents, by log. Raises Unavailable."""
+        return readable(sorted(it.stem for it in self._path.glob("*.json")), self.read)
 
     def compare(self, log: str, revision: int | None, document: Document) -> Answer:
         """Store a document if the log's document has this revision, or with None if there is none.
@@ -180,6 +185,10 @@ class FolderCoordinator:
     async def read(self, log: str) -> Revisioned | None:
         """See `Coordinator.read`. No other process can have written since."""
         return self._documents.read(log)
+
+    async def documents(self) -> dict[str, Revisioned]:
+        """See `Coordinator.documents`."""
+        return self._documents.all()
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
         """See `Coordinator.compare`."""

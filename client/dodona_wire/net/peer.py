@@ -15,7 +15,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
-from urllib.parse import urlencode, urlsplit
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 from picows import WSError as WebSocketError
@@ -27,7 +26,6 @@ from dodona_wire.messages.codec import (
     ENVELOPES_MAX,
     FRAME_BYTES_MAX,
     ONE_WAY,
-    WIRE_VERSION,
     decode_replies,
     encode_frame,
     newest_of_goodbye,
@@ -36,7 +34,6 @@ from dodona_wire.messages.data import LookupReply, WriteArrow
 from dodona_wire.messages.families import Reply, RpcRequest
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
-from dodona_wire.types import CellId
 
 CALLS_MAX: Final = 200_000
 """The limit of calls in flight to one server, and of one-way messages that wait for it."""
@@ -61,18 +58,9 @@ share a sync."""
 _log = logging.getLogger("dodona.peer")
 _BINARY: Final = WSMsgType.BINARY
 _CONTINUATION: Final = WSMsgType.CONTINUATION
-_CLOSED: Final = "this client has closed the connection"
+CLOSED: Final = "this client has closed the connection"
 
 Envelope = tuple[int, RpcRequest | CellMessage]
-
-
-def rpc_url(address: str, cell: CellId | None = None) -> str:
-    """Return the URL of the data plane at an address, which is `host:port` or an http(s) URL."""
-    parts = urlsplit(address if "://" in address else f"http://{address}")
-    scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
-    host = parts.netloc.rpartition("@")[2]  # messages must not show a password
-    query = {"version": WIRE_VERSION} if cell is None else {"cell": cell, "version": WIRE_VERSION}
-    return f"{scheme}://{host}{parts.path.rstrip('/')}/rpc?{urlencode(query)}"
 
 
 class _Mark(NamedTuple):
@@ -116,6 +104,8 @@ class Peer:
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout_ms / 1000
         self._pending: dict[int, asyncio.Future[Reply] | _Callback] = {}
+        self._asked_at = 0.0
+        """When calls began to wait."""
         self._outgoing: list[Envelope] = []
         self._is_bulk_outgoing = False
         self._last_id = ONE_WAY
@@ -151,13 +141,15 @@ class Peer:
     def _register(self, body: RpcRequest, waiter: "asyncio.Future[Reply] | _Callback") -> bool:
         """Return whether the request may leave. Otherwise the waiter has its reply already."""
         if self._is_closed:  # also during `close`: no later step would settle it
-            waiter.set_result(Failure("unavailable", _CLOSED, {"is_sent": False}))
+            waiter.set_result(Failure("unavailable", CLOSED, {"is_sent": False}))
             return False
         if len(self._pending) >= CALLS_MAX:
             text = f"{CALLS_MAX} calls to {self.silence.name} are pending: wait, then call again"
             waiter.set_result(Failure("overloaded", text))
             return False
         self._last_id += 1
+        if not self._pending:
+            self._asked_at = self._loop.time()
         self._pending[self._last_id] = waiter
         self._outgoing.append((self._last_id, body))
         if type(body) is WriteArrow:
@@ -188,10 +180,20 @@ class Peer:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
-    async def close(self) -> None:
-        """Fail the pending calls, say goodbye, and refuse further calls."""
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether calls wait for an answer."""
+        return bool(self._pending)
+
+    def quiet_s(self, now: float) -> float:
+        """Return for how long calls have waited while the server sent nothing, in seconds. `now` is
+        an instant of the event loop's clock."""
+        return now - max(self._asked_at, self.silence.heard_at) if self._pending else 0.0
+
+    async def close(self, reason: str = CLOSED) -> None:
+        """Fail the pending calls with this reason, say goodbye, and refuse further calls."""
         self._is_closed = True
-        self._fail_all(_CLOSED)
+        self._fail_all(reason)
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._brief is not None:

@@ -22,7 +22,8 @@ from dodona_wire.messages.codec import RequestEnvelope
 from dodona_wire.messages.data import CommitOne, GenerateTimestamps, Prepare, TimestampRange
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import Silence
 from dodona_wire.types import CellId
 

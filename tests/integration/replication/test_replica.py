@@ -29,7 +29,8 @@ from dodona_wire.messages.replicas import (
     PingLog,
     StoreEntries,
 )
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from integration.replication.replica_process import Replica
 from suite.waiting import WAIT_S_MAX
 

@@ -26,7 +26,8 @@ from dodona_wire.messages.data import (
 )
 from dodona_wire.messages.families import Reply
 from dodona_wire.net import peer as peer_module
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from suite.waiting import WAIT_S_MAX, until
 from unit.client.endpoint import Endpoint, Timestamps, serving
 

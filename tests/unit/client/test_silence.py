@@ -12,7 +12,8 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Aborted, AskOutcome, Committed, Decide, Prepared
 from dodona_wire.messages.families import Reply
 from dodona_wire.net import peer as peer_module
-from dodona_wire.net.peer import Peer, rpc_url
+from dodona_wire.net.peer import Peer
+from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import DEAD_AFTER_SECONDS, Silence
 from suite.waiting import WAIT_S_MAX
 from unit.client.protocols import Clock, finish
