@@ -75,6 +75,10 @@ class DataFolder:
     def node(self, index: int) -> Path:
         return self.path / f"node-{index}"
 
+    def standby(self, index: int) -> Path:
+        """Return the folder of a node that stands by: it has only copies of chunks."""
+        return self.path / f"standby-{index}"
+
     def replica(self, index: int) -> Path:
         return self.path / f"replica-{index}"
 

@@ -91,13 +91,17 @@ def cluster_plans(
         plans.append(_plan(name, "dodona_gateway", port=next(free), **options))
     node_ports = [next(free) for _ in range(layout.node_count)]
     others: list[Plan] = []
-    more: dict[str, object] = {}
+    more: dict[str, object] = {"master_url": master_url}
     if layout.replicas is not None:
         others = layout.replicas.plans(folder, cluster, free)
-        more = layout.replicas.node_options(folder, cluster, others)
+        more |= layout.replicas.node_options(folder, cluster, others)
     for cell, port in enumerate(node_ports):
-        options = {"cell": cell, "data_dir": folder.node(cell), "master_url": master_url, **more}
+        options = {"cell": cell, "data_dir": folder.node(cell), **more}
         plans.append(_plan(f"node {cell}", "dodona_tablets", port=port, **options))
+    if layout.replicas is not None:
+        for index, name in enumerate(_names("standby", layout.replicas.standby_count)):
+            options = {"data_dir": folder.standby(index), **more}
+            plans.append(_plan(name, "dodona_tablets", port=next(free), **options))
     plans += others
     if layout.has_key:
         key_file = str(folder.cluster_key)

@@ -21,18 +21,21 @@ from dodona_local.supervisor import Plan
 
 COPIES: Final = 3
 REPLICAS_MAX: Final = 16
+STANDBYS_MAX: Final = 16
 
 
 class Replicas(NamedTuple):
-    """How many log replicas there are, and where chunks are."""
+    """How many log replicas there are, where chunks are, and how many nodes stand by."""
 
     replica_count: int
     object_store: str = ""
     """A URL, or nothing for a folder beside the others."""
+    standby_count: int = 0
+    """Nodes without a cell: each takes over one whose node is silent."""
 
     @property
     def port_count(self) -> int:
-        return self.replica_count + MEMBERS
+        return self.replica_count + self.standby_count + MEMBERS
 
     def check(self, folder: DataFolder, node_count: int) -> ReplicatedFolder:
         """Return what the folder has with these replicas. Raises LaunchFailed if these processes
@@ -41,6 +44,10 @@ class Replicas(NamedTuple):
             bounds = f"{COPIES} to {REPLICAS_MAX}"
             raise LaunchFailed(
                 f"the number of log replicas must be {bounds}, not {self.replica_count}"
+            )
+        if not 0 <= self.standby_count <= STANDBYS_MAX:
+            raise LaunchFailed(
+                f"the number of standbys must be 0 to {STANDBYS_MAX}, not {self.standby_count}"
             )
         if shutil.which(etcd_member.PROGRAM) is None:
             raise LaunchFailed(

@@ -2,8 +2,9 @@
 
 Owns: the listening sockets, and the thread that answers until the server itself does. It says that
 the process is alive (`/healthz`). To all other paths, also `/startupz` and `/readyz`, it says that
-the process is starting. So a long replay is not taken for a process that hangs. The sockets are
-handed over open: a client that connects in between is not refused.
+the process is starting. So a long replay is not taken for a process that hangs. A process that
+stands by has started, and is ready to take over. The sockets are handed over open: a client that
+connects in between is not refused.
 
 Invariants: the thread serves one connection at a time, each with limits of time and bytes. It uses
 only the first line of a request. It ends before the server begins.
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
-from dodona_server.lifecycle import HEALTH
+from dodona_server.lifecycle import HEALTH, HEALTH_PATHS
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
 
 BACKLOG: Final = 2048
@@ -31,6 +32,10 @@ HEADERS_END: Final = b"\r\n\r\n"
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _starting: Final = Unavailable(
     "The server is starting, which takes longer if its log is long. Wait, then repeat the call."
+)
+_standing_by: Final = Unavailable(
+    "This server stands by for others, and serves nothing now. Ask the master for the server that "
+    "serves, then repeat the call there."
 )
 
 Refusal = Callable[[str, DodonaError], AnswerLike]
@@ -49,6 +54,8 @@ class Listener:
         """Listen on the port. Raises InvalidRequest if that is not possible."""
         self._sockets = _listen(host, port)
         self._refusal = refusal
+        self.is_standing_by = False
+        """Whether the process waits to take over from another one."""
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="dodona-listener", daemon=True)
 
@@ -96,9 +103,10 @@ class Listener:
                         answer(listening.accept()[0], self._respond)
 
     def _respond(self, path: str) -> AnswerLike:
-        if path == HEALTH:
+        is_standing_by = self.is_standing_by
+        if path == HEALTH or (is_standing_by and path in HEALTH_PATHS):
             return status_answer("ok")
-        return self._refusal(path, _starting)
+        return self._refusal(path, _standing_by if is_standing_by else _starting)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:

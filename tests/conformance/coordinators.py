@@ -155,6 +155,10 @@ class SimulatedCoordinator:
         found: Revisioned | None = await self._call(lambda receive: self.port.read(log, receive))
         return found
 
+    async def documents(self) -> dict[str, Revisioned]:
+        found: dict[str, Revisioned] = await self._call(self.port.read_all)
+        return found
+
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
         check_name(log, "log")
         encode(log, document)

@@ -123,6 +123,22 @@ def test_a_document_is_created_once(backend: Backend, log: str) -> None:
     asyncio.run(create())
 
 
+def test_all_documents_are_read_together(backend: Backend, log: str) -> None:
+    async def read() -> None:
+        coordinator = await backend.open()
+        first = await created(coordinator, log)
+        other = await created(coordinator, f"{log}-2")
+        found = await coordinator.documents()
+        assert (found[log], found[f"{log}-2"]) == (first, other)
+        taken = first.document.take_over(owner(1))
+        answer = await coordinator.compare(log, first.revision, taken)
+        assert isinstance(answer, Applied)
+        assert (await coordinator.documents())[log] == Revisioned(taken, answer.revision)
+        await coordinator.close()
+
+    asyncio.run(read())
+
+
 def test_a_compare_on_an_old_revision_is_refused_with_the_current_document(
     backend: Backend, log: str
 ) -> None:

@@ -33,6 +33,10 @@ class Read(msgspec.Struct, frozen=True, tag=True):
     log: str
 
 
+class ReadAll(msgspec.Struct, frozen=True, tag=True):
+    number: int
+
+
 class Compare(msgspec.Struct, frozen=True, tag=True):
     number: int
     log: str
@@ -47,6 +51,11 @@ class Watch(msgspec.Struct, frozen=True, tag=True):
 class Found(msgspec.Struct, frozen=True, tag=True):
     number: int
     current: Revisioned | None
+
+
+class FoundAll(msgspec.Struct, frozen=True, tag=True):
+    number: int
+    documents: dict[str, Revisioned]
 
 
 class Compared(msgspec.Struct, frozen=True, tag=True):
@@ -68,8 +77,8 @@ class Event(msgspec.Struct, frozen=True, tag=True):
     current: Revisioned
 
 
-Request = Read | Compare | Watch
-Reply = Found | Compared | NoLeader | Event
+Request = Read | ReadAll | Compare | Watch
+Reply = Found | FoundAll | Compared | NoLeader | Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,9 @@ class SimulatedEtcd:
         match request:
             case Read(number, log):
                 self._send(source, Found(number, self._seen(log)), receive)
+            case ReadAll(number):
+                seen = {log: it for log in self.history if (it := self._seen(log)) is not None}
+                self._send(source, FoundAll(number, seen), receive)
             case Compare(number, log, revision, document):
                 current = self.newest(log)
                 if (current.revision if current else None) == revision:
@@ -177,6 +189,7 @@ class SimulatedEtcd:
 
 
 ReceiveRead = Callable[[Revisioned | Unavailable | None], None]
+ReceiveAll = Callable[[dict[str, Revisioned] | Unavailable], None]
 ReceiveAnswer = Callable[[Answer | Unavailable], None]
 
 
@@ -200,6 +213,14 @@ class CoordinatorPort:
             receive(reply.current if isinstance(reply, Found) else Unavailable("no answer"))
 
         self._ask(partial(Read, log=log), take)
+
+    def read_all(self, receive: ReceiveAll) -> None:
+        """`receive` gets all documents by log, or Unavailable."""
+
+        def take(reply: Reply | None) -> None:
+            receive(reply.documents if isinstance(reply, FoundAll) else Unavailable("no answer"))
+
+        self._ask(ReadAll, take)
 
     def compare(
         self, log: str, revision: int | None, document: Document, receive: ReceiveAnswer

@@ -46,6 +46,15 @@ def up(
             "lose its folder. Needs etcd. 0: each log is in the folder of its node.",
         ),
     ] = 0,
+    standbys: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=16,
+            help="With --replicas, the number of nodes without a cell: each takes over one whose "
+            "node is silent.",
+        ),
+    ] = 0,
     object_store: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +73,9 @@ def up(
 
         if object_store is not None and not replicas:
             raise LaunchFailed("--object-store needs --replicas: without it, chunks are in FOLDER")
-        copies = Replicas(replicas, object_store or "") if replicas else None
+        if standbys and not replicas:
+            raise LaunchFailed("--standbys needs --replicas: else each log is in a node's folder")
+        copies = Replicas(replicas, object_store or "", standbys) if replicas else None
         run_cluster(
             data_dir, nodes, port_base, is_insecure=insecure, replicas=copies, say=say, warn=warn
         )

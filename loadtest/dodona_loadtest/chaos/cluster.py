@@ -6,11 +6,11 @@ local cluster restarts servers. This module restarts clients, immediately.
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dodona_loadtest.chaos.clients import ClientProcess
-from dodona_loadtest.chaos.faults import Fault, Role, role_of
+from dodona_loadtest.chaos.faults import STANDBY, Fault, Role, role_of
 from dodona_loadtest.histories.history import Crash
 from dodona_loadtest.live.session_group import now_us
 from dodona_local.errors import LaunchFailed
@@ -148,8 +148,13 @@ class Targets:
     def _kill_server(self, name: str) -> None:
         self._cluster.kill(name)
         if role_of(name) == "node":
-            crash = Crash(int(name.partition(" ")[2]), now_us() + DEATH_US_MAX)
-            self.crashes.append(crash)
+            self.crashes += [Crash(it, now_us() + DEATH_US_MAX) for it in self._cells_of(name)]
+
+    def _cells_of(self, name: str) -> Sequence[int]:
+        """Return the cells that a node may have. With nodes that stand by, that is any cell."""
+        if any(it.startswith(STANDBY) for it in self._cluster.processes):
+            return range(len(self._cluster.node_urls))
+        return [int(name.partition(" ")[2])]
 
     def _pause(self, name: str, pause_ms: int) -> None:
         if role_of(name) != "client" and self._cluster.processes[name].pid is None:
@@ -160,6 +165,9 @@ class Targets:
             self._client(name).pause()
         else:
             self._cluster.pause(name)
+            if role_of(name) == "node" and len(cells := self._cells_of(name)) > 1:
+                # Another node may take the cell over meanwhile, without what is not durable.
+                self.crashes += [Crash(it, now_us()) for it in cells]
 
     def _resume(self, name: str) -> None:
         del self._paused[name]

@@ -11,6 +11,7 @@ Role = Literal["master", "proxy", "node", "client", "replica", "etcd"]
 ROLES: Final[tuple[Role, ...]] = ("master", "proxy", "node", "client", "replica", "etcd")
 WEIGHTS: Final = {"master": 3, "proxy": 2, "node": 5, "client": 3, "replica": 3, "etcd": 2}
 """Nodes have most to lose, and there are several of them."""
+STANDBY: Final = "standby"
 PAUSE_MS_MAX: Final = 4_000
 PATIENT_RATE: Final = 0.6
 
@@ -26,9 +27,9 @@ class Fault(NamedTuple):
 
 
 def role_of(name: str) -> Role:
-    """Return the role of a process: the first word of its name."""
+    """Return the role of a process: the first word of its name. A node that stands by is a node."""
     word = name.partition(" ")[0]
-    return next(role for role in ROLES if role == word)
+    return "node" if word == STANDBY else next(role for role in ROLES if role == word)
 
 
 def draw_faults(seed: float, names: Sequence[str], after_ms_mean: float) -> Iterator[Fault]:

@@ -7,7 +7,7 @@ the dump comes from their logs.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ from dodona_wire.types import Key
 
 SET_UP_S_MAX: Final = 30.0
 SESSIONS_END_S_MAX: Final = 60.0
+RETRY_MS_MAX: Final = 10_000
+"""A cell that moves to another node is back within two seconds, and later on a busy machine."""
 """Seconds: a call's time-out, the client's patience with an outcome, and its calls meanwhile."""
 TOUCH_S_MAX: Final = 30.0
 AT_ONCE_US: Final = 50_000
@@ -96,7 +98,7 @@ class Round:
         self._workload_seed = self._random.random()
         self._workload = WORKLOADS[plan.workload](Random(self._workload_seed))
         self._history = History(acquisitions=list(before))
-        session = new_session(limits=SessionLimits(retry_ms_max=2_000))
+        session = new_session(limits=SessionLimits(retry_ms_max=RETRY_MS_MAX))
         self._driver = BlockingDriver(cluster.master_url, session.routing)
         name = f"r{plan.number}"
         self._db = Recorder(session, name, self._history, Random(self._random.random()), now_us)
@@ -184,14 +186,16 @@ class Round:
 
     def _rest(self) -> None:
         """No fault is left: all that was begun must end, and everything must work."""
-        node_urls = self._cluster.node_urls
-        asyncio.run(wait_for_rest(node_urls))
+        asyncio.run(wait_for_rest(self._node_urls))
         self._driver.run(self._phases.touch(TOUCH_S_MAX))
         locking = self._phases.take_all_locks(rows_written(self._history), RESOLVE_S_MAX)
         self._driver.run(locking)
         unsure = filter(is_unsure, self._history.transactions)
         self._answers = self._driver.run(ask_outcomes(self._db, unsure))
-        asyncio.run(wait_for_rest(node_urls))
+        asyncio.run(wait_for_rest(self._node_urls))
+
+    async def _node_urls(self) -> Sequence[str]:
+        return self._driver.run(self._phases.node_urls())
 
     def _dump_twice(self, targets: Targets) -> list[Version]:
         """Dump the rows before and after a restart of all nodes: both must be the same."""

@@ -5,7 +5,7 @@ Owns: the question, over REST, and the wait for the right answer.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import httpx
@@ -18,11 +18,16 @@ ANSWER_S_MAX: Final = 5.0
 POLL_S: Final = 0.1
 
 
-async def wait_for_rest(node_urls: Sequence[str]) -> None:
-    """Wait until no node has open transactions. Raises NotLive with work that takes too long."""
+async def wait_for_rest(node_urls: Callable[[], Awaitable[Sequence[str]]]) -> None:
+    """Wait until no cell has open transactions. `node_urls` returns where the cells are now. Raises
+    NotLive with work that takes too long."""
     deadline = time.monotonic() + RESOLVE_S_MAX
     async with httpx.AsyncClient(timeout=ANSWER_S_MAX, trust_env=False) as http:
-        while left := [text for url in node_urls if (text := await unfinished(http, url))]:
+        while True:
+            urls = await node_urls()
+            left = [text for url in urls if (text := await unfinished(http, url))]
+            if not left:
+                return
             if time.monotonic() > deadline:
                 raise NotLive(f"after {RESOLVE_S_MAX:g} s of rest: {'; '.join(left)}")
             await asyncio.sleep(POLL_S)

@@ -134,7 +134,7 @@ class Run:
 
     async def _rest_and_judge(self) -> None:
         report, run, db, phases = self.report, self.session_group.run, self._db, self._phases
-        await wait_for_rest(await run(db, phases.node_urls()))
+        await wait_for_rest(lambda: run(db, phases.node_urls()))
         await run(db, phases.touch(TOUCH_S_MAX))
         rows = rows_written(report.history)
         await run(db, phases.take_all_locks(rows, RESOLVE_S_MAX))

@@ -33,10 +33,13 @@ from dodona_tablets.shell.log_reading import read
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.net.cluster_key import ClusterKey
-from dodona_wire.net.folder import LockedFolder
+from dodona_wire.net.folder import LockedFolder, make_whole, private_file
 from dodona_wire.types import CellId, Now
 
 START_BYTES: Final = 8
+LOG_PREFIX: Final = "cell-"
+OWNER: Final = "owner"
+"""The file with the id of the last process of this folder that owned a log, or tried to."""
 RELEASE_S_MAX: Final = 2.0
 """How long a stop waits for the document to say that the log is free."""
 
@@ -75,7 +78,7 @@ class ReplicatedCellLog(DistantLog):
         """`bytes_max` is how large the log may become. The folder has the chunks, and is released
         by `close`."""
         cluster, replicas, open_coordinator, key, copies, limits = replication
-        name = f"cell-{cell}"
+        name = log_of(cell)
         identity = Identity(cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES)))
         if len(replicas) < copies.wanted:
             raise InvalidRequest(
@@ -116,13 +119,16 @@ class ReplicatedCellLog(DistantLog):
 
     # ---- the start and the end
 
-    async def prepare(self, recover: Callable[[], Made]) -> Made:
+    async def prepare(self, recover: Callable[[], Made], epoch: int | None = None) -> Made:
         """Take the log over, and return what `recover` made of it in a thread. Afterwards the log
         is open, and `join` it again in the event loop that serves. Raises LogLost, DataCorrupted,
-        and what the coordinator raises."""
+        and what the coordinator raises.
+
+        `epoch` is that of the owner before, if it is known: another one is not replaced."""
+        _note_owner(self._folder, self._host.identity.owner)
         await self.join()
         try:
-            await self._host.take_over(self._copies)
+            await self._host.take_over(self._copies, epoch)
             opening = asyncio.create_task(self._host.open(OPENING))
             try:
                 made = await asyncio.to_thread(recover)
@@ -273,3 +279,30 @@ class ReplicatedCellLog(DistantLog):
     def fill_ratio(self) -> float:
         """Return the size in relation to its limit. At 1 the log takes no more rows."""
         return self.size_bytes() / self._bytes_max
+
+
+def log_of(cell: CellId) -> str:
+    """Return the name of the log of a cell."""
+    return f"{LOG_PREFIX}{cell}"
+
+
+def cell_of(log: str) -> CellId:
+    """Return the cell that has a log of this name."""
+    return CellId(int(log.removeprefix(LOG_PREFIX)))
+
+
+def _note_owner(folder: LockedFolder, owner: str) -> None:
+    def write(place: Path) -> None:
+        with private_file(place, "w") as file:
+            file.write(owner)
+
+    make_whole(folder.path / OWNER, write, is_anew=True)
+
+
+def former_owner(folder: LockedFolder) -> str | None:
+    """Return the id of the last process of this folder that owned a log, or tried to. It has ended,
+    since the folder is locked. Raises OSError."""
+    try:
+        return (folder.path / OWNER).read_text("utf-8")
+    except FileNotFoundError:
+        return None

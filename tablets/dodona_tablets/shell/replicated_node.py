@@ -1,46 +1,118 @@
 """Run a node whose log has copies on log replicas.
 
-Owns: the order of such a start: lock the folder, take the log over, recover, serve. The chunks of
-the cell are in an object store, and the folder has copies of them. So another machine can go on
-without the folder. It loads etcd's client, so a process must not fork after an import.
+Owns: the order of such a start: lock the folder, find a log without an owner, take it over,
+recover, serve. The chunks of the cell are in an object store, and the folder has copies of them. So
+another machine can go on without the folder. While other processes own all logs, this one stands
+by.
+
+It loads etcd's client, so a process must not fork after an import.
 """
 
 import asyncio
+import logging
+from typing import Final
 
+from dodona_replication.core.errors import LogLost
 from dodona_replication.core.owner_effects import OwnerLimits
+from dodona_replication.core.standby import FoundLog, OwnLog, Standby, StandbyLimits
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.etcd import EtcdCoordinator
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.owner_host import Copies
+from dodona_replication.shell.replica_links import ReplicaLinks
+from dodona_replication.shell.standby_host import StandbyHost
+from dodona_server.listener import Listener
+from dodona_server.logs import tell
+from dodona_server.process import read_clock
 from dodona_tablets.shell.chunk_cache import ChunkCache
 from dodona_tablets.shell.chunk_names import ChunkNames
 from dodona_tablets.shell.object_urls import open_objects
-from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
-from dodona_tablets.shell.service import RecoveredNode, recover_node, run_on
+from dodona_tablets.shell.objects import Objects
+from dodona_tablets.shell.replicated_log import (
+    LOG_PREFIX,
+    ReplicatedCellLog,
+    Replication,
+    cell_of,
+    former_owner,
+    log_of,
+)
+from dodona_tablets.shell.service import RecoveredNode, recover_node, serve_cell
 from dodona_tablets.shell.settings import NodeSettings
-from dodona_wire.net.folder import lock_folder
-from dodona_wire.types import CellId
+from dodona_wire.net.folder import LockedFolder, lock_folder
+
+_logger: Final = logging.getLogger("dodona.node")
 
 
 def run_replicated_node(settings: NodeSettings) -> None:
-    """Take the log over and serve until a signal comes. Raises DodonaError, SystemExit."""
+    """Take a log over and serve until a signal comes. Raises DodonaError, SystemExit."""
     replication = replication_of(settings)
     objects = open_objects(settings.object_store)
     folder = lock_folder(settings.data_dir)
-    cell = CellId(settings.cell)
+    try:
+        with Listener(settings.host, settings.port) as listener:
+            while True:
+                found = asyncio.run(_find_log(settings, replication, folder, listener))
+                try:
+                    _serve(settings, replication, folder, objects, found, listener)
+                except _NotTaken as error:
+                    tell(_logger, logging.INFO, "not_taken", str(error), log=found.log)
+                else:
+                    return
+    finally:
+        folder.close()
+
+
+class _NotTaken(Exception):
+    """Another process took the log over first, so this one has served nothing."""
+
+
+async def _find_log(
+    settings: NodeSettings, replication: Replication, folder: LockedFolder, listener: Listener
+) -> FoundLog:
+    """Return a log without an owner. The own one comes first."""
+    own = None
+    if settings.cell is not None:
+        own = OwnLog(log_of(settings.cell_id), former_owner(folder))
+    limits = StandbyLimits(silence_ms=replication.limits.silent_ms)
+    core = Standby(replication.cluster, LOG_PREFIX, limits, read_clock(), own)
+    links = ReplicaLinks(replication.cluster, "standby", replication.replicas, replication.key)
+
+    def stand_by() -> None:
+        listener.is_standing_by = True
+        text = "this node stands by for cells whose owners are silent"
+        tell(_logger, logging.INFO, "stands_by", text, own_cell=settings.cell)
+
+    try:
+        return await StandbyHost(core, replication.open_coordinator, links, stand_by).wait()
+    finally:
+        listener.is_standing_by = False
+
+
+def _serve(
+    settings: NodeSettings,
+    replication: Replication,
+    folder: LockedFolder,
+    objects: Objects,
+    found: FoundLog,
+    listener: Listener,
+) -> None:
+    """Take this log over, and serve its cell until a signal comes. Raises _NotTaken, DodonaError,
+    SystemExit."""
+    cell = cell_of(found.log)
+    here = settings.hosting(cell)
     log = ReplicatedCellLog(folder, cell, settings.log_bytes_max, replication)
 
     def recover_it() -> RecoveredNode:
         names = ChunkNames(replication.cluster, cell, log.epoch)
-        return recover_node(settings, log, ChunkCache(folder.path, objects, names))
+        return recover_node(here, log, ChunkCache(folder.path, objects, names))
 
     def recover() -> RecoveredNode:
-        return asyncio.run(log.prepare(recover_it))
+        try:
+            return asyncio.run(log.prepare(recover_it, found.epoch))
+        except LogLost as error:
+            raise _NotTaken(error.message) from error
 
-    try:
-        run_on(log, settings, recover)
-    finally:
-        log.close()
+    serve_cell(here, log, recover, listener)
 
 
 def replication_of(settings: NodeSettings) -> Replication:

@@ -5,12 +5,14 @@ Owns: the order of starting (recover, then serve) and of stopping (refuse, drain
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
+from dodona_replication.core.errors import LogLost
 from dodona_server.answers import Application
 from dodona_server.beside import running_beside
 from dodona_server.disk_space import DiskSpace, no_space_told
@@ -20,9 +22,10 @@ from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
 from dodona_server.listener import Listener
 from dodona_server.log_thread import DistantLog
+from dodona_server.logs import tell
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
-from dodona_server.process import close_in_time
+from dodona_server.process import close_in_time, stop_process
 from dodona_server.recovery_book import RecoveryBook
 from dodona_server.runtime import Runtime
 from dodona_server.serving import Served, endpoint_limits, serve
@@ -40,7 +43,7 @@ from dodona_tablets.shell.recovery import drain, finish, keep_posted, recover
 from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
-from dodona_wire.types import CellId, Now
+from dodona_wire.types import Now
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that makes a chunk may keep the event loop waiting for Python."""
@@ -52,20 +55,28 @@ def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
-        run_on(log, settings, lambda: recover_node(settings, log, ChunkFiles(log.path)))
+        with Listener(settings.host, settings.port) as listener:
+            serve_cell(
+                settings,
+                log,
+                lambda: recover_node(settings, log, ChunkFiles(log.path)),
+                listener,
+            )
     finally:
         log.close()
 
 
-def run_on(
-    log: CellLog | DistantLog, settings: NodeSettings, recover_all: Callable[[], "RecoveredNode"]
+def serve_cell(
+    settings: NodeSettings,
+    log: CellLog | DistantLog,
+    recover_all: Callable[[], "RecoveredNode"],
+    listener: Listener,
 ) -> None:
     """Recover on an open log, and serve until a signal comes. Raises DodonaError, SystemExit."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    with Listener(settings.host, settings.port) as listener:
-        with no_space_told(settings.data_dir):
-            served = create_app(settings, log, recover_all())
-        serve(served, settings, listener)
+    with no_space_told(settings.data_dir):
+        served = create_app(settings, log, recover_all())
+    serve(served, settings, listener)
 
 
 class RecoveredNode(NamedTuple):
@@ -116,12 +127,13 @@ def create_app(
         RemoveChunks: jobs.remove,
         TruncateLog: partial(jobs.truncate, log),
     }
-    spans = server_spans("node", settings.trace_url, settings.trace_ratio, cell=settings.cell)
+    spans = server_spans("node", settings.trace_url, settings.trace_ratio, cell=settings.cell_id)
     tracing = None if spans is None else server_tracing(spans, "node")
     runtime = Runtime(
         core,
         records,
         handlers,
+        stop=end_process,
         watch_flush=None if tracing is None else tracing.watch_flush,
         limits=settings.runtime_limits(),
         foresee=links.foresee,
@@ -146,8 +158,9 @@ def create_app(
 
     lifecycle = _lifecycle(core, runtime, links)
     limits = endpoint_limits(settings)
-    cell = CellId(settings.cell)
-    endpoint = Endpoint(runtime, cell=cell, limits=limits, admission=admission, tracing=tracing)
+    endpoint = Endpoint(
+        runtime, cell=settings.cell_id, limits=limits, admission=admission, tracing=tracing
+    )
 
     def report() -> NodeReport:
         return NodeReport(
@@ -201,6 +214,16 @@ def _lifecycle(core: NodeCore, runtime: Runtime, links: Links) -> Lifecycle:
         partial(finish, core, runtime),
         runtime.stalled_us,
     )
+
+
+def end_process(error: BaseException) -> NoReturn:
+    """End this process without running another line. If another process took the log over, that is
+    no fault, and the next start finds out what to do."""
+    if not isinstance(error, LogLost):
+        stop_process(error)
+    tell(_logger, logging.WARNING, "log_lost", error.message, **error.attributes)
+    logging.shutdown()
+    os._exit(os.EX_TEMPFAIL)
 
 
 def _raise(error: BaseException, _: Now) -> None:

@@ -72,8 +72,16 @@ def test_on_one_machine(tmp_path: Path) -> None:
     assert subprocess.run(checked, cwd=tmp_path, check=False).returncode == 0
 
 
-def test_with_an_object_store(tmp_path: Path) -> None:
+def test_with_a_node_that_stands_by(tmp_path: Path) -> None:
     words = words_of(1)
+    assert words[-4:] == ["--replicas", "3", "--standbys", "1"]
+    with running(words, tmp_path) as url:
+        use(url)
+    assert "this node stands by" in (tmp_path / "safe-data" / "logs" / "standby.log").read_text()
+
+
+def test_with_an_object_store(tmp_path: Path) -> None:
+    words = words_of(2)
     assert words[-1] == "s3://bucket/dodona"
     words[-1] = f"s3://{BUCKET}/dodona"
     with (

@@ -1,0 +1,245 @@
+"""Wait for a log whose owner is silent, so that this process takes it over.
+
+Owns: what a standby knows of each log. That is its document, and for how long the replicas of the
+set have heard nothing of the owner. A standby reads the documents again and again, and waits at the
+replicas (see `silence`). It ends when it has found a log.
+
+Invariants:
+- A silence proves nothing. The compare of the take-over decides (R1), so a wrong suspicion costs a
+  pause and no data.
+- A log is found only if its owner can't go on: so many members of the set are silent that the rest
+  is below `copies_min`. A member that does not answer counts as silent beside one that is.
+- A new owner has as much time to fence the replicas as an owner may be silent.
+- A log of epoch 0 belongs to the process that makes it.
+
+R1 and so on are rules of the replication protocol. Must not import: any shell.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from dodona_replication.core.document import Revisioned
+from dodona_replication.core.owner_effects import AskReplica
+from dodona_wire.messages.replicas import AwaitSilence, LogSilence
+from dodona_wire.types import Now
+
+
+class StandbyLimits(msgspec.Struct, frozen=True):
+    """Times of a standby."""
+
+    silence_ms: int = 700
+    """An owner that replicas have not heard for so long has failed."""
+    wait_ms: int = 1_500
+    """How long a replica lets the standby wait for its answer."""
+    again_ms: int = 200
+    """The pause before a replica is asked again that has reported a silence, or did not answer."""
+    valid_ms: int = 1_000
+    """How long a report of a silence counts."""
+    documents_ms: int = 2_000
+    """The pause before the documents are read again."""
+
+
+class OwnLog(NamedTuple):
+    """The log that this process prefers. It takes the log as soon as no process owns it."""
+
+    log: str
+    former_owner: str | None = None
+    """The last process of this folder. The folder is locked, so it has ended."""
+
+
+class FoundLog(NamedTuple):
+    """A log to take over."""
+
+    log: str
+    epoch: int
+    """The epoch of its document. In another epoch it is not free any more."""
+
+
+class AskDocuments(msgspec.Struct, frozen=True):
+    """Read the documents of all logs of the cluster."""
+
+
+StandbyEffect = AskReplica | AskDocuments
+
+
+class _Member:
+    """A replica of a set, as a standby hears it."""
+
+    __slots__ = ("ask_at_us", "is_away", "is_waiting", "silent_at_us")
+
+    def __init__(self, now_us: int) -> None:
+        self.ask_at_us = now_us
+        self.is_waiting = False
+        """Whether a request is under way."""
+        self.is_away = False
+        self.silent_at_us: int | None = None
+        """When it reported that the owner is silent, if it did."""
+
+
+class _Watched:
+    """A log and the members of its set."""
+
+    __slots__ = ("members", "seen", "seen_at_us")
+
+    def __init__(self, seen: Revisioned, now_us: int) -> None:
+        self.seen = seen
+        self.seen_at_us = now_us
+        """When this epoch was seen first."""
+        self.members = {it: _Member(now_us) for it in seen.document.members}
+
+
+class Standby:
+    """Waits for a log without an owner, until `found` is one."""
+
+    def __init__(
+        self,
+        cluster: str,
+        prefix: str,
+        limits: StandbyLimits,
+        now: Now,
+        own: OwnLog | None = None,
+    ) -> None:
+        """`prefix` begins the names of the logs that this process can host. A number follows."""
+        self.found: FoundLog | None = None
+        self.is_watching = False
+        """Whether the documents have been read."""
+        self._cluster = cluster
+        self._prefix = prefix
+        self._limits = limits
+        self._own = own
+        self._logs: dict[str, _Watched] = {}
+        self._read_at_us = now.instant_us
+        self._is_reading = False
+        self._effects: list[StandbyEffect] = []
+
+    # ---- inputs
+
+    def handle_documents(self, found: Mapping[str, Revisioned] | None, now: Now) -> None:
+        """Take the documents of all logs, by log, or None if the coordinator is away."""
+        limits = self._limits
+        self._is_reading = False
+        pause_ms = limits.again_ms if found is None else limits.documents_ms
+        self._read_at_us = now.instant_us + pause_ms * 1000
+        if found is None:
+            return
+        if not self.is_watching:
+            self.is_watching = True
+            if self._take_own(found):
+                return
+        before, self._logs = self._logs, {}
+        for log, seen in found.items():
+            if self._is_ours(log) and seen.document.epoch > 0:
+                self._logs[log] = _following(before.get(log), seen, now.instant_us)
+
+    def handle_reply(self, asked: AskReplica, reply: object, now: Now) -> None:
+        """Take the answer of a replica, or a failure of the connection."""
+        request: AwaitSilence = asked.request
+        watched = self._logs.get(request.log)
+        member = None if watched is None else watched.members.get(asked.replica)
+        if self.found is not None or watched is None or member is None or not member.is_waiting:
+            return
+        member.is_waiting = False
+        if request.epoch != watched.seen.document.epoch:
+            return  # the answer is about another owner: ask about this one
+        member.is_away = not isinstance(reply, LogSilence)
+        member.silent_at_us = None
+        if isinstance(reply, LogSilence) and reply.epoch > request.epoch:
+            self._read_soon(now)
+            member.ask_at_us = now.instant_us + self._limits.again_ms * 1000
+            return
+        if isinstance(reply, LogSilence) and self._is_silent(watched, reply, now):
+            member.silent_at_us = now.instant_us
+        elif isinstance(reply, LogSilence) and reply.epoch == request.epoch:
+            member.ask_at_us = now.instant_us
+            return
+        member.ask_at_us = now.instant_us + self._limits.again_ms * 1000
+        if self._is_lost(watched, now):
+            self.found = FoundLog(request.log, request.epoch)
+
+    def tick(self, now: Now) -> None:
+        """Send what is due."""
+        if self.found is not None:
+            return
+        if not self._is_reading and now.instant_us >= self._read_at_us:
+            self._is_reading = True
+            self._effects.append(AskDocuments())
+        for log, watched in self._logs.items():
+            for replica, member in watched.members.items():
+                if not member.is_waiting and now.instant_us >= member.ask_at_us:
+                    member.is_waiting = True
+                    self._effects.append(self._ask(log, watched, replica))
+
+    def next_deadline(self) -> int | None:
+        """Return the instant of the next `tick`, in µs, or None if only an input goes on."""
+        if self.found is not None:
+            return None
+        due = [
+            member.ask_at_us
+            for watched in self._logs.values()
+            for member in watched.members.values()
+            if not member.is_waiting
+        ]
+        if not self._is_reading:
+            due.append(self._read_at_us)
+        return min(due, default=None)
+
+    def take_effects(self) -> list[StandbyEffect]:
+        """Return the effects to carry out, in order. Each is returned once."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- steps
+
+    def _is_ours(self, log: str) -> bool:
+        return log.startswith(self._prefix) and log.removeprefix(self._prefix).isdecimal()
+
+    def _take_own(self, found: Mapping[str, Revisioned]) -> bool:
+        """Find the own log if no process can own it now."""
+        if self._own is None:
+            return False
+        log, former_owner = self._own
+        seen = found.get(log)
+        if seen is None:
+            self.found = FoundLog(log, 0)
+        elif seen.document.released or seen.document.owner == former_owner:
+            self.found = FoundLog(log, seen.document.epoch)
+        return self.found is not None
+
+    def _ask(self, log: str, watched: _Watched, replica: str) -> AskReplica:
+        limits, epoch = self._limits, watched.seen.document.epoch
+        times = limits.silence_ms, limits.wait_ms
+        return AskReplica(replica, AwaitSilence(self._cluster, log, replica, epoch, *times))
+
+    def _is_silent(self, watched: _Watched, reply: LogSilence, now: Now) -> bool:
+        """Return whether a replica has heard nothing of the owner for too long. An owner that has
+        not fenced the replica yet is not heard there: its time began with its document."""
+        seen_ms = (now.instant_us - watched.seen_at_us) // 1000
+        is_fenced = reply.epoch == watched.seen.document.epoch
+        return (reply.silence_ms if is_fenced else seen_ms) >= self._limits.silence_ms
+
+    def _is_lost(self, watched: _Watched, now: Now) -> bool:
+        """Return whether the owner can't go on without the members that do not hear it."""
+        since_us = now.instant_us - self._limits.valid_ms * 1000
+        members = watched.members.values()
+        silent = [it for it in members if (it.silent_at_us or -1) >= since_us]
+        away_count = sum(it.is_away for it in members)
+        needed_count = len(members) - watched.seen.document.copies_min + 1
+        return bool(silent) and (
+            len(silent) >= needed_count or len(silent) + away_count == len(members)
+        )
+
+    def _read_soon(self, now: Now) -> None:
+        at_us = now.instant_us + self._limits.again_ms * 1000
+        self._read_at_us = min(self._read_at_us, at_us)
+
+
+def _following(before: _Watched | None, seen: Revisioned, now_us: int) -> _Watched:
+    """Return what is known of a log after its document was read again."""
+    if before is None or before.seen.document.epoch != seen.document.epoch:
+        return _Watched(seen, now_us)
+    before.seen = seen
+    members = before.members
+    before.members = {it: members.get(it) or _Member(now_us) for it in seen.document.members}
+    return before

@@ -1,0 +1,266 @@
+"""A standby finds a log whose owner is silent: the real core, without replicas and etcd."""
+
+from typing import Any
+
+import pytest
+
+from dodona_replication.core.document import Document, Revisioned, owner_id
+from dodona_replication.core.owner_effects import AskReplica
+from dodona_replication.core.standby import (
+    AskDocuments,
+    FoundLog,
+    OwnLog,
+    Standby,
+    StandbyLimits,
+)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.replicas import AwaitSilence, LogSilence
+from dodona_wire.types import Now
+
+LOG, OTHER = "cell-1", "cell-2"
+LIMITS = StandbyLimits()
+AWAY = Failure("unavailable", "no answer")
+HERE = owner_id("node-1", b"12345678")
+THERE = owner_id("node-2", b"12345678")
+
+
+def document(
+    epoch: int = 1, members: str = "abc", owner: str = THERE, *, released: bool = False
+) -> Revisioned:
+    made = Document(epoch, owner if epoch else None, tuple(members), 2, released)
+    return Revisioned(made, 10 * epoch + len(members))
+
+
+class Rig:
+    """A standby, what it has asked, and the time."""
+
+    def __init__(self, own: OwnLog | None = None) -> None:
+        self.now = Now(1_000_000, 0)
+        self.core = Standby("home", "cell-", LIMITS, self.now, own)
+        self.asked: list[AskReplica] = []
+        self.reading_count = 0
+        self.step()
+
+    def step(self, ms: int = 0) -> None:
+        self.now = Now(self.now.instant_us + ms * 1000, 0)
+        self.core.tick(self.now)
+        for effect in self.core.take_effects():
+            if isinstance(effect, AskReplica):
+                self.asked.append(effect)
+            else:
+                assert isinstance(effect, AskDocuments)
+                self.reading_count += 1
+
+    def read(self, **found: Revisioned) -> None:
+        """The coordinator has these documents, by log."""
+        named = {log.replace("_", "-"): it for log, it in found.items()}
+        self.core.handle_documents(named, self.now)
+        self.step()
+
+    def answer(self, replicas: str, reply: Any, log: str = LOG) -> None:
+        """These replicas answer what they were asked last."""
+        for replica in replicas:
+            (asked,) = [it for it in self.asked if it.replica == replica and it.request.log == log][
+                -1:
+            ]
+            self.asked.remove(asked)
+            self.core.handle_reply(asked, reply, self.now)
+        self.step()
+
+    @property
+    def found(self) -> FoundLog | None:
+        return self.core.found
+
+    def asks(self) -> list[str]:
+        return sorted(it.replica for it in self.asked)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig()
+    rig.read(cell_1=document())
+    return rig
+
+
+def test_it_waits_at_each_member_of_each_log(rig: Rig) -> None:
+    assert rig.asks() == ["a", "b", "c"]
+    times = LIMITS.silence_ms, LIMITS.wait_ms
+    assert rig.asked[0].request == AwaitSilence("home", LOG, "a", 1, *times)
+
+
+def test_so_many_silent_members_that_the_owner_can_not_go_on_are_enough(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 700))
+    assert rig.found is None
+    rig.answer("b", LogSilence(1, 700))
+    assert rig.found == FoundLog(LOG, 1)
+    assert rig.core.next_deadline() is None
+
+
+def test_one_silent_member_is_not_enough_while_others_hear_the_owner(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 5_000))
+    rig.answer("bc", LogSilence(1, 20))
+    assert rig.found is None
+    assert rig.asks() == ["b", "c"]
+
+
+def test_members_that_are_away_count_beside_a_silent_one(rig: Rig) -> None:
+    rig.answer("ab", AWAY)
+    assert rig.found is None
+    rig.answer("c", LogSilence(1, 700))
+    assert rig.found == FoundLog(LOG, 1)
+
+
+def test_without_any_answer_nothing_is_known(rig: Rig) -> None:
+    rig.answer("abc", AWAY)
+    for _ in range(20):
+        rig.step(LIMITS.again_ms)
+        rig.answer("abc", AWAY)
+    assert rig.found is None
+
+
+def test_an_old_report_does_not_count(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 700))
+    rig.step(LIMITS.valid_ms + 1)
+    rig.answer("b", LogSilence(1, 700))
+    assert rig.found is None
+    rig.answer("a", LogSilence(1, 2_000))
+    assert rig.found == FoundLog(LOG, 1)
+
+
+def test_a_member_that_hears_the_owner_again_takes_its_report_back(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 700))
+    rig.step(LIMITS.again_ms)
+    rig.answer("a", LogSilence(1, 10))
+    rig.answer("b", LogSilence(1, 700))
+    assert rig.found is None
+
+
+def test_a_silent_member_is_asked_again_after_a_pause(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 700))
+    assert rig.asks() == ["b", "c"]
+    assert rig.core.next_deadline() == rig.now.instant_us + LIMITS.again_ms * 1000
+    rig.step(LIMITS.again_ms)
+    assert rig.asks() == ["a", "b", "c"]
+
+
+def test_a_higher_epoch_at_a_replica_lets_the_documents_be_read(rig: Rig) -> None:
+    count = rig.reading_count
+    rig.answer("abc", LogSilence(2, 5_000))
+    assert rig.found is None
+    rig.step(LIMITS.again_ms)
+    assert rig.reading_count == count + 1
+    rig.read(cell_1=document(2))
+    assert {it.request.epoch for it in rig.asked} >= {2}
+
+
+def test_a_new_owner_has_time_to_fence_the_replicas(rig: Rig) -> None:
+    """They say how long they have not heard of the owner before."""
+    rig.step(LIMITS.documents_ms)
+    rig.read(cell_1=document(2))
+    rig.answer("abc", LogSilence(1, 9_000))  # asked about epoch 1
+    rig.answer("abc", LogSilence(1, 9_000))
+    assert rig.found is None
+    rig.step(LIMITS.silence_ms)
+    rig.answer("ab", LogSilence(1, 9_700))
+    assert rig.found == FoundLog(LOG, 2)
+
+
+def test_an_owner_that_fenced_nobody_is_found_out(rig: Rig) -> None:
+    """The replicas do not have the log yet."""
+    rig.answer("abc", LogSilence(0, 0))
+    assert rig.found is None
+    rig.step(LIMITS.silence_ms)
+    rig.answer("ab", LogSilence(0, 0))
+    assert rig.found == FoundLog(LOG, 1)
+
+
+def test_an_answer_about_an_earlier_owner_counts_for_nothing(rig: Rig) -> None:
+    rig.step(LIMITS.documents_ms)
+    earlier = list(rig.asked)
+    rig.read(cell_1=document(2))
+    for asked in earlier:
+        rig.core.handle_reply(asked, LogSilence(1, 9_000), rig.now)
+    assert rig.found is None
+
+
+def test_another_set_of_the_same_owner_keeps_what_is_known(rig: Rig) -> None:
+    rig.answer("a", LogSilence(1, 700))
+    rig.read(cell_1=document(members="abd"))
+    assert "d" in rig.asks()
+    rig.answer("b", LogSilence(1, 700))
+    assert rig.found == FoundLog(LOG, 1)
+
+
+def test_a_log_that_is_gone_is_not_waited_for(rig: Rig) -> None:
+    asked = list(rig.asked)
+    rig.read()
+    for it in asked:
+        rig.core.handle_reply(it, LogSilence(1, 9_000), rig.now)
+    assert rig.found is None
+
+
+def test_logs_that_never_had_an_owner_and_logs_of_others_are_left_alone() -> None:
+    rig = Rig()
+    never = document(0, released=True)
+    rig.read(cell_1=never, catalog=document(), cell_x=document())
+    assert rig.asked == []
+
+
+def test_two_logs_do_not_add_up() -> None:
+    rig = Rig()
+    rig.read(cell_1=document(), cell_2=document())
+    rig.answer("a", LogSilence(1, 700))
+    rig.answer("b", LogSilence(1, 700), OTHER)
+    assert rig.found is None
+    rig.answer("c", LogSilence(1, 700), OTHER)
+    assert rig.found == FoundLog(OTHER, 1)
+
+
+def test_while_the_coordinator_is_away_it_is_asked_again() -> None:
+    rig = Rig()
+    assert rig.reading_count == 1
+    rig.core.handle_documents(None, rig.now)
+    rig.step(LIMITS.again_ms - 1)
+    assert rig.reading_count == 1
+    rig.step(1)
+    assert rig.reading_count == 2
+    assert not rig.core.is_watching
+
+
+def test_documents_are_read_again_and_again(rig: Rig) -> None:
+    count = rig.reading_count
+    rig.step(LIMITS.documents_ms)
+    assert rig.reading_count == count + 1
+
+
+@pytest.mark.parametrize(
+    ("seen", "epoch"),
+    [
+        (None, 0),
+        (document(0, released=True), 0),
+        (document(3, released=True), 3),
+        (document(3, owner=HERE), 3),
+    ],
+)
+def test_the_own_log_is_taken_if_nobody_owns_it(seen: Revisioned | None, epoch: int) -> None:
+    rig = Rig(OwnLog(LOG, HERE))
+    rig.read(**({} if seen is None else {"cell_1": seen}))
+    assert rig.found == FoundLog(LOG, epoch)
+    assert rig.asked == []
+
+
+def test_the_own_log_is_waited_for_if_another_process_may_own_it() -> None:
+    rig = Rig(OwnLog(LOG, HERE))
+    rig.read(cell_1=document(3))
+    assert rig.found is None
+    rig.answer("ab", LogSilence(3, 800))
+    assert rig.found == FoundLog(LOG, 3)
+
+
+def test_a_process_that_begins_to_wait_leaves_a_released_log_to_its_node() -> None:
+    """A node that stops for a moment gets its log back, unless the silence is long."""
+    rig = Rig()
+    rig.read(cell_1=document(3, released=True))
+    assert rig.found is None
+    rig.answer("ab", LogSilence(3, 700))
+    assert rig.found == FoundLog(LOG, 3)
