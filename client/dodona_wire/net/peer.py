@@ -34,6 +34,7 @@ from dodona_wire.messages.data import LookupReply, WriteArrow
 from dodona_wire.messages.families import Reply, RpcRequest
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
+from dodona_wire.net.sockets import ending_sockets
 
 CALLS_MAX: Final = 200_000
 """The limit of calls in flight to one server, and of one-way messages that wait for it."""
@@ -264,10 +265,11 @@ class Peer:
 
     async def _connect(self) -> None:
         self._connecting_since = self._loop.time()
-        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS), ending_sockets() as open_socket:
             await ws_connect(
                 lambda: _Connection(self),
                 self.url,
+                socket_factory=open_socket,
                 max_frame_size=FRAME_BYTES_MAX,
                 max_redirects=0,
                 websocket_handshake_timeout=CONNECT_TIMEOUT_SECONDS,

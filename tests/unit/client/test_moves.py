@@ -65,9 +65,12 @@ async def test_a_call_to_a_node_that_lost_the_cell_ends_and_the_next_one_goes_to
     None
 ):
     async with serving(silent) as old, serving(lambda _: DONE) as new, network_to(old) as network:
-        network.address = new.address
         async with asyncio.timeout(WAIT_S_MAX):
-            reply = await network.call(CELL, ASK)
+            call = network.call(CELL, ASK)
+            while not old.bodies:
+                await asyncio.sleep(0.01)
+            network.address = new.address
+            reply = await call
             assert isinstance(reply, Failure)
             assert reply.message == f"cell 3 moved from {old.address} to {new.address}"
             assert "is_sent" not in reply.attributes, "the old node may have done it"
