@@ -5,10 +5,11 @@ socket open when its caller is cancelled. So its caller keeps the socket, and en
 """
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from picows.url import WSParsedURL
 
@@ -20,10 +21,8 @@ async def connected_socket(host: str, port: int) -> socket.socket:
     """Return a connected socket. Tries all addresses of the name, in order. Raises OSError."""
     loop = asyncio.get_running_loop()
     reasons: list[OSError] = []
-    for family, kind, protocol, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
-        made = socket.socket(family, kind, protocol)
+    for family, address in await _addresses(host, port):
+        made = socket.socket(family, socket.SOCK_STREAM)
         try:
             made.setblocking(False)
             await loop.sock_connect(made, address)
@@ -38,6 +37,17 @@ async def connected_socket(host: str, port: int) -> socket.socket:
     if len(reasons) == 1:
         raise reasons[0]
     raise OSError(f"no address of {host} can be reached: {'; '.join(map(str, reasons))}")
+
+
+async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """Return the family and the address for each address of a name. An address is its own: looking
+    it up would need a thread, and there are no new threads after the end of the main thread."""
+    try:
+        is_new = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in found]
+    return [(socket.AF_INET6 if is_new else socket.AF_INET, (host, port))]
 
 
 @asynccontextmanager

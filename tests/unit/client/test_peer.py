@@ -493,28 +493,3 @@ async def test_a_callback_may_ask_again_and_close_the_peer() -> None:
         await is_over.wait()
         await asyncio.gather(*closing, *others)
         assert len(replies) == 3
-
-
-async def test_a_peer_that_closes_while_a_server_does_not_answer_leaves_no_connection_open(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A server that stands still takes the connection, and says nothing."""
-    monkeypatch.setattr(peer_module, "CONNECT_TIMEOUT_SECONDS", 10 * WAIT_S_MAX)
-    ends: asyncio.Queue[bytes] = asyncio.Queue()
-    asked = asyncio.Event()
-
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        asked.set()
-        ends.put_nowait(await reader.read())
-        writer.close()
-
-    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        peer = Peer(f"ws://127.0.0.1:{port}/rpc")
-        call = peer.call(ask())
-        async with asyncio.timeout(WAIT_S_MAX):
-            await asked.wait()
-            await peer.close()
-            assert_unavailable(await call, "closed", was_sent=False)
-            assert await ends.get() == b""
