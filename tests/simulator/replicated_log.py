@@ -145,10 +145,10 @@ class Process:
         is_cut = index < min(self._chains)
         return self._run.truth.chains.get(index) if is_cut else self._chains.get(index)
 
-    def begin(self, epoch: int | None = None) -> None:
-        """Take the log over, if its document has this epoch."""
+    def begin(self, expected: Revisioned | None = None) -> None:
+        """Take the log over, if this is its document still."""
         self._is_reading = True
-        self.port.read(LOG, self._when_read(self.identity, epoch))
+        self.port.read(LOG, self._when_read(self.identity, expected))
 
     def _wants_it(self) -> bool:
         return self._random.random() < self._run.ambition
@@ -170,12 +170,12 @@ class Process:
             before = content["checkpoint"] if index > 1 else ""
         self._chains[index] = chained(before, records)
 
-    def _when_read(self, identity: Identity, epoch: int | None) -> Callable[[Any], None]:
+    def _when_read(self, identity: Identity, expected: Revisioned | None) -> Callable[[Any], None]:
         def take(found: Revisioned | Unavailable | None) -> None:
             if identity != self.identity:
                 return
             self._is_reading = False
-            is_free = isinstance(found, Revisioned) and epoch in (None, found.document.epoch)
+            is_free = expected in (None, found)
             if isinstance(found, Revisioned) and is_free and self._core is None:
                 self._chains = {}
                 run = self._run

@@ -41,6 +41,7 @@ class StandbyProcess(Process):
             own = OwnLog(LOG, self.former) if self.name == "node-0" else None
             self.standby = Standby(CLUSTER, "cell-", StandbyLimits(), self._clock.now(), own)
         standby = self.standby
+        standby.know(frozenset(it for it, host in self._run.replicas.items() if not host.is_lost))
         standby.tick(self._clock.now())
         for effect in standby.take_effects():
             if isinstance(effect, AskReplica):
@@ -49,7 +50,7 @@ class StandbyProcess(Process):
                 self.port.read_all(lambda it: self._when_awake(lambda: self._learn(standby, it)))
         if standby.found is not None:
             self.standby = None
-            self.begin(standby.found.epoch)
+            self.begin(standby.found.seen)
 
     def _taker(self, standby: Standby, asked: AskReplica) -> Any:
         return lambda reply: standby.handle_reply(asked, reply, self._clock.now())

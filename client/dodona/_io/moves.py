@@ -4,12 +4,14 @@ Owns: when the master is asked where a cell is, although no call to the cell has
 that stops sends nothing, so calls to it would wait until they time out. If another node has taken
 the cell over, they end much sooner: their connection is replaced.
 
-Limits: one question at a time, and pauses between them. Without a quiet cell nothing is asked.
+Limits: one question at a time, and longer pauses between them the longer a cell is quiet. Without a
+quiet cell nothing is asked, nor about a cell that no other node can take over.
 Belongs to one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import random
+from collections.abc import Awaitable, Callable, Container
 from typing import Final
 
 from dodona_wire.net.peer import Peer
@@ -19,13 +21,11 @@ LOOK_SECONDS: Final = 0.25
 """The time between two looks at the connections, while calls wait."""
 QUIET_SECONDS: Final = 0.75
 """A server that has sent nothing for so long may have failed. It may also have much to do."""
-OFTEN_SECONDS: Final = 5.0
-"""For so long, each look asks. A node takes a cell over in less time."""
-PAUSE_SECONDS: Final = 2.0
-"""The time between two questions afterwards."""
+PAUSE_RATIO: Final = 0.3
+"""The pause before the next question, in relation to the time for which the cell has been quiet."""
 
 Peers = Callable[[], dict[CellId, tuple[str, Peer]]]
-Learn = Callable[[], Awaitable[None]]
+Learn = Callable[[], Awaitable[Container[CellId] | None]]
 Replace = Callable[[CellId], object]
 
 
@@ -33,15 +33,16 @@ class Moves:
     """Looks at connections to cells while calls wait."""
 
     def __init__(self, peers: Peers, learn: Learn, replace: Replace) -> None:
-        """`learn` asks the master where all cells are. `replace` gives a cell a connection to the
-        address that is known now."""
+        """`learn` asks the master where all cells are. It returns those that may move, or None
+        without an answer. `replace` gives a cell a connection to the address that is known now."""
         self._loop = asyncio.get_running_loop()
         self._peers = peers
         self._learn = learn
         self._replace = replace
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._asked_at = 0.0
+        self._ask_at: dict[Peer, float] = {}
+        """When to ask about a cell that is quiet, by its connection. Infinity: it can't move."""
 
     def expect(self) -> None:
         """Look at the connections from now on, as long as calls wait."""
@@ -57,20 +58,24 @@ class Moves:
 
     def _look(self) -> None:
         self._timer = None
+        now = self._loop.time()
         peers = [peer for _, peer in self._peers().values()]
         if any(peer.is_waiting for peer in peers):
             self.expect()
-        now = self._loop.time()
-        quiet_s = max([peer.quiet_s(now) for peer in peers], default=0.0)
-        pause_s = 0.0 if quiet_s < OFTEN_SECONDS else PAUSE_SECONDS
+        self._ask_at = {it: at for it, at in self._ask_at.items() if it in peers}
         is_asking = self._asking is not None and not self._asking.done()
-        if quiet_s >= QUIET_SECONDS and not is_asking and now - self._asked_at >= pause_s:
-            self._asked_at = now
+        if not is_asking and any(self._is_due(peer, now) for peer in peers):
             self._asking = self._loop.create_task(self._ask())
 
+    def _is_due(self, peer: Peer, now: float) -> bool:
+        return peer.quiet_s(now) >= QUIET_SECONDS and now >= self._ask_at.get(peer, 0.0)
+
     async def _ask(self) -> None:
-        await self._learn()
+        may_move = await self._learn()
         now = self._loop.time()
         for cell, (_, peer) in list(self._peers().items()):
-            if peer.quiet_s(now) >= QUIET_SECONDS:
+            if may_move is not None and cell not in may_move:
+                self._ask_at[peer] = float("inf")
+            elif (quiet_s := peer.quiet_s(now)) >= QUIET_SECONDS:
+                self._ask_at[peer] = now + quiet_s * PAUSE_RATIO * random.uniform(0.8, 1.2)
                 self._replace(cell)

@@ -198,10 +198,14 @@ class Network:
         self._cells[cell] = (address, peer)
         return peer
 
-    async def _learn_cells(self) -> None:
+    async def _learn_cells(self) -> frozenset[CellId] | None:
+        """Ask the master where all cells are. Return those that may move, or None without an
+        answer."""
         reply = await self._ask_master(GetCluster())
-        if isinstance(reply, Cluster):
-            self._routing.learn_cells(reply)
+        if not isinstance(reply, Cluster):
+            return None
+        self._routing.learn_cells(reply)
+        return frozenset(it.cell for it in reply.cells if it.epoch > 0)
 
     def _answered(self, reply: Reply) -> "asyncio.Future[Reply]":
         future: asyncio.Future[Reply] = self._loop.create_future()

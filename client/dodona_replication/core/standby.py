@@ -9,14 +9,16 @@ Invariants:
   pause and no data.
 - A log is found only if its owner can't go on: so many members of the set are silent that the rest
   is below `copies_min`. A member that does not answer counts as silent beside one that is.
-- A new owner has as much time to fence the replicas as an owner may be silent.
+- A log is found only if this process could go on: it reaches `copies_min` replicas.
+- A new owner has as much time to fence the replicas as an owner may be silent. A log that was given
+  up has more time, so that a node that starts again gets it back.
 - A log of epoch 0 belongs to the process that makes it.
 
 R1 and so on are rules of the replication protocol. Must not import: any shell.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,6 +41,8 @@ class StandbyLimits(msgspec.Struct, frozen=True):
     """How long a report of a silence counts."""
     documents_ms: int = 2_000
     """The pause before the documents are read again."""
+    released_ms: int = 3_000
+    """How long a log that its owner gave up is left to the node whose own log it is."""
 
 
 class OwnLog(NamedTuple):
@@ -53,8 +57,9 @@ class FoundLog(NamedTuple):
     """A log to take over."""
 
     log: str
-    epoch: int
-    """The epoch of its document. In another epoch it is not free any more."""
+    seen: Revisioned | None
+    """Its document. If another one is there by then, the log is not free any more. None: it had no
+    document."""
 
 
 class AskDocuments(msgspec.Struct, frozen=True):
@@ -63,27 +68,36 @@ class AskDocuments(msgspec.Struct, frozen=True):
 
 StandbyEffect = AskReplica | AskDocuments
 
+NEVER_US: Final = -1
+CONTRADICTIONS_MAX: Final = 2
+"""Documents that are read after a replica has shown a higher epoch. One may have been older."""
+
 
 class _Member:
     """A replica of a set, as a standby hears it."""
 
-    __slots__ = ("ask_at_us", "is_away", "is_waiting", "silent_at_us")
+    __slots__ = ("ask_at_us", "away_at_us", "is_waiting", "silent_at_us")
 
     def __init__(self, now_us: int) -> None:
         self.ask_at_us = now_us
         self.is_waiting = False
         """Whether a request is under way."""
-        self.is_away = False
-        self.silent_at_us: int | None = None
-        """When it reported that the owner is silent, if it did."""
+        self.away_at_us = NEVER_US
+        """When it did not answer, if that was its last answer."""
+        self.silent_at_us = NEVER_US
+        """When it reported that the owner is silent, if that was its last answer."""
 
 
 class _Watched:
     """A log and the members of its set."""
 
-    __slots__ = ("members", "seen", "seen_at_us")
+    __slots__ = ("contradictions", "has_higher_epoch", "members", "seen", "seen_at_us")
 
     def __init__(self, seen: Revisioned, now_us: int) -> None:
+        self.has_higher_epoch = False
+        """Whether a replica has a higher epoch than the document."""
+        self.contradictions = 0
+        """How many documents were read since then, all of this epoch."""
         self.seen = seen
         self.seen_at_us = now_us
         """When this epoch was seen first."""
@@ -110,11 +124,16 @@ class Standby:
         self._limits = limits
         self._own = own
         self._logs: dict[str, _Watched] = {}
+        self._reachable: frozenset[str] = frozenset()
         self._read_at_us = now.instant_us
         self._is_reading = False
         self._effects: list[StandbyEffect] = []
 
     # ---- inputs
+
+    def know(self, reachable: frozenset[str]) -> None:
+        """Note which replicas answer, members of a set or not."""
+        self._reachable = reachable
 
     def handle_documents(self, found: Mapping[str, Revisioned] | None, now: Now) -> None:
         """Take the documents of all logs, by log, or None if the coordinator is away."""
@@ -132,6 +151,7 @@ class Standby:
         for log, seen in found.items():
             if self._is_ours(log) and seen.document.epoch > 0:
                 self._logs[log] = _following(before.get(log), seen, now.instant_us)
+        self._doubt_own()
 
     def handle_reply(self, asked: AskReplica, reply: object, now: Now) -> None:
         """Take the answer of a replica, or a failure of the connection."""
@@ -143,20 +163,20 @@ class Standby:
         member.is_waiting = False
         if request.epoch != watched.seen.document.epoch:
             return  # the answer is about another owner: ask about this one
-        member.is_away = not isinstance(reply, LogSilence)
-        member.silent_at_us = None
-        if isinstance(reply, LogSilence) and reply.epoch > request.epoch:
+        now_us = now.instant_us
+        member.away_at_us = member.silent_at_us = NEVER_US
+        member.ask_at_us = now_us + self._limits.again_ms * 1000
+        if not isinstance(reply, LogSilence):
+            member.away_at_us = now_us
+        elif reply.epoch > request.epoch:
+            watched.has_higher_epoch = True
             self._read_soon(now)
-            member.ask_at_us = now.instant_us + self._limits.again_ms * 1000
-            return
-        if isinstance(reply, LogSilence) and self._is_silent(watched, reply, now):
-            member.silent_at_us = now.instant_us
-        elif isinstance(reply, LogSilence) and reply.epoch == request.epoch:
-            member.ask_at_us = now.instant_us
-            return
-        member.ask_at_us = now.instant_us + self._limits.again_ms * 1000
+        elif self._is_silent(request.log, watched, reply, now):
+            member.silent_at_us = now_us
+        elif reply.epoch == request.epoch and reply.silence_ms < self._limits.silence_ms:
+            member.ask_at_us = now_us  # it has waited
         if self._is_lost(watched, now):
-            self.found = FoundLog(request.log, request.epoch)
+            self.found = FoundLog(request.log, watched.seen)
 
     def tick(self, now: Now) -> None:
         """Send what is due."""
@@ -201,34 +221,50 @@ class Standby:
             return False
         log, former_owner = self._own
         seen = found.get(log)
-        if seen is None:
-            self.found = FoundLog(log, 0)
-        elif seen.document.released or seen.document.owner == former_owner:
-            self.found = FoundLog(log, seen.document.epoch)
+        if seen is None or seen.document.released or seen.document.owner == former_owner:
+            self.found = FoundLog(log, seen)
         return self.found is not None
+
+    def _doubt_own(self) -> None:
+        """Find the own log if its document is older than the log (R32). The take-over says so, and
+        raises the alarm: to wait would hide it."""
+        watched = None if self._own is None else self._logs.get(self._own.log)
+        if self._own is None or watched is None or not watched.has_higher_epoch:
+            return
+        watched.contradictions += 1
+        if watched.contradictions >= CONTRADICTIONS_MAX:
+            self.found = FoundLog(self._own.log, watched.seen)
 
     def _ask(self, log: str, watched: _Watched, replica: str) -> AskReplica:
         limits, epoch = self._limits, watched.seen.document.epoch
         times = limits.silence_ms, limits.wait_ms
         return AskReplica(replica, AwaitSilence(self._cluster, log, replica, epoch, *times))
 
-    def _is_silent(self, watched: _Watched, reply: LogSilence, now: Now) -> bool:
-        """Return whether a replica has heard nothing of the owner for too long. An owner that has
-        not fenced the replica yet is not heard there: its time began with its document."""
+    def _is_silent(self, log: str, watched: _Watched, reply: LogSilence, now: Now) -> bool:
+        """Return whether a replica has heard nothing of the owner for too long.
+
+        An owner that has not fenced the replica yet is not heard there: its time began with its
+        document. The same holds for the log of another node: after a start of all processes, each
+        node gets its own log."""
+        limits, document = self._limits, watched.seen.document
+        is_own = self._own is not None and self._own.log == log
         seen_ms = (now.instant_us - watched.seen_at_us) // 1000
-        is_fenced = reply.epoch == watched.seen.document.epoch
-        return (reply.silence_ms if is_fenced else seen_ms) >= self._limits.silence_ms
+        silence_ms = reply.silence_ms if reply.epoch == document.epoch else seen_ms
+        if is_own:
+            return silence_ms >= limits.silence_ms
+        wait_ms = limits.released_ms if document.released else limits.silence_ms
+        return min(silence_ms, seen_ms) >= wait_ms
 
     def _is_lost(self, watched: _Watched, now: Now) -> bool:
-        """Return whether the owner can't go on without the members that do not hear it."""
+        """Return whether the owner can't go on without the members that do not hear it, and this
+        process could."""
         since_us = now.instant_us - self._limits.valid_ms * 1000
-        members = watched.members.values()
-        silent = [it for it in members if (it.silent_at_us or -1) >= since_us]
-        away_count = sum(it.is_away for it in members)
-        needed_count = len(members) - watched.seen.document.copies_min + 1
-        return bool(silent) and (
-            len(silent) >= needed_count or len(silent) + away_count == len(members)
-        )
+        members, copies_min = watched.members, watched.seen.document.copies_min
+        silent = {name for name, it in members.items() if it.silent_at_us >= since_us}
+        away = {name for name, it in members.items() if it.away_at_us >= since_us} - silent
+        needed_count = len(members) - copies_min + 1
+        is_stuck = len(silent) >= needed_count or len(silent) + len(away) == len(members)
+        return bool(silent) and is_stuck and len(silent | self._reachable - away) >= copies_min
 
     def _read_soon(self, now: Now) -> None:
         at_us = now.instant_us + self._limits.again_ms * 1000

@@ -9,6 +9,8 @@ Invariants:
 - Entries are read only after the fence, from a member of the set (R5, R6).
 - The wait begins when the first answer to a fence has come (R21). A released log needs no wait
   (R31).
+- A fenced replica hears from this process again and again. Otherwise it would report a silence
+  while a long log is read, and another process would take the log over.
 
 Must not import: any shell.
 """
@@ -33,6 +35,7 @@ from dodona_wire.messages.replicas import (
     LogFenced,
     LogMisaligned,
     LogRequest,
+    PingLog,
 )
 from dodona_wire.types import Now
 
@@ -54,6 +57,8 @@ class TakeOver(Claimant):
         self._choose_at_us: int | None = None
         self._next_index = 0
         self._repeat_at_us: int | None = None
+        self._ping_at_us: int | None = None
+        self._ping_number = 0
         compare = self.ownership.propose(seen.document.take_over(identity.owner))
         self.epoch = compare.document.epoch
         self._effects.append(AskCoordinator(compare))
@@ -68,8 +73,8 @@ class TakeOver(Claimant):
         """Return the instant of the next `tick`, in µs."""
         if self.is_recovered or self.is_ended:
             return None
-        known = [it for it in (self._repeat_at_us, self._choose_at_us) if it is not None]
-        return min(known, default=None)
+        due = self._repeat_at_us, self._choose_at_us, self._ping_at_us
+        return min([it for it in due if it is not None], default=None)
 
     def tick(self, now: Now) -> None:
         if self.is_recovered or self.is_ended:
@@ -79,6 +84,13 @@ class TakeOver(Claimant):
         if self._repeat_at_us is not None and now.instant_us >= self._repeat_at_us:
             self._repeat_at_us = None
             self._repeat(now)
+        if self._ping_at_us is not None and now.instant_us >= self._ping_at_us:
+            self._ping(now)
+
+    def _ping(self, now: Now) -> None:
+        self._ping_number += 1
+        self._effects += [self._ask(it, PingLog, self._ping_number) for it in self.tails]
+        self._ping_at_us = now.instant_us + self.limits.ping_ms * 1000
 
     # ---- the document
 
@@ -104,6 +116,8 @@ class TakeOver(Claimant):
                 self._take_fence(asked.replica, reply, now)
             case FetchEntries(), LogEntries():
                 self._take_entries(reply)
+            case PingLog(), _:
+                pass
             case FetchEntries(), LogMisaligned():
                 self._end(f"replica {asked.replica} has lost entries that it had")
             case _:
@@ -117,6 +131,7 @@ class TakeOver(Claimant):
             wait_us = 0 if self._was_released else self.limits.wait_us
             self.serve_from_us = now.instant_us + wait_us
             self._choose_at_us = now.instant_us + self.limits.choose_ms * 1000
+            self._ping_at_us = now.instant_us + self.limits.ping_ms * 1000
         if len(self.tails) == len(self.ownership.members):
             self._choose(now)
 

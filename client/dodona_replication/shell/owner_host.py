@@ -144,16 +144,17 @@ class OwnerHost:
 
     # ---- what the host of the records does
 
-    async def take_over(self, copies: Copies, epoch: int | None = None) -> None:
+    async def take_over(self, copies: Copies, expected: Revisioned | None = None) -> None:
         """Take the log over, and pass on what it has. A log without a document begins. Waits for
         replicas without limit. Raises LogLost, DocumentTooOld, and what the coordinator raises.
 
-        `epoch` is that of the owner before, if it is known: another one is not replaced."""
+        `expected` is the document as it was when its owner was silent. If there is another one, the
+        log is left alone."""
         assert self._coordinator is not None
         self._wanted = copies.wanted
         seen = await self._document(copies)
-        if epoch is not None and seen.document.epoch != epoch:
-            raise lost(self.identity.log, Ended("another process took the log over", seen))
+        if expected is not None and seen != expected:
+            raise lost(self.identity.log, Ended("its document has changed since", seen))
         self.taking = TakeOver(self.identity, seen, self._limits, self._clock())
         self._watch()
         self._drive(self.taking)

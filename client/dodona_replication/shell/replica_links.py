@@ -91,6 +91,13 @@ class ReplicaLinks:
         """The ids of the replicas that are known, in the order of their addresses."""
         return tuple(self._ids[it] for it in self._addresses if it in self._ids)
 
+    @property
+    def reachable(self) -> frozenset[str]:
+        """The ids of the replicas that have answered last."""
+        peers = self._peers.items()
+        silent = {at for at, peer in peers if peer.silence.since is not None}
+        return frozenset(it for at, it in self._ids.items() if at not in silent)
+
     def place_of(self, replica: str) -> str:
         """Return the address of a replica, or its id while no address is known for it."""
         return next((at for at, it in self._ids.items() if it == replica), replica)

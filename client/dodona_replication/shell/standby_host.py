@@ -72,6 +72,7 @@ class StandbyHost:
             if self._core.is_watching and not is_told:
                 is_told = True
                 self._watching()
+            self._core.know(self._links.reachable)
             self._core.tick(self._clock())
             self._carry_out(coordinator)
             await self._until_due()
@@ -91,13 +92,18 @@ class StandbyHost:
 
     async def _read(self, coordinator: Coordinator) -> None:
         found: dict[str, Revisioned] | None = None
-        error: DodonaError | None = None
+        error: Exception | None = None
         try:
             found = await coordinator.documents()
             self._why = None
         except Unavailable as reason:
             self._warn(reason)
         except DodonaError as reason:
+            if not self._core.is_watching:  # the settings are wrong: say so at the start
+                error = reason
+            else:
+                self._warn(reason)
+        except Exception as reason:  # noqa: BLE001 - without a next read it would wait for ever
             error = reason
 
         def take(now: Now) -> None:
@@ -121,7 +127,7 @@ class StandbyHost:
         except TimeoutError:
             pass
 
-    def _warn(self, error: Unavailable) -> None:
+    def _warn(self, error: DodonaError) -> None:
         """Log why the coordinator can't be asked, once."""
         if error.message != self._why:
             text = f"the coordinator can't be asked: {error.message}"

@@ -234,10 +234,14 @@ class GetCluster(Message, frozen=True, array_like=True, gc=False, tag=83):
 
 
 class Cell(Message, frozen=True, array_like=True, gc=False):
+    """A cell, as the master knows it. `epoch` is that of its last heartbeat. With 0, no other
+    process can take the cell over while its node is alive."""
+
     cell: CellId
     address: str
     is_alive: bool
     tablet_count: int
+    epoch: int = 0
 
 
 class Cluster(Message, frozen=True, array_like=True, gc=False, tag=84):

@@ -22,6 +22,13 @@ DEATH_US_MAX: Final = 20_000
 """Microseconds that a process may still run after the kernel got its signal to end it."""
 
 
+def cells_of(cluster: LocalCluster, name: str) -> Sequence[int]:
+    """Return the cells that a node may have. With nodes that stand by, that is any cell."""
+    if any(it.startswith(STANDBY) for it in cluster.processes):
+        return range(len(cluster.node_urls))
+    return [int(name.partition(" ")[2])]
+
+
 class Targets:
     """The processes that may be hit. `new_client(index, incarnation)` starts a client process."""
 
@@ -148,13 +155,9 @@ class Targets:
     def _kill_server(self, name: str) -> None:
         self._cluster.kill(name)
         if role_of(name) == "node":
-            self.crashes += [Crash(it, now_us() + DEATH_US_MAX) for it in self._cells_of(name)]
-
-    def _cells_of(self, name: str) -> Sequence[int]:
-        """Return the cells that a node may have. With nodes that stand by, that is any cell."""
-        if any(it.startswith(STANDBY) for it in self._cluster.processes):
-            return range(len(self._cluster.node_urls))
-        return [int(name.partition(" ")[2])]
+            self.crashes += [
+                Crash(it, now_us() + DEATH_US_MAX) for it in cells_of(self._cluster, name)
+            ]
 
     def _pause(self, name: str, pause_ms: int) -> None:
         if role_of(name) != "client" and self._cluster.processes[name].pid is None:
@@ -165,7 +168,7 @@ class Targets:
             self._client(name).pause()
         else:
             self._cluster.pause(name)
-            if role_of(name) == "node" and len(cells := self._cells_of(name)) > 1:
+            if role_of(name) == "node" and len(cells := cells_of(self._cluster, name)) > 1:
                 # Another node may take the cell over meanwhile, without what is not durable.
                 self.crashes += [Crash(it, now_us()) for it in cells]
 

@@ -18,7 +18,7 @@ from typing import Final
 from dodona._core.protocol.limits import SessionLimits
 from dodona._io.drivers import BlockingDriver
 from dodona_loadtest.chaos.clients import ClientProcess, Order
-from dodona_loadtest.chaos.cluster import Targets
+from dodona_loadtest.chaos.cluster import Targets, cells_of
 from dodona_loadtest.chaos.faults import Role, draw_faults, role_of
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, History, RowKey, Transaction, Version
@@ -246,7 +246,9 @@ class Round:
         if not t.writes:
             return False
         if role == "node":
-            return any(_cell_of(self._db, write.row) == int(number) for write in t.writes)
+            cells = cells_of(self._cluster, name)
+            is_known = len(cells) == 1  # otherwise the node may have had any cell, or none
+            return is_known and any(_cell_of(self._db, it.row) == cells[0] for it in t.writes)
         return role != "client" or t.session.startswith(f"r{self._plan.number}.c{number}.")
 
 

@@ -351,6 +351,7 @@ class Catalog:
                     address=self._presence.address(cell) or "",
                     is_alive=self._presence.is_alive(cell, now),
                     tablet_count=self._tables.placed_count(cell),
+                    epoch=self._presence.epoch(cell),
                 )
                 for cell in cells
             ),

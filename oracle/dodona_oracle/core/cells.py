@@ -49,6 +49,8 @@ class Presence:
         if known is None:
             if len(self._cells) >= CELLS_MAX:
                 raise LimitExceeded(f"There are {CELLS_MAX} cells already.", cell=cell)
+        elif not self.is_alive(cell, now):
+            return
         elif epoch < known.epoch:
             raise InvalidRequest(
                 f"The process at {known.address} took cell {cell} over, in epoch {known.epoch} of "
@@ -56,7 +58,7 @@ class Presence:
                 cell=cell,
                 address=address,
             )
-        elif known.address != address and epoch == known.epoch and self.is_alive(cell, now):
+        elif known.address != address and epoch == known.epoch:
             raise InvalidRequest(
                 f"Cell {cell} is alive at {known.address}. Stop that process, or use another id.",
                 cell=cell,
@@ -87,6 +89,12 @@ class Presence:
         """Return the last address of the cell, or None if the cell was never seen."""
         known = self._cells.get(cell)
         return None if known is None else known.address
+
+    def epoch(self, cell: CellId) -> int:
+        """Return the epoch of the cell's last heartbeat. 0: its log has no copies elsewhere, or it
+        was never seen."""
+        known = self._cells.get(cell)
+        return 0 if known is None else known.epoch
 
     def addresses(self) -> dict[CellId, str]:
         """Return the last address of each known cell, whether it is alive or not."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dodona_replication.core.document import owner_id
+from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import Ended, Identity, OwnerLimits
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.owner_host import Copies, Hearing, OwnerHost, lost
@@ -119,16 +119,19 @@ class ReplicatedCellLog(DistantLog):
 
     # ---- the start and the end
 
-    async def prepare(self, recover: Callable[[], Made], epoch: int | None = None) -> Made:
+    async def prepare(
+        self, recover: Callable[[], Made], expected: Revisioned | None = None
+    ) -> Made:
         """Take the log over, and return what `recover` made of it in a thread. Afterwards the log
         is open, and `join` it again in the event loop that serves. Raises LogLost, DataCorrupted,
         and what the coordinator raises.
 
-        `epoch` is that of the owner before, if it is known: another one is not replaced."""
+        `expected` is the document as it was when its owner was silent. If there is another one, the
+        log is left alone."""
         _note_owner(self._folder, self._host.identity.owner)
         await self.join()
         try:
-            await self._host.take_over(self._copies, epoch)
+            await self._host.take_over(self._copies, expected)
             opening = asyncio.create_task(self._host.open(OPENING))
             try:
                 made = await asyncio.to_thread(recover)
@@ -303,6 +306,6 @@ def former_owner(folder: LockedFolder) -> str | None:
     """Return the id of the last process of this folder that owned a log, or tried to. It has ended,
     since the folder is locked. Raises OSError."""
     try:
-        return (folder.path / OWNER).read_text("utf-8")
+        return (folder.path / OWNER).read_text("utf-8", errors="replace")
     except FileNotFoundError:
         return None

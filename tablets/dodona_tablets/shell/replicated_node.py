@@ -36,7 +36,12 @@ from dodona_tablets.shell.replicated_log import (
     former_owner,
     log_of,
 )
-from dodona_tablets.shell.service import RecoveredNode, recover_node, serve_cell
+from dodona_tablets.shell.service import (
+    RecoveredNode,
+    end_process,
+    recover_node,
+    serve_cell,
+)
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
@@ -102,14 +107,20 @@ def _serve(
     here = settings.hosting(cell)
     log = ReplicatedCellLog(folder, cell, settings.log_bytes_max, replication)
 
+    is_recovering = False
+
     def recover_it() -> RecoveredNode:
+        nonlocal is_recovering
+        is_recovering = True
         names = ChunkNames(replication.cluster, cell, log.epoch)
         return recover_node(here, log, ChunkCache(folder.path, objects, names))
 
     def recover() -> RecoveredNode:
         try:
-            return asyncio.run(log.prepare(recover_it, found.epoch))
+            return asyncio.run(log.prepare(recover_it, found.seen))
         except LogLost as error:
+            if is_recovering:
+                end_process(error)  # what was recovered would stay in memory
             raise _NotTaken(error.message) from error
 
     serve_cell(here, log, recover, listener)

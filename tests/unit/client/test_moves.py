@@ -37,12 +37,15 @@ class Master(Network):
     """A network whose master is a variable."""
 
     address = ""
+    epoch = 1
     asked_count = 0
 
     async def _ask_master(self, request: CatalogRequest) -> Reply:
         assert isinstance(request, GetCluster)
         self.asked_count += 1
-        return Cluster((), (Cell(CELL, self.address, is_alive=True, tablet_count=1),))
+        return Cluster(
+            (), (Cell(CELL, self.address, is_alive=True, tablet_count=1, epoch=self.epoch),)
+        )
 
 
 def silent(_: object) -> DataReply | None:
@@ -88,6 +91,19 @@ async def test_a_call_to_a_node_that_has_much_to_do_goes_on_waiting() -> None:
         transport.send(WSMsgType.BINARY, encode_frame([(1, DONE)]))
         async with asyncio.timeout(WAIT_S_MAX):
             assert await call == DONE
+
+
+async def test_a_cell_that_no_other_node_can_take_over_is_asked_about_once() -> None:
+    """Otherwise slow nodes of a cluster without copies would keep the master busy, too."""
+    async with serving(silent) as slow, network_to(slow) as network:
+        network.epoch = 0
+        call = network.call(CELL, ASK)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while network.asked_count < 1:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(20 * moves.QUIET_SECONDS)
+        assert network.asked_count == 1
+        assert not call.done()
 
 
 async def test_a_connection_is_quiet_only_while_a_call_waits() -> None:

@@ -47,6 +47,9 @@ class Owning:
         self.held: set[str] = set()
         """Replicas whose answers to stores wait for `release_held`."""
         self._waiting: list[tuple[AskReplica, Any, int]] = []
+        self.stays: type[Any] | None = None
+        """Requests of this kind get no answer."""
+        self.asked: list[AskReplica] = []
         self.replayed: list[Entry] = []
         self.compares: list[Any] = []
         self.acknowledged: list[int] = []
@@ -112,7 +115,14 @@ class Owning:
                     case Ended():
                         self.ended.append(effect)
 
+    def asked_count(self, kind: type[Any]) -> int:
+        """How many requests of this kind were sent."""
+        return sum(type(it.request) is kind for it in self.asked)
+
     def _answer(self, asked: AskReplica) -> None:
+        self.asked.append(asked)
+        if self.stays is not None and isinstance(asked.request, self.stays):
+            return
         reply = AWAY if asked.replica in self.away else self.ask(asked)
         answer = asked, reply, self.now.instant_us
         if asked.replica in self.held and isinstance(asked.request, StoreEntries):

@@ -5,7 +5,14 @@ import pytest
 from dodona_replication.core.coordination import Applied, InDoubt, Refused
 from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import AskReplica
-from dodona_wire.messages.replicas import AlignLog, FenceLog, LogMisaligned, StoreEntries
+from dodona_wire.messages.replicas import (
+    AlignLog,
+    FenceLog,
+    FetchEntries,
+    LogMisaligned,
+    PingLog,
+    StoreEntries,
+)
 from dodona_wire.types import Now
 from unit.replication.owning import MS, Owning
 from unit.replication.replicas import CLUSTER, LOG, entries
@@ -76,6 +83,24 @@ def test_the_fullest_log_of_a_member_is_taken_and_all_members_get_it(it: Owning)
     for replica in "abc":
         found = it.stores[replica].read(LOG, 1, 9, 9, 1 << 20)
         assert [entry.epoch for entry in found] == [1, 1, 2, 3]
+
+
+def test_fenced_members_hear_of_the_take_over_while_a_long_log_is_read(it: Owning) -> None:
+    """Otherwise they would report a silence, and another process would take the log over."""
+    for replica in "abc":
+        it.ask(AskReplica(replica, FenceLog(CLUSTER, LOG, replica, 1)))
+        it.ask(AskReplica(replica, StoreEntries(CLUSTER, LOG, replica, 1, 0, 0, entries(1))))
+    it.document = Revisioned(
+        it.document.document.take_over(owner_id("node-0", bytes(8))), it.document.revision
+    )
+    it.stays = FetchEntries
+    it.take_over()
+    it.apply()
+    asked = it.asked_count(PingLog)
+    it.wait(1_000)
+    assert not it.owner.is_recovered
+    assert it.asked_count(PingLog) - asked >= 3 * (1_000 // it.limits.ping_ms - 1)
+    assert it.compares == it.compares[:1]
 
 
 def test_one_fenced_member_is_enough_after_a_short_wait(it: Owning) -> None:

@@ -39,6 +39,7 @@ class Rig:
         self.core = Standby("home", "cell-", LIMITS, self.now, own)
         self.asked: list[AskReplica] = []
         self.reading_count = 0
+        self.core.know(frozenset("abc"))
         self.step()
 
     def step(self, ms: int = 0) -> None:
@@ -77,8 +78,10 @@ class Rig:
 
 @pytest.fixture
 def rig() -> Rig:
+    """It has watched one log for so long that it may take it over."""
     rig = Rig()
     rig.read(cell_1=document())
+    rig.step(LIMITS.silence_ms)
     return rig
 
 
@@ -92,7 +95,7 @@ def test_so_many_silent_members_that_the_owner_can_not_go_on_are_enough(rig: Rig
     rig.answer("a", LogSilence(1, 700))
     assert rig.found is None
     rig.answer("b", LogSilence(1, 700))
-    assert rig.found == FoundLog(LOG, 1)
+    assert rig.found == FoundLog(LOG, document())
     assert rig.core.next_deadline() is None
 
 
@@ -104,10 +107,28 @@ def test_one_silent_member_is_not_enough_while_others_hear_the_owner(rig: Rig) -
 
 
 def test_members_that_are_away_count_beside_a_silent_one(rig: Rig) -> None:
+    """With a spare, this process could have two copies again."""
+    rig.core.know(frozenset("cd"))
     rig.answer("ab", AWAY)
     assert rig.found is None
     rig.answer("c", LogSilence(1, 700))
-    assert rig.found == FoundLog(LOG, 1)
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_a_log_that_this_process_could_not_open_is_left_alone(rig: Rig) -> None:
+    """Its owner may reach the replicas that this process does not."""
+    rig.core.know(frozenset("c"))
+    rig.answer("ab", AWAY)
+    rig.answer("c", LogSilence(1, 700))
+    assert rig.found is None
+
+
+def test_a_member_that_was_away_long_ago_does_not_count(rig: Rig) -> None:
+    rig.core.know(frozenset("cd"))
+    rig.answer("ab", AWAY)
+    rig.step(LIMITS.valid_ms + 1)
+    rig.answer("c", LogSilence(1, 2_000))
+    assert rig.found is None
 
 
 def test_without_any_answer_nothing_is_known(rig: Rig) -> None:
@@ -124,7 +145,7 @@ def test_an_old_report_does_not_count(rig: Rig) -> None:
     rig.answer("b", LogSilence(1, 700))
     assert rig.found is None
     rig.answer("a", LogSilence(1, 2_000))
-    assert rig.found == FoundLog(LOG, 1)
+    assert rig.found == FoundLog(LOG, document())
 
 
 def test_a_member_that_hears_the_owner_again_takes_its_report_back(rig: Rig) -> None:
@@ -162,16 +183,18 @@ def test_a_new_owner_has_time_to_fence_the_replicas(rig: Rig) -> None:
     assert rig.found is None
     rig.step(LIMITS.silence_ms)
     rig.answer("ab", LogSilence(1, 9_700))
-    assert rig.found == FoundLog(LOG, 2)
+    assert rig.found == FoundLog(LOG, document(2))
 
 
-def test_an_owner_that_fenced_nobody_is_found_out(rig: Rig) -> None:
+def test_an_owner_that_fenced_nobody_is_found_out() -> None:
     """The replicas do not have the log yet."""
+    rig = Rig()
+    rig.read(cell_1=document())
     rig.answer("abc", LogSilence(0, 0))
     assert rig.found is None
     rig.step(LIMITS.silence_ms)
     rig.answer("ab", LogSilence(0, 0))
-    assert rig.found == FoundLog(LOG, 1)
+    assert rig.found == FoundLog(LOG, document())
 
 
 def test_an_answer_about_an_earlier_owner_counts_for_nothing(rig: Rig) -> None:
@@ -188,7 +211,7 @@ def test_another_set_of_the_same_owner_keeps_what_is_known(rig: Rig) -> None:
     rig.read(cell_1=document(members="abd"))
     assert "d" in rig.asks()
     rig.answer("b", LogSilence(1, 700))
-    assert rig.found == FoundLog(LOG, 1)
+    assert rig.found == FoundLog(LOG, document(members="abd"))
 
 
 def test_a_log_that_is_gone_is_not_waited_for(rig: Rig) -> None:
@@ -209,11 +232,12 @@ def test_logs_that_never_had_an_owner_and_logs_of_others_are_left_alone() -> Non
 def test_two_logs_do_not_add_up() -> None:
     rig = Rig()
     rig.read(cell_1=document(), cell_2=document())
+    rig.step(LIMITS.silence_ms)
     rig.answer("a", LogSilence(1, 700))
     rig.answer("b", LogSilence(1, 700), OTHER)
     assert rig.found is None
     rig.answer("c", LogSilence(1, 700), OTHER)
-    assert rig.found == FoundLog(OTHER, 1)
+    assert rig.found == FoundLog(OTHER, document())
 
 
 def test_while_the_coordinator_is_away_it_is_asked_again() -> None:
@@ -234,18 +258,18 @@ def test_documents_are_read_again_and_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "epoch"),
+    "seen",
     [
-        (None, 0),
-        (document(0, released=True), 0),
-        (document(3, released=True), 3),
-        (document(3, owner=HERE), 3),
+        None,
+        document(0, released=True),
+        document(3, released=True),
+        document(3, owner=HERE),
     ],
 )
-def test_the_own_log_is_taken_if_nobody_owns_it(seen: Revisioned | None, epoch: int) -> None:
+def test_the_own_log_is_taken_if_nobody_owns_it(seen: Revisioned | None) -> None:
     rig = Rig(OwnLog(LOG, HERE))
     rig.read(**({} if seen is None else {"cell_1": seen}))
-    assert rig.found == FoundLog(LOG, epoch)
+    assert rig.found == FoundLog(LOG, seen)
     assert rig.asked == []
 
 
@@ -254,13 +278,41 @@ def test_the_own_log_is_waited_for_if_another_process_may_own_it() -> None:
     rig.read(cell_1=document(3))
     assert rig.found is None
     rig.answer("ab", LogSilence(3, 800))
-    assert rig.found == FoundLog(LOG, 3)
+    assert rig.found == FoundLog(LOG, document(3))
 
 
-def test_a_process_that_begins_to_wait_leaves_a_released_log_to_its_node() -> None:
-    """A node that stops for a moment gets its log back, unless the silence is long."""
+def test_a_log_that_was_given_up_is_left_to_its_node_for_a_while() -> None:
+    """A node that stops for a moment gets its log back."""
     rig = Rig()
-    rig.read(cell_1=document(3, released=True))
+    free = document(3, released=True)
+    rig.read(cell_1=free)
+    rig.step(LIMITS.released_ms - 1)
+    rig.answer("ab", LogSilence(3, LIMITS.released_ms - 1))
     assert rig.found is None
-    rig.answer("ab", LogSilence(3, 700))
-    assert rig.found == FoundLog(LOG, 3)
+    rig.step(LIMITS.again_ms)
+    rig.answer("ab", LogSilence(3, LIMITS.released_ms + LIMITS.again_ms - 1))
+    assert rig.found == FoundLog(LOG, free)
+
+
+def test_a_log_of_another_node_is_left_to_it_at_a_start_of_all_processes() -> None:
+    """Replicas count the silence from their own start."""
+    rig = Rig()
+    rig.read(cell_1=document())
+    rig.answer("ab", LogSilence(1, 5_000))
+    assert rig.found is None
+    assert rig.asks() == ["c"], "the next question comes after a pause"
+    rig.step(LIMITS.silence_ms)
+    rig.answer("ab", LogSilence(1, 5_700))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_an_own_log_that_is_newer_than_its_document_is_found_so_that_an_alarm_is_raised() -> None:
+    """R32. The take-over compares the epochs, and names the replica."""
+    rig = Rig(OwnLog(LOG, HERE))
+    rig.read(cell_1=document(2))
+    for _ in range(2):
+        assert rig.found is None
+        rig.answer("a", LogSilence(3, 0))
+        rig.step(LIMITS.again_ms)
+        rig.read(cell_1=document(2))
+    assert rig.found == FoundLog(LOG, document(2))
