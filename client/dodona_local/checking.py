@@ -22,7 +22,7 @@ from dodona_local.completeness import lacks_master
 from dodona_local.errors import LaunchFailed
 from dodona_local.progress import Progress
 from dodona_local.replicated_folder import FILE_NAME as COPIES_NAME
-from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder
+from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder, replicas_in
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_replication.shell.replica_check import verify_replica
@@ -66,7 +66,8 @@ class _Part(NamedTuple):
 def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
     """Check all data of Dodona in this folder.
 
-    Raises InvalidRequest (the folder has no data of Dodona), FolderInUse.
+    Raises InvalidRequest (the folder has no data of Dodona, or lacks the file that says what it
+    has), FolderInUse.
     """
     path = place_of(path)
     parts = list(_parts_of(path))
@@ -84,7 +85,7 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
 
 def _parts_of(path: Path) -> Iterator[_Part]:
     nodes = sorted(path.glob("node-*"), key=_number)
-    if (path / COPIES_NAME).exists():
+    if (path / COPIES_NAME).exists() or replicas_in(path):
         yield from _replicated_parts(path)
         return
     if lacks_master(path):

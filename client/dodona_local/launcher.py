@@ -151,18 +151,23 @@ class _Launch:
         try:
             name = "" if self.replicated is None else self.replicated.name
             self.plans = arrange(cluster_plans(self.folder, self.ports.ports, layout, name))
+            self._note_copies()
         except BaseException:
             self.close()
             raise
 
     def _check_copies(self, layout: Layout) -> ReplicatedFolder | None:
-        """Note in the folder that its logs have copies, if they have."""
+        """Return what the folder has if its logs have copies."""
         if layout.replicas is None:
             self.folder.check_unreplicated()
             return None
-        found = layout.replicas.check(self.folder, layout.node_count)
-        found.write(self.folder.path)
-        return found
+        return layout.replicas.check(self.folder, layout.node_count)
+
+    def _note_copies(self) -> None:
+        """Note in the folder that its logs have copies, if they have. From now on it can't be
+        started without them, so this is the last step before the processes start."""
+        if self.replicated is not None:
+            self.replicated.write(self.folder.path)
 
     def note_ready(self) -> None:
         """Note that all processes have been ready once."""
