@@ -6,7 +6,6 @@ Must not import: the servers.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,11 +41,8 @@ class Replicas(NamedTuple):
             raise LaunchFailed(
                 f"the number of log replicas must be {bounds}, not {self.replica_count}"
             )
-        if shutil.which(etcd_member.PROGRAM) is None:
-            raise LaunchFailed(
-                "log replicas need etcd, and there is no program `etcd` on the PATH: install it "
-                "(Debian, Ubuntu: apt-get install etcd-server), or start without replicas"
-            )
+        if (missing := etcd_member.missing_program()) is not None:
+            raise LaunchFailed(f"log replicas need etcd, and {missing}, or start without replicas")
         longest = etcd_member.socket_path(folder.etcd, MEMBERS - 1)
         if len(str(longest).encode()) > etcd_member.SOCKET_BYTES_MAX:
             raise LaunchFailed(
