@@ -55,6 +55,11 @@ class Replication(NamedTuple):
     limits: OwnerLimits = OwnerLimits()
 
 
+def log_name(cell: CellId) -> str:
+    """Return the name that replicas and the coordinator have for the log of a cell."""
+    return f"cell-{cell}"
+
+
 class _Place(NamedTuple):
     """Where a checkpoint is."""
 
@@ -75,7 +80,7 @@ class ReplicatedCellLog(DistantLog):
         """`bytes_max` is how large the log may become. The folder has the chunks, and is released
         by `close`."""
         cluster, replicas, open_coordinator, key, copies, limits = replication
-        name = f"cell-{cell}"
+        name = log_name(cell)
         identity = Identity(cluster, name, owner_id(f"node-{cell}", os.urandom(START_BYTES)))
         if len(replicas) < copies.wanted:
             raise InvalidRequest(
@@ -113,6 +118,18 @@ class ReplicatedCellLog(DistantLog):
         taken = self._host.owner or self._host.taking
         assert taken is not None
         return taken.epoch
+
+    @property
+    def last_index(self) -> int:
+        """Return the index of the last entry, once the log is open."""
+        assert self._host.owner is not None
+        return self._host.owner.last_index
+
+    @property
+    def copy_count(self) -> int:
+        """Return how many replicas the set has, once the log is open."""
+        assert self._host.owner is not None
+        return len(self._host.owner.document.members)
 
     # ---- the start and the end
 
