@@ -7,11 +7,12 @@ checked which chunks the logs name. The owner of a part defines how the part is 
 are checked, even if one is damaged. Changes nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dodona_local.adoption import PLAIN
 from dodona_local.backup.manifest import (
     MANIFEST_NAME,
     is_unfinished,
@@ -22,7 +23,7 @@ from dodona_local.completeness import lacks_master
 from dodona_local.errors import LaunchFailed
 from dodona_local.progress import Progress
 from dodona_local.replicated_folder import FILE_NAME as COPIES_NAME
-from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder
+from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder, replicas_in
 from dodona_oracle.shell.checking import MasterSummary, verify_master
 from dodona_oracle.shell.store import FILE_NAME
 from dodona_replication.shell.replica_check import verify_replica
@@ -66,7 +67,8 @@ class _Part(NamedTuple):
 def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
     """Check all data of Dodona in this folder.
 
-    Raises InvalidRequest (the folder has no data of Dodona), FolderInUse.
+    Raises InvalidRequest (the folder has no data of Dodona, or lacks the file that says what it
+    has), FolderInUse.
     """
     path = place_of(path)
     parts = list(_parts_of(path))
@@ -79,12 +81,21 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
     with ExitStack() as stack:
         if parts[0].path != path and (path / LOCK_NAME).exists():
             stack.enter_context(locked_to_read(path))
-        return [_check(part, progress or Progress()) for part in parts]
+        return _checked(parts, progress)
+
+
+def check_parts(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
+    """Check all data in a folder that the caller has locked. Raises InvalidRequest, FolderInUse."""
+    return _checked(_parts_of(path), progress)
+
+
+def _checked(parts: Iterable[_Part], progress: Progress | None) -> list[CheckedPart]:
+    return [_check(part, progress or Progress()) for part in parts]
 
 
 def _parts_of(path: Path) -> Iterator[_Part]:
     nodes = sorted(path.glob("node-*"), key=_number)
-    if (path / COPIES_NAME).exists():
+    if (path / COPIES_NAME).exists() or replicas_in(path):
         yield from _replicated_parts(path)
         return
     if lacks_master(path):
@@ -117,6 +128,8 @@ def _replicated_parts(path: Path) -> Iterator[_Part]:
         yield _Part(f"etcd member-{index}", path / "etcd" / f"member-{index}", _member)
     if not found.object_store:
         yield _Part(OBJECTS, path / OBJECTS, _objects)
+    for node in sorted((path / PLAIN).glob("node-*"), key=_number):
+        yield _Part(f"{PLAIN}/{node.name}", node, _cell)
 
 
 def _missing_master(folder: Path, _: Progress) -> CheckedPart:

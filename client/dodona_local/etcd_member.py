@@ -17,12 +17,19 @@ from pathlib import Path
 from typing import Final
 
 PROGRAM: Final = "etcd"
+REMEDY: Final = "install it (Debian, Ubuntu: apt-get install etcd-server)"
 HEARTBEAT_MS: Final = 50
 ELECTION_MS: Final = 500
 HEALTH_PATH: Final = "/health"
 SOCKET_BYTES_MAX: Final = 107
 """How long the path of a socket may be, as Linux has it."""
 _PR_SET_PDEATHSIG: Final = 1
+
+
+def missing_program() -> str | None:
+    """Return what to do if the program etcd is not installed, or None if it is."""
+    found = shutil.which(PROGRAM)
+    return None if found else f"there is no program `{PROGRAM}` on the PATH: {REMEDY}"
 
 
 def socket_path(folder: Path, index: int) -> Path:

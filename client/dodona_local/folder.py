@@ -139,7 +139,8 @@ class DataFolder:
             if any(self.path.glob("node-*/log/*")):
                 raise LaunchFailed(
                     f"the nodes in {self.path} have their logs in their own folders: start it "
-                    "without --replicas, or choose another folder with --data-dir"
+                    "without --replicas, or give the logs copies with `dodona cluster adopt "
+                    f"{self.path}`"
                 )
             return wanted
         for what, before, now in (
@@ -232,7 +233,7 @@ class DataFolder:
             if _is_alive(holder) or time.monotonic() > deadline:
                 raise LaunchFailed(
                     f"{self.path} is in use by another process (pid {holder or 'unknown'}): "
-                    "stop that process, or choose another folder with --data-dir"
+                    "stop that process, or choose another folder"
                 )
             time.sleep(0.05)
 

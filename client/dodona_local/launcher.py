@@ -9,10 +9,8 @@ Must not import: the servers. They start by module name, in separate processes.
 import asyncio
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace as replace_fields
 
+from dodona_local.adoption import note_served
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, PortReservation, reserve_ports
@@ -28,9 +27,9 @@ from dodona_local.replicas import Replicas
 from dodona_local.replicated_folder import ReplicatedFolder
 from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
+from dodona_local.supervisor_thread import SupervisorThread
 
 NODES_MAX: Final = 64
-START_WAIT_S_MAX: Final = 120.0
 POLL_S: Final = 0.02
 FORK_MODULES: Final = {
     "dodona_oracle": (
@@ -103,14 +102,17 @@ def cluster_plans(
             options = {"data_dir": folder.standby(index), **more}
             plans.append(_plan(name, "dodona_tablets", port=next(free), **options))
     plans += others
-    if layout.has_key:
-        key_file = str(folder.cluster_key)
-        is_ours = [it.module in FORK_MODULES for it in plans]
-        plans = [
-            it.with_option("--cluster-key-file", key_file) if ours else it
-            for it, ours in zip(plans, is_ours, strict=True)
-        ]
-    return plans
+    return with_key(plans, folder) if layout.has_key else plans
+
+
+def with_key(plans: Sequence[Plan], folder: DataFolder) -> list[Plan]:
+    """Let the processes show each other the folder's key."""
+    key_file = str(folder.cluster_key)
+    is_ours = [it.module in FORK_MODULES for it in plans]
+    return [
+        it.with_option("--cluster-key-file", key_file) if ours else it
+        for it, ours in zip(plans, is_ours, strict=True)
+    ]
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -155,21 +157,27 @@ class _Launch:
         try:
             name = "" if self.replicated is None else self.replicated.name
             self.plans = arrange(cluster_plans(self.folder, self.ports.ports, layout, name))
+            self._note_copies()
         except BaseException:
             self.close()
             raise
 
     def _check_copies(self, layout: Layout) -> ReplicatedFolder | None:
-        """Note in the folder that its logs have copies, if they have."""
+        """Return what the folder has if its logs have copies."""
         if layout.replicas is None:
             self.folder.check_unreplicated()
             return None
-        found = layout.replicas.check(self.folder, layout.node_count)
-        found.write(self.folder.path)
-        return found
+        return layout.replicas.check(self.folder, layout.node_count)
+
+    def _note_copies(self) -> None:
+        """Note in the folder that its logs have copies, if they have. From now on it can't be
+        started without them, so this is the last step before the processes start."""
+        if self.replicated is not None:
+            self.replicated.write(self.folder.path)
 
     def note_ready(self) -> None:
         """Note that all processes have been ready once."""
+        note_served(self.folder.path)
         if self.replicated is not None and not self.replicated.has_been_ready:
             self.replicated = replace_fields(self.replicated, has_been_ready=True)
             self.replicated.write(self.folder.path)
@@ -261,29 +269,19 @@ class LocalCluster:
         self._arguments = (Path(data_dir), self._layout, port_base, arrange)
         self._warn = warn
         self._back_off_s_max = back_off_s_max
-        self._started: Future[None] = Future()
-        self._failure: Exception | None = None
 
     def __enter__(self) -> Self:
-        self._launch = _Launch(*self._arguments)
-        self._stop = asyncio.Event()
-        self._supervisor = Supervisor(
-            self._launch.plans,
-            self._launch.folder,
+        launch = self._launch = _Launch(*self._arguments)
+        self._thread = SupervisorThread(
+            launch.plans,
+            launch.folder,
             self._warn,
             self._back_off_s_max,
-            fork_modules=_fork_modules(self._launch.plans),
+            fork_modules=_fork_modules(launch.plans),
+            on_ready=launch.note_ready,
+            on_end=launch.close,
         )
-        # Named factory: without one, the runner would set the calling thread's event loop.
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._run, name="local cluster", daemon=True)
         self._thread.start()
-        try:
-            self._started.result(START_WAIT_S_MAX)
-        except BaseException:
-            self._end()
-            raise
         return self
 
     def __exit__(
@@ -292,9 +290,9 @@ class LocalCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end()
-        if self._failure is not None and error is None:
-            raise self._failure
+        self._thread.end()
+        if self._thread.failure is not None and error is None:
+            raise self._thread.failure
 
     @property
     def master_url(self) -> str:
@@ -324,7 +322,7 @@ class LocalCluster:
     def processes(self) -> dict[str, ProcessStatus]:
         """Return the status of each process by name: `master`, `proxy`, `proxy 1`, ..., `gateway`,
         ..., `node 0`, ..."""
-        return self._supervisor.statuses()
+        return self._thread.statuses()
 
     def kill(self, name: str) -> None:
         """Kill a process with `kill -9`, as a crash would. The cluster restarts it by itself."""
@@ -357,28 +355,3 @@ class LocalCluster:
             if time.monotonic() > deadline:
                 raise LaunchFailed(f"{name} is not ready after {wait_s_max:g} s")
             time.sleep(POLL_S)
-
-    def _announce(self) -> None:
-        for name, failure in self._supervisor.failures().items():
-            self._started.set_exception(LaunchFailed(f"{name} can't be started: {failure}"))
-            return
-        self._launch.note_ready()
-        self._started.set_result(None)
-
-    def _run(self) -> None:
-        try:
-            with self._runner as runner:
-                runner.run(self._supervisor.run(self._announce, self._stop))
-        except (LaunchFailed, OSError) as error:  # raised by __enter__ or __exit__
-            self._failure = error
-        finally:
-            self._launch.close()
-            if not self._started.done():
-                self._started.set_exception(
-                    self._failure or LaunchFailed("the cluster was stopped before it was ready")
-                )
-
-    def _end(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: the cluster ended by itself
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()

@@ -6,7 +6,6 @@ Must not import: the servers.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -40,6 +39,12 @@ class Replicas(NamedTuple):
     def check(self, folder: DataFolder, node_count: int) -> ReplicatedFolder:
         """Return what the folder has with these replicas. Raises LaunchFailed if these processes
         can't run here."""
+        self.check_place(folder)
+        wanted = ReplicatedFolder(random_name(), self.replica_count, node_count, self.object_store)
+        return folder.check_replicated(wanted)
+
+    def check_place(self, folder: DataFolder) -> None:
+        """Raise LaunchFailed if these processes can't run in this folder."""
         if not COPIES <= self.replica_count <= REPLICAS_MAX:
             bounds = f"{COPIES} to {REPLICAS_MAX}"
             raise LaunchFailed(
@@ -49,11 +54,8 @@ class Replicas(NamedTuple):
             raise LaunchFailed(
                 f"the number of standbys must be 0 to {STANDBYS_MAX}, not {self.standby_count}"
             )
-        if shutil.which(etcd_member.PROGRAM) is None:
-            raise LaunchFailed(
-                "log replicas need etcd, and there is no program `etcd` on the PATH: install it "
-                "(Debian, Ubuntu: apt-get install etcd-server), or start without replicas"
-            )
+        if (missing := etcd_member.missing_program()) is not None:
+            raise LaunchFailed(f"log replicas need etcd, and {missing}, or start without replicas")
         longest = etcd_member.socket_path(folder.etcd, MEMBERS - 1)
         if len(str(longest).encode()) > etcd_member.SOCKET_BYTES_MAX:
             raise LaunchFailed(
@@ -65,9 +67,6 @@ class Replicas(NamedTuple):
             text = f"the path of {folder.path} has a comma, and lists of sockets have commas, too"
             raise LaunchFailed(f"{text}: choose another folder")
         self._check_object_store()
-        name = f"local-{os.urandom(8).hex()}"
-        wanted = ReplicatedFolder(name, self.replica_count, node_count, self.object_store)
-        return folder.check_replicated(wanted)
 
     def _check_object_store(self) -> None:
         scheme, _, rest = self.object_store.partition("://")
@@ -102,6 +101,11 @@ class Replicas(NamedTuple):
             "etcd": ",".join(f"unix://{it}" for it in sockets),
             "object_store": self.object_store or folder.make_objects(),
         }
+
+
+def random_name() -> str:
+    """Return a name for a new cluster. Two folders may use one object store."""
+    return f"local-{os.urandom(8).hex()}"
 
 
 def _member(folder: Path, index: int, port: int) -> Plan:

@@ -308,7 +308,7 @@ def test_a_killed_master_is_restarted_by_the_fork_server(tmp_path: Path) -> None
         dodona.connect(cluster.master_url) as db,
     ):
         before = db.generate_timestamp()
-        forks = cluster._supervisor._fork_server
+        forks = cluster._thread._supervisor._fork_server
         assert forks is not None
         assert forks._process is not None
         cluster.kill("master")

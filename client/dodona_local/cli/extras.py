@@ -1,4 +1,4 @@
-"""Check the packages of each extra, and the Java that Spark needs.
+"""Check the packages of each extra, and the programs that two of them need: Java and etcd.
 
 Owns: the packages of each extra as modules, the versions that matter, and the check. Tests compare
 both tables with `pyproject.toml`, because the metadata of an install names no modules. `pip install
@@ -58,7 +58,7 @@ def require_extras(*extras: str) -> None:
 
 def missing_for(extra: str) -> str | None:
     """Return what an extra lacks, and the command that installs it; None if it lacks nothing. The
-    extra `spark` also needs Java."""
+    extra `spark` also needs Java, and `replication` the program etcd."""
     missing = _missing_packages(extra)
     if missing is not None:
         return f"{extra} needs {missing}"
@@ -67,11 +67,25 @@ def missing_for(extra: str) -> str | None:
             wanted = f"{package} {first} or newer" + (f", below {end}" if end else "")
             remedy = f"pip install 'dodona[{extra}]'"
             return f"{extra} needs {wanted}, and {found or 'none'} is installed: {remedy}"
-    if extra != "spark":
-        return None
+    program = _PROGRAMS_BY_EXTRA.get(extra)
+    return None if program is None else program()
+
+
+def _missing_java() -> str | None:
     from dodona_local.java import missing_java
 
     return missing_java()
+
+
+def _missing_etcd() -> str | None:
+    from dodona_local.etcd_member import missing_program
+
+    missing = missing_program()
+    return None if missing is None else f"dodona up --replicas needs etcd, and {missing}"
+
+
+_PROGRAMS_BY_EXTRA: Final = {"spark": _missing_java, "replication": _missing_etcd}
+"""What looks for the program that an extra needs."""
 
 
 def _missing_packages(*extras: str) -> str | None:

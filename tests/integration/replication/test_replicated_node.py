@@ -1,11 +1,11 @@
 """A cluster whose logs have copies loses replicas, etcd, and nodes with their folders."""
 
-import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +13,33 @@ import pytest
 
 import dodona
 from dodona_loadtest.chaos.campaign import CampaignPlan, run_campaign
-from dodona_local import etcd_member
 from dodona_local.checking import check_folder
 from dodona_local.errors import LaunchFailed
+from dodona_local.folder import DataFolder
 from dodona_local.launcher import LocalCluster
+from dodona_local.ports import HOST, reserve_ports
 from dodona_local.replicas import Replicas
 from dodona_local.replicated_folder import ReplicatedFolder
 from dodona_local.supervisor import Plan
-from dodona_replication.core.document import Document
-from dodona_replication.shell.etcd import EtcdCoordinator
-from dodona_replication.shell.etcd_options import EtcdOptions
+from integration.replication.clusters import (
+    create,
+    document_of,
+    make_chunks,
+    name_in,
+    opened,
+    replicated,
+    write,
+)
 from suite.etcd import NEEDS_ETCD
 from suite.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, NEEDS_ETCD]
-
-SCHEMA = [
-    {"name": "k", "type": "int64", "sort_order": "ascending"},
-    {"name": "v", "type": "int64"},
-]
 
 
 def forgetful(plans: list[Plan]) -> list[Plan]:
     """Let each start of a node find an empty folder."""
     module = "integration.replication.forgetful_node"
     return [replace(it, module=module) if it.name.startswith("node") else it for it in plans]
-
-
-def replicated(folder: Path, count: int = 3, *, forgets: bool = False) -> LocalCluster:
-    arrange = forgetful if forgets else list
-    return LocalCluster(folder, node_count=1, replicas=Replicas(count), arrange=arrange)
 
 
 @pytest.fixture
@@ -52,37 +49,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cluster(folder: Path) -> Iterator[LocalCluster]:
-    with replicated(folder, 4, forgets=True) as it:
+    with LocalCluster(folder, node_count=1, replicas=Replicas(4), arrange=forgetful) as it:
         yield it
-
-
-def write(db: dodona.Client, first: int, count: int) -> None:
-    for key in range(first, first + count):
-        rows = [{"k": key, "v": key * key}]
-        db.run_in_transaction(partial(dodona.Transaction.insert_rows, path="//t", rows=rows))
-
-
-def make_chunks(db: dodona.Client) -> None:
-    """Bring all rows into chunks."""
-    db.unmount_table("//t")
-    db.mount_table("//t")
-
-
-def name_in(folder: Path) -> str:
-    """The name of the cluster."""
-    found = ReplicatedFolder.read(folder)
-    assert found is not None
-    return found.name
-
-
-async def document_of(folder: Path, log: str = "cell-0") -> Document:
-    urls = [f"unix://{etcd_member.socket_path(folder / 'etcd', it)}" for it in range(3)]
-    options = EtcdOptions(urls, name_in(folder))
-    coordinator = EtcdCoordinator(options)
-    found = await coordinator.read(log)
-    await coordinator.close()
-    assert found is not None
-    return found.document
 
 
 @pytest.mark.part("a cell survives its replica, and its node with the folder")
@@ -90,7 +58,7 @@ def test_a_cell_outlives_a_replica_and_the_folder_of_its_node(
     cluster: LocalCluster, folder: Path
 ) -> None:
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
-        db.create_table("//t", schema=SCHEMA, mount=True)
+        create(db)
         write(db, 0, 50)
         cluster.pause("replica 0")
         write(db, 50, 50)
@@ -108,16 +76,16 @@ def test_a_cell_outlives_a_replica_and_the_folder_of_its_node(
 def test_a_cell_goes_on_while_etcd_is_away(cluster: LocalCluster, folder: Path) -> None:
     """No owner and no set changes meanwhile."""
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
-        db.create_table("//t", schema=SCHEMA, mount=True)
+        create(db)
         write(db, 0, 10)
-        document = asyncio.run(document_of(folder))
+        document = document_of(folder)
         for index in range(3):
             cluster.pause(f"etcd {index}")
         write(db, 10, 200)
         assert len(db.query("select k from [//t]")) == 210
         for index in range(3):
             cluster.resume(f"etcd {index}")
-        assert asyncio.run(document_of(folder)) == document
+        assert document_of(folder) == document
         cluster.kill("node 0")
         write(db, 210, 10)
         assert len(db.query("select k from [//t]")) == 220
@@ -130,7 +98,7 @@ def test_a_node_that_lacks_an_object_says_which_one_and_starts_when_it_is_back(
     name = name_in(folder)
     objects, aside = folder / "objects" / name, folder / "aside"
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
-        db.create_table("//t", schema=SCHEMA, mount=True)
+        create(db)
         write(db, 0, 50)
         make_chunks(db)
         objects.rename(aside)
@@ -149,7 +117,7 @@ def test_below_the_smallest_set_requests_are_refused_until_a_replica_comes_back(
 ) -> None:
     """What was not answered meanwhile is not lost."""
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
-        db.create_table("//t", schema=SCHEMA, mount=True)
+        create(db)
         write(db, 0, 10)
         for index in range(1, 4):
             cluster.pause(f"replica {index}")
@@ -180,33 +148,24 @@ def test_below_the_smallest_set_requests_are_refused_until_a_replica_comes_back(
 def test_a_clean_stop_gives_the_log_up_and_the_next_start_goes_on(folder: Path) -> None:
     """Its folder has copies of the chunks, which need not be fetched. Ports are others, and members
     of etcd and replicas are found all the same."""
-    with (
-        replicated(folder) as cluster,
-        dodona.connect(cluster.master_url, timeout_ms=60_000) as db,
-    ):
-        db.create_table("//t", schema=SCHEMA, mount=True)
+    with opened(replicated(folder)) as db:
+        create(db)
         write(db, 0, 50)
         make_chunks(db)
         write(db, 50, 50)
-        document = asyncio.run(document_of(folder))
-    with (
-        replicated(folder) as cluster,
-        dodona.connect(cluster.master_url, timeout_ms=60_000) as db,
-    ):
+        document = document_of(folder)
+    with opened(replicated(folder)) as db:
         write(db, 100, 10)
         assert len(db.query("select k from [//t]")) == 110
-        again = asyncio.run(document_of(folder))
+        again = document_of(folder)
     assert (again.epoch, again.members) == (document.epoch + 1, document.members)
     assert "the object store gave chunks" not in (folder / "logs" / "node-0.log").read_text()
 
 
 @pytest.mark.rest("the checks of a replica and of a chunk have tests of their own")
 def test_the_folder_of_such_a_cluster_is_checked(folder: Path) -> None:
-    with (
-        replicated(folder) as cluster,
-        dodona.connect(cluster.master_url, timeout_ms=60_000) as db,
-    ):
-        db.create_table("//t", schema=SCHEMA, mount=True)
+    with opened(replicated(folder)) as db:
+        create(db)
         write(db, 0, 50)
         make_chunks(db)
     found = check_folder(folder)
@@ -287,9 +246,26 @@ def test_a_member_of_etcd_without_its_data_is_refused(folder: Path) -> None:
 
 def test_replicas_without_the_file_about_them_are_refused(folder: Path) -> None:
     (folder / "replica-0").mkdir(parents=True)
+    text = r"replication\.json is missing beside log replicas"
     for replicas in (None, Replicas(3)):
-        with pytest.raises(LaunchFailed, match=r"replication\.json is missing beside log replicas"):
+        with pytest.raises(LaunchFailed, match=text):
             LocalCluster(folder, replicas=replicas).__enter__()
+    with pytest.raises(dodona.errors.InvalidRequest, match=text):
+        check_folder(folder)
+
+
+def test_a_first_start_without_ports_leaves_no_trace(folder: Path) -> None:
+    """The same folder may be started without replicas."""
+    reservation = reserve_ports(0, 10)
+    reservation.release()
+    base, *_, last = reservation.ports
+    with (
+        socket.create_server((HOST, last)),
+        pytest.raises(LaunchFailed, match="is not free"),
+    ):
+        LocalCluster(folder, replicas=Replicas(3), port_base=base).__enter__()
+    with closing(DataFolder(folder)) as it:
+        it.check_unreplicated()
 
 
 def test_a_lost_master_is_told(folder: Path) -> None:

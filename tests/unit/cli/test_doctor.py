@@ -132,6 +132,22 @@ def test_without_java_spark_is_missing(dodona: Commands, monkeypatch: pytest.Mon
     assert "there is no /nonexistent/bin/java" in spark["what to do"]
 
 
+def test_without_etcd_a_user_of_replicas_is_told_how_to_get_it(
+    dodona: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = parts(dodona)["replication"]
+    assert found["state"] == "missing"
+    assert found["what to do"] == (
+        "dodona up --replicas needs etcd, and there is no program `etcd` on the PATH: install it "
+        "(Debian, Ubuntu: apt-get install etcd-server)"
+    )
+    etcd = tmp_path / "etcd"
+    etcd.touch(0o700)
+    found = parts(dodona)["replication"]
+    assert (found["state"], found["what to do"]) == ("works", "nothing")
+
+
 def test_people_get_a_table(dodona: Commands) -> None:
     lines = dodona.elsewhere("doctor").splitlines()
     assert lines[0].split()[:3] == ["part", "state", "purpose"]

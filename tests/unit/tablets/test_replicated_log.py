@@ -1,7 +1,7 @@
 """The log of a cell whose copies are on replicas: real cores of replicas, without processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,79 +10,25 @@ import pytest
 
 from dodona_replication.core.errors import LogLost
 from dodona_replication.core.owner import Owner
-from dodona_replication.core.owner_effects import AskReplica, Ended, OwnerLimits
-from dodona_replication.core.replica import ReplicaCore
+from dodona_replication.core.owner_effects import Ended, OwnerLimits
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.folder import FolderCoordinator
 from dodona_server.process import read_clock
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell import replicated_log
 from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
-from dodona_wire.cores.effects import Append, ReadEntries
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.messages.base import Failure
-from dodona_wire.messages.replicas import LogEntries
 from dodona_wire.net.folder import lock_folder
 from dodona_wire.types import CellId
 from suite.waiting import WAIT_S_MAX
-from unit.replication.replicas import CLUSTER, MemoryStore
+from unit.replication.replicas import CLUSTER
 from unit.tablets.logs import rows
+from unit.tablets.replica_links import Replicas
 
 pytestmark = pytest.mark.anyio
 
 BYTES_MAX = 1 << 20
 LOG = "cell-1"
-
-
-class Replicas:
-    """Replicas `a` to `d`, in the place of links to them. They answer in the next iteration of the
-    event loop, unless they are away."""
-
-    def __init__(self) -> None:
-        self.stores = {it: MemoryStore() for it in "abcd"}
-        self.cores = {
-            it: ReplicaCore(CLUSTER, it, store.logs(), read_clock())
-            for it, store in self.stores.items()
-        }
-        self.away: set[str] = set()
-        self.replicas = tuple(self.stores)
-
-    def __call__(self, *_: Any) -> "Replicas":
-        return self
-
-    def members(self) -> list[MemoryStore]:
-        """Those that have the log."""
-        return [it for it in self.stores.values() if LOG in it.logs()]
-
-    def open(self, hear: Callable[[], None]) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def place_of(self, replica: str) -> str:
-        return f"http://{replica}"
-
-    async def ask_epoch(self, replica: str, epoch: int) -> int:
-        return 0
-
-    def ask(self, asked: AskReplica, then: Callable[[Any], None]) -> None:
-        is_away = asked.replica in self.away
-        reply = Failure("unavailable", "no answer") if is_away else self._answer(asked)
-        asyncio.get_running_loop().call_soon(then, reply)
-
-    def _answer(self, asked: AskReplica) -> Any:
-        core, store = self.cores[asked.replica], self.stores[asked.replica]
-        core.handle(None, asked.request, read_clock())
-        reply: Any = None
-        for effect in core.take_effects():
-            if isinstance(effect, Append):
-                store.append([effect.record])
-                core.handle_durable(effect.record, read_clock())
-            elif isinstance(effect, ReadEntries):
-                _, *page = (getattr(effect, it) for it in effect.__struct_fields__)
-                reply = LogEntries(store.read(*page))
-            else:
-                reply = getattr(effect, "body", None)
-        return reply
 
 
 @pytest.fixture

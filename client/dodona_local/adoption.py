@@ -1,0 +1,110 @@
+"""Remember an adoption: the change of a folder from logs of its nodes to logs with copies.
+
+Owns: the file `adoption.json`, its states, and what is said of a folder that can't be started. The
+file is there from the first step until the user finishes the adoption, or has undone it.
+Must not import: the servers.
+"""
+
+import enum
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from dodona_local.errors import LaunchFailed
+from dodona_wire.net.folder import make_whole, private_file
+
+FILE_NAME: Final = "adoption.json"
+PLAIN: Final = "plain"
+"""The folder that keeps the folders of the nodes as they were."""
+
+
+class State(enum.StrEnum):
+    """The step that has begun. Each step can be repeated."""
+
+    COPYING = "copying"
+    """Replicas get the logs, and the object store the chunks. The nodes' folders are in place."""
+    MOVING = "moving"
+    """The copies are complete. The nodes' folders move into `plain`."""
+    ADOPTED = "adopted"
+    """The cluster can be started with replicas."""
+    UNDOING = "undoing"
+    """The nodes' folders move back, and the copies go."""
+    FINISHING = "finishing"
+    """The nodes' folders go."""
+
+
+STARTABLE: Final = (State.ADOPTED, State.FINISHING)
+
+
+class CellCopy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the copy of a cell's log ended when it was complete."""
+
+    cell: int
+    epoch: int
+    last_index: int
+
+
+class Adoption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of an adoption."""
+
+    state: State
+    name: str
+    """The random name of the cluster."""
+    replica_count: int
+    node_count: int
+    object_store: str = ""
+    """A URL, or nothing for the folder `objects`."""
+    replicas: tuple[str, ...] = ()
+    """The ids of the replicas, by number, once the copies are complete."""
+    cells: tuple[CellCopy, ...] = ()
+    has_served: bool = False
+    """Whether all nodes have been ready with their copies. Then each has all of its chunks."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return what was written, or None if there is no adoption. Raises LaunchFailed."""
+        path = folder / FILE_NAME
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise LaunchFailed(f"cannot read {path}: {error}") from error
+
+    def write(self, folder: Path) -> None:
+        """Write it durably. Raises LaunchFailed."""
+        write_json(folder / FILE_NAME, self)
+
+
+def check_startable(folder: Path) -> None:
+    """Refuse a folder whose adoption is under way. Raises LaunchFailed."""
+    known = Adoption.read(folder)
+    if known is None or known.state in STARTABLE:
+        return
+    if known.state is State.UNDOING:
+        todo = f"run `dodona cluster adopt {folder} --undo` again"
+    else:
+        todo = f"run `dodona cluster adopt {folder}` again, or with --undo"
+    raise LaunchFailed(f"the logs of {folder} are getting copies, which has not ended: {todo}")
+
+
+def note_served(folder: Path) -> None:
+    """Note that all nodes are ready with their copies. Raises LaunchFailed."""
+    known = Adoption.read(folder)
+    if known is not None and known.state is State.ADOPTED and not known.has_served:
+        msgspec.structs.replace(known, has_served=True).write(folder)
+
+
+def write_json(path: Path, content: msgspec.Struct) -> None:
+    """Write a file durably, or leave it as it was. Raises LaunchFailed."""
+    text = msgspec.json.encode(content)
+
+    def make(unfinished: Path) -> None:
+        with private_file(unfinished, "wb") as file:
+            file.write(text)
+
+    try:
+        make_whole(path, make, is_anew=True)
+    except OSError as error:
+        raise LaunchFailed(f"cannot write {path}: {error.strerror}") from error
