@@ -42,3 +42,13 @@ def test_the_server_computes_the_column(client: yt.YtClient, folder: str) -> Non
     assert refused.value.contains_code(307)
     client.delete_rows(path, [{"k": 54}])
     assert [it["v"] for it in client.select_rows(f"v from [{path}]")] == [5]
+
+
+def test_an_expression_that_no_row_can_compute_is_refused(client: yt.YtClient, folder: str) -> None:
+    schema = [{**SCHEMA[0], "expression": "farm_hash(k) % (8u - 8u)"}, *SCHEMA[1:]]
+    with pytest.raises(yt.YtResponseError, match=r"'hash' is wrong.*divides by zero") as refused:
+        client.create("table", f"{folder}/zero", attributes={"dynamic": True, "schema": schema})
+    assert refused.value.contains_code(307)
+    client.create("table", f"{folder}/zero", attributes={"dynamic": True, "schema": SCHEMA})
+    with pytest.raises(yt.YtResponseError, match=r"'hash' is wrong.*divides by zero"):
+        client.alter_table(f"{folder}/zero", schema=schema)

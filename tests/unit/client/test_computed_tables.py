@@ -20,8 +20,10 @@ import dodona
 from dodona._core.protocol import steps
 from dodona._core.sql.pushdown import RANGES_MAX
 from dodona.errors import SchemaViolation
+from dodona.schema import Column, TableSchema
 from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.messages.data import ArrowPage
+from dodona_wire.rows.computed import Computed
 from suite.levels import examples, share
 
 KEY = {"sort_order": "ascending"}
@@ -142,6 +144,37 @@ def test_a_row_without_a_value_is_named(db: dodona.Client) -> None:
         with pytest.raises(SchemaViolation, match="divides by zero") as error:
             call("//d", rows)
         assert error.value.attributes["row_index"] == 1
+
+
+def test_an_expression_that_no_row_can_compute_is_refused(db: dodona.Client) -> None:
+    schema = [{**SCHEMA[2], "name": "c", "expression": "if(n > 5, n % 0, n)"}, *SCHEMA[2:]]
+    calls: list[Callable[[], Any]] = [
+        lambda: db.create_table("//d", schema),
+        lambda: db.create_table("//d", TableSchema(tuple(Column(**it) for it in schema))),
+        lambda: db.alter_table("//t", schema),
+    ]
+    for call in calls:
+        with pytest.raises(SchemaViolation, match=r"'c' is wrong.*divides by zero") as error:
+            call()
+        assert error.value.attributes["column"] == "c"
+        assert error.value.attributes["expression"] == "'if(n > 5, n % 0, n)'"
+    assert not db.exists("//d")
+
+
+def test_a_stored_table_with_an_impossible_expression_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = [{**SCHEMA[2], "name": "c", "expression": "n / 0"}, *SCHEMA[2:]]
+    with monkeypatch.context() as older:
+        older.setattr(Computed, "check_possible", lambda self: None)
+        with dodona.open(tmp_path / "older") as db:
+            db.create_table("//d", schema, mount=True)
+            db.insert_rows("//d", [{"n": None, "v": 1}])
+    with dodona.open(tmp_path / "older") as db:
+        assert list(db.select("//d")) == [{"c": None, "n": None, "v": 1}]
+        assert db.query("select v from [//d]").to_pylist() == [{"v": 1}]
+        with pytest.raises(SchemaViolation, match="divides by zero"):
+            db.insert_rows("//d", [{"n": 1, "v": 1}])
 
 
 def test_a_schema_keeps_its_expressions(db: dodona.Client) -> None:
