@@ -132,6 +132,10 @@ async def test_a_query_process_gets_the_parameters(ask: Asker) -> None:
     assert rows == [{"k": k, **expected, "moment_": moment} for k in (3, 4)]
     shown = await ask("select k from [//t] where k > ?;", FirstRows(9, 9), 2, parameters=[5])
     assert msgspec.msgpack.decode(shown, type=Shown).rows == [[6], [7]]
+    nested = {"of": {"k": [7, 2**64 - 1], "raw": b"\xff", "at": moment}, "map": {5: 1.5, 7: 2}}
+    content = await ask("select $of as of_, $map[7] as m", Encoded("arrow"), parameters=nested)
+    rows = pyarrow.ipc.open_stream(content).read_all().to_pylist()
+    assert rows == [{"of_": nested["of"], "m": 2.0}]
     for rows_max in (None, 3):
         with pytest.raises(InvalidRequest, match="Did you mean 'key'") as caught:
             await ask("select $key", Encoded("json"), rows_max, parameters={"kye": 1})

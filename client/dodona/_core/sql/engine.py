@@ -18,11 +18,13 @@ import msgspec
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.constants import Expression
 from dodona._core.sql.messages import moved_up, parameter_at, without_trace
+from dodona._core.sql.parameters import NAMES_SHOWN_MAX
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_DICTS: Final = ("STRUCT(", "MAP(")
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
 _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _MIXED: Final = "Mixing named and positional parameters"
@@ -176,7 +178,7 @@ class Engine:
         pointed = parameter_at(message, text, self._parameters_by_place)
         name = next((it for it in values if it.lower() == pointed), None)
         if name is None:
-            return InvalidRequest(_with_hint(message))
+            return InvalidRequest(_with_hint(_with_dicts(message, values)))
         hint = f"The parameter {name} is the {type(values[name]).__name__} {shown(values[name])}."
         return InvalidRequest(f"{message}\n\n{hint}", parameter=name)
 
@@ -202,6 +204,18 @@ def _with_offsets(relation: Any) -> Any:
         text = f"#{place}::varchar" if kind == _TIME_WITH_OFFSET else f"#{place}"
         selected.append(f"{text} as {_quoted(name)}")
     return relation.project(", ".join(selected))
+
+
+def _with_dicts(message: str, values: Mapping[str, Any]) -> str:
+    """Add the names of parameters that are dicts if the message is about a value of their types.
+    DuckDB often points at the other side of a comparison."""
+    names = [f"${name}" for name, it in values.items() if isinstance(it, dict)]
+    if not names or not any(it in message for it in _DICTS):
+        return message
+    return (
+        f"{message}\n\nIn SQL a dict is a STRUCT or a MAP: {', '.join(names[:NAMES_SHOWN_MAX])}. "
+        "To compare it with a column of type any, pass dodona.json_of_any(value)."
+    )
 
 
 def _with_hint(message: str) -> str:
