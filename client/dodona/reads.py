@@ -147,6 +147,7 @@ class Reader(ChangeReader):
         - Lists, structs and dicts are LIST, STRUCT and MAP: `tags[1]`, `at.day`, `stock['x']`.
         - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
           for bytes, and `{"$double": "NaN"}` for a number such as NaN.
+        - `farm_hash(a, b)` gives the value of a computed key column with this expression.
         - Names must differ in more than upper and lower case. If two names do not, the second one
           becomes `name_1`.
         - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process

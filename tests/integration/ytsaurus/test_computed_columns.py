@@ -36,6 +36,8 @@ def test_the_server_computes_the_column(client: yt.YtClient, folder: str) -> Non
     found = client.lookup_rows(path, [{"k": 3, "s": "hello"}, {"k": 54}])
     assert sorted(map(dict, found), key=lambda it: it["k"]) == rows
     assert [dict(it) for it in client.select_rows(f"* from [{path}] where k = 3")] == rows[:1]
+    text = f"k from [{path}] where {EXPRESSION} = hash and farm_hash(s, k) != hash"
+    assert sorted(it["k"] for it in client.select_rows(text)) == [3, 54]
     client.insert_rows(path, [{**rows[0], "v": 5}])
     with pytest.raises(yt.YtResponseError, match="its expression gives") as refused:
         client.insert_rows(path, [{**rows[0], "hash": hashes[0] ^ 1}])
