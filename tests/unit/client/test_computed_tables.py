@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import dodona
 from dodona._core.protocol import steps
+from dodona._core.protocol.limits import SessionLimits
 from dodona._core.sql.pushdown import RANGES_MAX
 from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
@@ -216,6 +217,12 @@ def filled(db: dodona.Client) -> dodona.Client:
 
 def rows_read(db: dodona.Client, text: str, **how: Any) -> tuple[int, pa.Table]:
     """How many rows the query reads, and its result."""
+    counts, found = pages_read(db, text, **how)
+    return sum(map(sum, counts)), found
+
+
+def pages_read(db: dodona.Client, text: str, **how: Any) -> tuple[list[list[int]], pa.Table]:
+    """How many rows each page of each step has that reads rows, and the result of the query."""
     run, counts = db._run, []
 
     def watched(protocol: steps.Protocol[Any]) -> steps.Protocol[Any]:
@@ -226,14 +233,34 @@ def rows_read(db: dodona.Client, text: str, **how: Any) -> tuple[int, pa.Table]:
             except StopIteration as stop:
                 return stop.value
             replies = yield step
-            counts.extend([it.row_count for it in replies or () if isinstance(it, ArrowPage)])
+            pages = [it.row_count for it in replies or () if isinstance(it, ArrowPage)]
+            counts.extend([pages] if pages else [])
 
     db._run = lambda protocol, *timeout: run(watched(protocol), *timeout)
     try:
         found = db.query(text, **how)
     finally:
         db._run = run
-    return sum(counts), found
+    return counts, found
+
+
+def test_the_rows_of_several_values_are_read_side_by_side(filled: dodona.Client) -> None:
+    users = [f"u{it}" for it in range(RANGES_MAX)]
+    text = "select user, n, v from [//t] where user in $users order by user, n"
+    steps, found = pages_read(filled, text, parameters={"users": users})
+    assert [len(it) for it in steps] == [SessionLimits().requests_in_flight_max] * 2
+    assert [sum(it) for it in steps] == [64, 64]
+    assert found.to_pylist() == [
+        {"user": user, "n": n, "v": n} for user in sorted(users) for n in range(4)
+    ]
+    with filled.begin(read_own_writes=True) as tx:
+        tx.insert_rows("//t", [{"user": "u7", "n": 9, "v": 9}])
+        tx.delete_rows("//t", [{"user": "u3", "n": 0}])
+        rows = tx.query(text, {"users": ["u3", "u7"]}).to_pylist()
+    assert [(it["user"], it["n"]) for it in rows] == [
+        *[("u3", it) for it in (1, 2, 3)],
+        *[("u7", it) for it in (0, 1, 2, 3, 9)],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def stored_query(db: dodona.Client, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a query that sees stored values."""
     query = db._run(db._session.prepare_query(sql, is_stored=True))
     query.plan()
-    db._run(query.fetch(db._session.read_arrow))
+    db._run(query.fetch(db._session.read_ranges))
     return [tuple(it.values()) for it in query.answer().to_pylist()]
 
 
