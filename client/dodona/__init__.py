@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         WrongGateway,
     )
     from dodona_wire.rows.schema import Column, TableSchema
+    from dodona_wire.rows.text_format import json_of_any
     from dodona_wire.types import (
         ASYNC_LAST_COMMITTED,
         MAX_TIMESTAMP,
@@ -149,6 +150,7 @@ __all__ = [
     "WrongGateway",
     "connect",
     "datetime_from_timestamp",
+    "json_of_any",
     "open",
     "timestamp_from_datetime",
 ]
@@ -179,6 +181,7 @@ _HOMES: Final = {
     "dodona.schema": "Column TableSchema",
     "dodona.snapshot": "Snapshot",
     "dodona.timestamps": "datetime_from_timestamp timestamp_from_datetime",
+    "dodona_wire.rows.text_format": "json_of_any",
     "dodona.types": (
         "ASYNC_LAST_COMMITTED MAX_TIMESTAMP MIN_TIMESTAMP SYNC_LAST_COMMITTED TableSettings "
         "Timestamp"

@@ -147,6 +147,7 @@ class AsyncReader(AsyncChangeReader):
         - Lists, structs and dicts are LIST, STRUCT and MAP: `tags[1]`, `at.day`, `stock['x']`.
         - Columns of type `any` are JSON text, as in REST and in files. `{"$base64": "/w=="}` stands
           for bytes, and `{"$double": "NaN"}` for a number such as NaN.
+        - `farm_hash(a, b)` gives the value of a computed key column with this expression.
         - Names must differ in more than upper and lower case. If two names do not, the second one
           becomes `name_1`.
         - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
@@ -157,7 +158,13 @@ class AsyncReader(AsyncChangeReader):
         bounds the range of keys as a constant does. These values are possible:
 
         - None, bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, UUID, and
-          scalars of numpy. For `column in $list`, pass a list of one of these types.
+          scalars of numpy, and lists and dicts of these values. For `column in $list`, pass a list.
+        - A list is a LIST, and all of its items have one type. A dict whose keys are text is a
+          STRUCT: `$order.price`. DuckDB compares it with columns of structs and of dicts. A dict
+          whose keys are ints or bytes, or an empty dict, is a MAP: `$stock[5]`.
+        - All dicts in a list have the same fields. Lists and dicts are nested at most 16 deep. Such
+          a list is a table in `from (select unnest($rows, recursive := true))`.
+        - For a column of type `any`, pass the text of `dodona.json_of_any(value)`.
         - An int is from -2^63 to 2^64 - 1, and a Decimal has 38 digits at most.
         - A list of Decimals needs 38 digits at most, before and after the point together.
         - A time has an offset of whole seconds from 0 to 15:59:59, or none.

@@ -245,6 +245,7 @@ class Processes(_RealTime):
     def __init__(self, folder: Path, cell_count: int = 2) -> None:
         self.cell_count = cell_count
         self._cluster = LocalCluster(folder, node_count=cell_count).__enter__()
+        self.url = self._cluster.master_url
         self._drivers: list[BlockingDriver] = []
         self.db = self.new_client()
 

@@ -16,7 +16,13 @@ from documents.members import Member, fields_of, methods_of, signature_of
 from dodona.changes import Changes
 
 KNOWN: Final = frozenset(it for it in dodona.__all__ if it.isupper()) | {"NULL_TIMESTAMP"}
-FUNCTIONS: Final = ("connect", "open", "datetime_from_timestamp", "timestamp_from_datetime")
+FUNCTIONS: Final = (
+    "connect",
+    "open",
+    "datetime_from_timestamp",
+    "timestamp_from_datetime",
+    "json_of_any",
+)
 CLASSES: Final[tuple[type, ...]] = (
     dodona.Client,
     dodona.Transaction,

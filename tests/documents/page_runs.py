@@ -78,10 +78,16 @@ THEIRS: Final = _code("""
         "dynamic": True, "schema": [
             {"name": "id", "type": "int64", "sort_order": "ascending"},
             {"name": "owner", "type": "string"}, {"name": "balance", "type": "int64"},
-            {"name": "tags", "type": "any"}]})
+            {"name": "tags", "type": "any"},
+            {"name": "orders", "type_v3": {"type_name": "optional", "item": {
+                "type_name": "list", "item": {"type_name": "struct", "members": [
+                    {"name": "day", "type": "date"},
+                    {"name": "price", "type": {
+                        "type_name": "decimal", "precision": 10, "scale": 2}}]}}}}]})
     theirs.mount_table("//home/bank/accounts", sync=True)
     theirs.insert_rows("//home/bank/accounts", [
-        {"id": id, "owner": owner, "balance": 100, "tags": tags}
+        {"id": id, "owner": owner, "balance": 100, "tags": tags,
+         "orders": [{"day": 19000, "price": (id + 2**63).to_bytes(8)}]}
         for id, owner, tags in [
             (1, "Ann", {"since": 2013}), (2, b"B\\xf6b", ["new", None, 1.5]), (3, "Eve", "text")]])
 """)

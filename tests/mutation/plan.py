@@ -40,6 +40,7 @@ VALUES: Final = tuple(
     for name in (
         "dodona/_core/sql/constants",
         "dodona/_core/sql/messages",
+        "dodona/_core/sql/nested_parameters",
         "dodona/_core/sql/parameters",
         "dodona/_core/writing/column_types",
         "dodona/_core/writing/logical_casting",

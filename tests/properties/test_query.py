@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, time, timedelta, timezone
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -24,11 +25,12 @@ from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading import query as query_module
 from dodona._core.reading.query import Query, Source
+from dodona._core.reading.reading import Ranges, range_of
 from dodona._core.sql.parameters import Parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange
 from dodona.errors import InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP, Timestamp
+from dodona.types import MAX_TIMESTAMP, Timestamp
 from dodona_wire.rows.arrow import arrow_of_tuples
 from dodona_wire.rows.columns import SortOrder
 from suite.levels import examples
@@ -192,20 +194,15 @@ class Tables:
         """What the last query read."""
 
     def read(
-        self,
-        path: str,
-        lower: Sequence[Any] | None,
-        upper: Sequence[Any] | None,
-        columns: Sequence[str],
-        timestamp: Timestamp,
+        self, path: str, ranges: Ranges, columns: Sequence[str], timestamp: Timestamp
     ) -> Protocol[pyarrow.Table]:
         assert timestamp == MAX_TIMESTAMP
         schema, rows = self._tables[path]
-        first = KEY_MIN if lower is None else schema.bound_of(lower)
-        end = KEY_MAX if upper is None else schema.bound_of(upper)
+        ends = [range_of(schema, *it) for it in ranges]
+        assert all(before[1] <= after[0] for before, after in pairwise(ends)), "they are apart"
         count = len(schema.key_columns)
         keyed = sorted((schema.bound_of(row[:count]), row) for row in rows)
-        inside = [row for key, row in keyed if first <= key < end]
+        inside = [row for first, end in ends for key, row in keyed if first <= key < end]
         return arrow_of_tuples(schema.columns, inside).select(list(columns))
         yield
 

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.query import Query, Source
+from dodona._core.reading.reading import Ranges, range_of
 from dodona._core.sql.references import find_tables
 from dodona.errors import DodonaError
 from dodona.schema import TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, MAX_TIMESTAMP
+from dodona.types import MAX_TIMESTAMP
 from dodona_wire.rows.arrow import arrow_of_tuples
 from dodona_ytsaurus.query.parser import parse
 from dodona_ytsaurus.query.translation import to_sql, translate
@@ -343,11 +344,10 @@ def rows_of(schema: TableSchema) -> st.SearchStrategy[list[Row]]:
 def run(sql: str, rows: list[Row]) -> list[Row]:
     """As `db.query` runs it, over rows in memory that are read as tablets are."""
 
-    def read(path: str, lower: Any, upper: Any, columns: Any, timestamp: Any) -> Protocol[Any]:
-        first = KEY_MIN if lower is None else SCHEMA.bound_of(lower)
-        end = KEY_MAX if upper is None else SCHEMA.bound_of(upper)
+    def read(path: str, ranges: Ranges, columns: Any, timestamp: Any) -> Protocol[Any]:
+        ends = [range_of(SCHEMA, *it) for it in ranges]
         keyed = sorted((SCHEMA.bound_of(row[:3]), row) for row in rows)
-        inside = [row for key, row in keyed if first <= key < end]
+        inside = [row for first, end in ends for key, row in keyed if first <= key < end]
         return arrow_of_tuples(SCHEMA.columns, inside).select(list(columns))
         yield
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dodona.types import TIMESTAMPS_PER_REQUEST_MAX, CellId, TabletId, Timestamp
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version
+from dodona_loadtest.histories.history import Acquisition, Crash, RowKey, Version, frozen
 from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcome
@@ -377,7 +377,7 @@ class Cluster:
                     row = RowKey(path, bytes(key))
                     for timestamp, mask, values in entries:
                         names = [column.name for column in schema.columns_of(mask)]
-                        columns = tuple(sorted(zip(names, values, strict=True)))
+                        columns = tuple(sorted(zip(names, map(frozen, values), strict=True)))
                         versions.append(Version(row, timestamp, columns if mask else None))
         return versions
 

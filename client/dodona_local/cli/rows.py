@@ -257,7 +257,7 @@ def query(
         list[str] | None,
         typer.Option(
             metavar="NAME=JSON",
-            help="Another value for $NAME: a number, null, a list. May be repeated.",
+            help="Another value for $NAME: a number, null, a list, an object. May be repeated.",
         ),
     ] = None,
     timestamp: ReadTimestamp = None,

@@ -8,7 +8,7 @@ Constants are computed here, so that a division of them by zero is an error of t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
@@ -72,6 +72,8 @@ class Term:
     operands: tuple["Term", ...] = ()
     value: Any = None
     """Of a literal its value, of a column its place, of a floor how many units a day has."""
+    at: int = field(default=0, compare=False)
+    """Its offset in the expression, for errors."""
 
 
 class _Draft(NamedTuple):
@@ -137,7 +139,7 @@ class _Drafts:
     def _constant(self, constant: Constant, at: int, kinds: Kind | None = None) -> _Draft:
         def make(kind: Kind) -> Term:
             fitted = self._folded(at, values.fit, constant, kind)
-            return Term("literal", kind, value=fitted.value)
+            return Term("literal", kind, value=fitted.value, at=at)
 
         return _Draft(constant.kinds if kinds is None else kinds, make, at, constant)
 
@@ -155,7 +157,7 @@ class _Drafts:
             hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self._inputs)}."
             text = f"{name} is no key column without an expression. {hint}"
             raise self._source.error(node.at, text, known=[*self._inputs])
-        term = Term("column", found.kind, value=found.place)
+        term = Term("column", found.kind, value=found.place, at=node.at)
         return _Draft(found.kind, lambda kind: term, node.at, None, found.unit, found.per_day)
 
     # ---- operators
@@ -164,7 +166,8 @@ class _Drafts:
         """Return a term of one kind, whose operands have the first kind that they may have."""
 
         def make(_: Kind) -> Term:
-            return Term(operator, kind, tuple([it.make(first_of(it.kinds)) for it in operands]))
+            made = tuple([it.make(first_of(it.kinds)) for it in operands])
+            return Term(operator, kind, made, at=at)
 
         return _Draft(kind, make, at)
 
@@ -195,7 +198,11 @@ class _Drafts:
         if node.operator == "+":
             return operand._replace(kinds=kinds)
         operator = "negative" if node.operator == "-" else "~"
-        return _Draft(kinds, lambda kind: Term(operator, kind, (operand.make(kind),)), node.at)
+
+        def make(kind: Kind) -> Term:
+            return Term(operator, kind, (operand.make(kind),), at=node.at)
+
+        return _Draft(kinds, make, node.at)
 
     def _binary(self, node: Binary) -> _Draft:
         left, right = self.draft(node.left), self.draft(node.right)
@@ -211,15 +218,16 @@ class _Drafts:
             return self._constant(constant, node.at, kinds)
 
         def make(kind: Kind) -> Term:
-            return Term(node.operator, kind, (left.make(kind), right.make(kind)))
+            operands = left.make(kind), right.make(kind)
+            return Term(node.operator, kind, operands, at=node.at)
 
         return _Draft(kinds, make, node.at)
 
     def _comparison(self, operator: str, left: _Draft, right: _Draft, at: int) -> _Draft:
         wanted = COMPARABLE | Kind.NULL
         kind = first_of(self._common(f"The operator {operator}", wanted, [left, right], at))
-        operands = left.make(kind), right.make(kind)
-        return _Draft(Kind.BOOLEAN, lambda _: Term(operator, Kind.BOOLEAN, operands), at)
+        made = Term(operator, Kind.BOOLEAN, (left.make(kind), right.make(kind)), at=at)
+        return _Draft(Kind.BOOLEAN, lambda _: made, at)
 
     def _in(self, node: In) -> _Draft:
         if len(node.operands) > 1:
@@ -288,7 +296,7 @@ class _Drafts:
 
         def make(kind: Kind) -> Term:
             first = [it.make(first_of(it.kinds)) for it in leading]
-            return Term(name, kind, (*first, *[it.make(kind) for it in sharing]))
+            return Term(name, kind, (*first, *[it.make(kind) for it in sharing]), at=at)
 
         per_day = next((it.per_day for it in sharing if it.unit), _DAY_SECONDS)
         return _Draft(kinds, make, at, None, unit, per_day)
@@ -297,7 +305,7 @@ class _Drafts:
         kinds = self._common(name, INTEGERS, [operand], at)
 
         def make(kind: Kind) -> Term:
-            return Term(name, kind, (operand.make(kind),), operand.per_day)
+            return Term(name, kind, (operand.make(kind),), operand.per_day, at)
 
         return _Draft(kinds, make, at, None, operand.unit, operand.per_day)
 

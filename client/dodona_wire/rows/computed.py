@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded, SchemaViolation
 from dodona_wire.expressions.evaluation import SCOPE, code_of, function_of
-from dodona_wire.expressions.terms import Input, Term, term_of
+from dodona_wire.expressions.impossible import impossible_part
+from dodona_wire.expressions.source import Source
+from dodona_wire.expressions.terms import LENGTH_MAX, Input, Term, term_of
 from dodona_wire.expressions.time_floors import FLOORS
 from dodona_wire.expressions.values import KIND_OF_TYPE
 from dodona_wire.rows.columns import KEY_COLUMNS_MAX, Column
@@ -78,9 +80,7 @@ class Computed:
         try:
             term, unit = term_of(self.text, inputs, KIND_OF_TYPE[self.kind.stored])
         except (InvalidRequest, LimitExceeded) as error:
-            text = f"the expression of column {self.name!r} is wrong: {error.message}"
-            given = {**error.attributes, "column": self.name, "expression": shown(self.text)}
-            raise SchemaViolation(text, **given) from error
+            raise self._wrong(error) from error
         wanted = self.kind.name if self.kind.form in _UNITS else ""
         if wanted and unit != wanted:
             text = f"the expression of column {self.name!r} gives no {wanted}"
@@ -88,6 +88,24 @@ class Computed:
             text = f"{text}, but {hint}. Change the type of the column, or the expression"
             raise SchemaViolation(text, column=self.name, expression=shown(self.text))
         return term
+
+    def _wrong(self, error: DodonaError) -> SchemaViolation:
+        """Return the error of a schema for an error of the expression."""
+        text = f"the expression of column {self.name!r} is wrong: {error.message}"
+        given = {**error.attributes, "column": self.name, "expression": shown(self.text)}
+        return SchemaViolation(text, **given)
+
+    def check_possible(self) -> None:
+        """Check that rows can have the column, for a new schema. Raises SchemaViolation."""
+        part = impossible_part(self.term)
+        if part is not None:
+            text = f"{part.why} No row that needs this part could be written. Change the expression"
+            raise self._wrong(Source(self.text, "expression", LENGTH_MAX).error(part.at, text))
+        if not self.inputs:
+            try:
+                self.value_of(())
+            except SchemaViolation as error:
+                raise self._wrong(error) from error
 
     @cached_property
     def floor(self) -> tuple[int, Callable[[Any], Any]] | None:

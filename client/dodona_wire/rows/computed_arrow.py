@@ -44,7 +44,7 @@ def computed_array(schema: TableSchema, computed: Computed, batch: Any) -> Any:
     names, row_count = schema.key_names, batch.num_rows
     columns: list[Values | None] = [None] * len(names)
     for place in computed.inputs:
-        columns[place] = _values(batch.column(names[place]))
+        columns[place] = plain_values(batch.column(names[place]))
     rows = Rows(columns, row_count)
     try:
         found = values_of(computed.term, rows)
@@ -78,7 +78,8 @@ def check_computed_array(computed: Computed, given: Any, found: Any) -> None:
         raise error
 
 
-def _values(array: Any) -> Values:
+def plain_values(array: Any) -> Values:
+    """Return a column of stored values as an expression takes it."""
     import pyarrow
 
     if isinstance(array, pyarrow.ChunkedArray):

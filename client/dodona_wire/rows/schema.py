@@ -59,7 +59,8 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
 
     def _check(self) -> None:
         super()._check()
-        computed_of(self.key_columns, self._logical_keys)
+        for it in computed_of(self.key_columns, self._logical_keys):
+            it.check_possible()
 
     @cached_property
     def _logical_keys(self) -> tuple[LogicalType, ...]:

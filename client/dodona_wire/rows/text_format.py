@@ -33,7 +33,7 @@ from dodona_wire.rows.logical_values import Convert, is_shown_otherwise, store_o
 from dodona_wire.rows.nested_text import json_form, nested_formatter
 from dodona_wire.rows.nested_values import converter_of
 from dodona_wire.rows.schema import Column
-from dodona_wire.rows.values import NESTING_DEPTH_MAX, check_key_double, double_of
+from dodona_wire.rows.values import CHECKS, NESTING_DEPTH_MAX, check_key_double, double_of
 from dodona_wire.shown import shown
 
 BASE64: Final = "$base64"
@@ -278,6 +278,12 @@ def format_packed_as_text(packed: bytes) -> str:
 def format_value_as_text(value: Any) -> str:
     """Format a stored value of type any, as JSON."""
     return msgspec.json.encode(format_any(value)).decode()
+
+
+def json_of_any(value: Any) -> str:
+    """Return the JSON text that a query sees for a value of a column of type `any`, to be compared
+    with such a column. Raises SchemaViolation if the column could not have the value."""
+    return format_value_as_text(CHECKS["any"](value, ""))
 
 
 def bytes_of_text(raw: bytes, column: str) -> bytes:

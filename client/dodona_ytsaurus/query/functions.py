@@ -173,6 +173,13 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "concat": function([_STRING, _STRING], _STRING, "({0} || {1})"),
     "lower": _cased("lower"),
     "upper": _cased("upper"),
+    "farm_hash": Function(
+        (INTEGERS | _BOOLEAN | _STRING,),
+        Kind.UINT64,
+        lambda given: f"farm_hash({', '.join([it.sql for it in given])})",
+        is_repeated=True,
+        nulls="never",
+    ),
     "is_prefix": Function((_STRING, _STRING), _BOOLEAN, _is_prefix),
     "is_substr": Function((_STRING, _STRING), _BOOLEAN, _is_substring),
     "regex_full_match": _matches("REGEX"),
@@ -237,7 +244,7 @@ AGGREGATES: Final[dict[str, Function]] = {
 
 _OTHERS: Final = (
     "acos any_to_yson_string array_agg asin atan2 bigb_hash bit_count cardinality_merge"
-    " cardinality_merge_state cardinality_state cos cot degrees dict_sum even factorial farm_hash"
+    " cardinality_merge_state cardinality_state cos cot degrees dict_sum even factorial"
     " format_guid format_timestamp format_timestamp_localtime format_timestamp_tz gamma gcd"
     " is_valid_utf8 lcm lgamma list_contains list_has_intersection make_entity make_list make_map"
     " make_ngrams numeric_to_string parse_double parse_int64 parse_uint64 radians regex_escape"

@@ -16,11 +16,20 @@ Columns = tuple[tuple[str, Any], ...]
 """Column names and values, sorted by name."""
 
 
+def frozen(value: Any) -> Any:
+    """Return a value in the form of a history, which is compared and hashed: a list is a tuple, and
+    a dict has its pairs in their order."""
+    if isinstance(value, list | tuple):
+        return tuple([frozen(it) for it in value])
+    return tuple([frozen(it) for it in value.items()]) if isinstance(value, dict) else value
+
+
 def visible(columns: dict[str, Any] | None) -> Columns | None:
     """Return a row as readers see it: null is the same as absent."""
     if columns is None:
         return None
-    return tuple((name, value) for name, value in sorted(columns.items()) if value is not None)
+    pairs = sorted(columns.items(), key=lambda it: it[0])
+    return tuple([(name, frozen(value)) for name, value in pairs if value is not None])
 
 
 class RowKey(NamedTuple):
@@ -44,7 +53,13 @@ class Read(NamedTuple):
 
 def _bytes_of(read: Read) -> int:
     """Return the rough size of a read: that of its texts."""
-    return sum(len(value) for _, value in read.columns or () if isinstance(value, str | bytes))
+    return sum(_text_bytes(value) for _, value in read.columns or ())
+
+
+def _text_bytes(value: Any) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_text_bytes, value))
+    return len(value) if isinstance(value, str | bytes) else 0
 
 
 class Scan(NamedTuple):

@@ -4,12 +4,12 @@ Owns: the columns, lock groups and keys of a row's write. They follow the users'
 client's code. Must not import: any core.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from dodona_loadtest.histories.history import Columns, RowKey, Write, visible
+from dodona_loadtest.histories.history import Columns, RowKey, Write, frozen, visible
 from dodona_wire.rows.columns import MAIN_LOCK, Column
 from dodona_wire.rows.keys import encode_key
 from dodona_wire.types import Atomicity
@@ -33,6 +33,9 @@ class TableShape(msgspec.Struct, frozen=True):
     has_shared_writes: bool = False
     ttl_ms: int | None = None
     """The age at which a row goes, its newest version too. None: no version ever goes."""
+    compute: Callable[[Row], Row] | None = None
+    """Returns the computed key columns of a row, without the client's code. Rows and keys that
+    sessions send may leave them out."""
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -55,14 +58,19 @@ class TableShape(msgspec.Struct, frozen=True):
     def value_columns(self) -> list[Column]:
         return [column for column in self.columns if column.sort_order is None]
 
+    def whole_key(self, row: Row) -> dict[str, Any]:
+        """Return the key of a row with its computed columns, which the row may lack."""
+        whole = row if self.compute is None else {**row, **self.compute(row)}
+        return {column.name: whole[column.name] for column in self.key_columns}
+
     def row_key(self, row: Row) -> RowKey:
-        columns = self.key_columns
-        values = [row[column.name] for column in columns]
-        return RowKey(self.path, bytes(encode_key(values, [it.key_type for it in columns])))
+        values = [*self.whole_key(row).values()]
+        key_types = [it.key_type for it in self.key_columns]
+        return RowKey(self.path, bytes(encode_key(values, key_types)))
 
     def key_text(self, row: Row) -> str:
         """Return the key in the form of refusals."""
-        return repr({column.name: row[column.name] for column in self.key_columns})
+        return repr(self.whole_key(row))
 
     def bound(self, values: Sequence[Any] | None, default: bytes) -> bytes:
         if values is None:
@@ -78,7 +86,8 @@ class TableShape(msgspec.Struct, frozen=True):
     ) -> Write:
         """Return the write of an insert of this row: an overwrite sets absent columns to null."""
         columns = [it for it in self.value_columns if not is_update or it.name in row]
-        values = tuple(sorted((column.name, row.get(column.name)) for column in columns))
+        by_name = sorted(columns, key=lambda it: it.name)
+        values = tuple([(it.name, frozen(row.get(it.name))) for it in by_name])
         added = tuple(sorted(it.name for it in columns if is_aggregate and it.aggregate == "sum"))
         return Write(self.row_key(row), values, self.groups_of(columns), added, is_shared)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dodona._core.protocol.steps import Pause, Protocol
 from dodona._core.reading.versions import VersionedRow
-from dodona_loadtest.histories.history import History, RowKey, Version
+from dodona_loadtest.histories.history import History, RowKey, Version, frozen
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import TableShape
 from dodona_loadtest.workloads import Workload
@@ -174,7 +174,7 @@ def _versions(table: TableShape, history: VersionedRow) -> Iterator[Version]:
     columns: dict[int, list[tuple[str, Any]]] = {at: [] for at in history.write_timestamps}
     for name, values in sorted(history.values.items()):
         for value in values:
-            columns[value.timestamp].append((name, value.value))
+            columns[value.timestamp].append((name, frozen(value.value)))
     for timestamp, written in columns.items():
         yield Version(row, timestamp, tuple(written))
     for timestamp in history.delete_timestamps:

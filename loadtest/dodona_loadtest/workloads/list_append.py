@@ -2,6 +2,8 @@
 
 Owns: a few hot lists in the tablets of several cells. Also owns the history in the form of a
 checker that uses no timestamps: the lists themselves show the order of the transactions.
+The lists are values of a nested type, and a computed key column spreads them. Most rows and keys
+leave the column out, and each row that is read must have the right value in it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,15 +16,16 @@ from dodona_loadtest.checkers.list_append import check_appends
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Columns, History, Read, RowKey, Transaction
 from dodona_loadtest.histories.recorder import Attempt, Recorder
-from dodona_loadtest.histories.shape import TableShape
+from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.workloads.workload import Workload
 from dodona_wire.errors import DodonaError
+from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.rows.schema import Column
 
 LISTS_PER_TABLET: Final = 2
 OPERATIONS_MAX: Final = 5
 THOUGHT_MS_MAX: Final = 30
-SEPARATOR: Final = ","
+HASHES: Final = 1_024
 
 Elements = tuple[str, ...]
 
@@ -37,21 +40,26 @@ class ListAppend(Workload):
         self.tablet_count = random.choice((2, 3, 4))
         self.list_count = LISTS_PER_TABLET * self.tablet_count
         self.append_rate = random.choice((0.3, 0.5, 0.8))
-        pivots = [(LISTS_PER_TABLET * index,) for index in range(1, self.tablet_count)]
+        in_order = sorted(range(self.list_count), key=hash_of)
+        self._firsts = in_order[::LISTS_PER_TABLET]
+        """The first list of each tablet."""
+        pivots = [(hash_of(number),) for number in self._firsts[1:]]
         self.table = TableShape(
             "//append/lists",
             (
-                Column("id", "int64", sort_order="ascending"),
-                Column("elements", "utf8", required=True),
+                Column("hash", "uint64", "ascending", expression=f"farm_hash(id) % {HASHES}"),
+                Column("id", "int64", "ascending"),
+                Column("elements", "list<utf8>", required=True),
             ),
             ((), *pivots),
+            compute=_computed,
         )
 
     def set_up(self, db: Recorder) -> Protocol[bool]:
-        return (yield from self._append_to(db, range(0, self.list_count, LISTS_PER_TABLET)))
+        return (yield from self._append_to(db, self._firsts))
 
     def touch(self, db: Recorder) -> Protocol[bool]:
-        return (yield from self._append_to(db, range(0, self.list_count, LISTS_PER_TABLET)))
+        return (yield from self._append_to(db, self._firsts))
 
     def _append_to(self, db: Recorder, lists: Iterable[int]) -> Protocol[bool]:
         attempt = yield from db.begin()
@@ -82,19 +90,31 @@ class ListAppend(Workload):
     def _append(self, db: Recorder, attempt: Attempt, number: int, count: int) -> Protocol[None]:
         elements = yield from self._look(attempt, number)
         added = [db.unique_value() for _ in range(count)]
-        row = {"id": number, "elements": SEPARATOR.join((*elements, *added))}
+        row = {"id": number, "elements": [*elements, *added]}
+        if db.random.random() < 0.2:
+            row["hash"] = hash_of(number)
         yield from attempt.insert(self.table, row, is_update=db.random.random() < 0.5)
 
     def _look(self, attempt: Attempt, number: int) -> Protocol[Elements]:
         (row,) = yield from attempt.lookup(self.table, [{"id": number}])
-        return () if row is None else _elements(row["elements"])
+        if row is None:
+            return ()
+        self._judge_hash(row)
+        return tuple(row["elements"])
+
+    def _judge_hash(self, row: Row) -> None:
+        """Note a row whose computed column has another value than its expression gives."""
+        if row["hash"] != hash_of(row["id"]):
+            self.flag(f"list {row['id']} has the hash {row['hash']}, not {hash_of(row['id'])}")
 
     def draw_key(self, random: Random) -> dict[str, Any]:
-        return {"id": random.randrange(self.list_count)}
+        number = random.randrange(self.list_count)
+        return {"hash": hash_of(number), "id": number}
 
     def problem(self, rows: list[dict[str, Any]]) -> str | None:
         for row in rows:
-            elements = _elements(row["elements"])
+            self._judge_hash(row)
+            elements = row["elements"]
             if len(set(elements)) != len(elements):
                 return f"list {row['id']} has an element twice: {elements}"
         return None
@@ -152,11 +172,16 @@ class ListAppend(Workload):
 
 
 def _elements_of(columns: Columns | None) -> Elements:
-    return () if columns is None else _elements(dict(columns)["elements"])
+    return () if columns is None else dict(columns)["elements"]
 
 
-def _elements(text: str) -> Elements:
-    return tuple(text.split(SEPARATOR))
+def hash_of(number: int) -> int:
+    """Return the computed column of a list's row."""
+    return farm_hash(number) % HASHES
+
+
+def _computed(row: Row) -> Row:
+    return {"hash": hash_of(row["id"])}
 
 
 def _append_count(t: AppendTransaction) -> int:

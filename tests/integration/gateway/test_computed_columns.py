@@ -82,3 +82,19 @@ def test_the_console_shows_the_expression(rest: Rest, table: str) -> None:
     page = rest.http.get("/console/table", params={"path": table}).raise_for_status()
     assert "<th>expression</th>" in page.text
     assert f"<code>{EXPRESSION}</code>" in page.text
+
+
+@pytest.mark.parametrize("expression", ["k % 0", "if(k = 1, 5, k / (1 - 1))"])
+def test_an_expression_that_no_row_can_compute_is_refused(rest: Rest, expression: str) -> None:
+    key = {"type": "int64", "sort_order": "ascending"}
+    plain = [{"name": "k", **key}, {"name": "v", "type": "int64"}]
+    schema = [{"name": "h", **key, "expression": expression}, *plain]
+    path = f"//computed/{next(_numbers)}"
+    problems = [rest.refused("create_table", path=path, schema=schema)]
+    rest("create_table", path=path, schema=plain)
+    problems.append(rest.refused("alter_table", path=path, schema=schema))
+    for problem in problems:
+        assert problem.kind == "schema_violation"
+        assert "divides by zero" in problem.detail
+        assert problem.attributes["column"] == "h"
+        assert problem.attributes["expression"] == repr(expression)

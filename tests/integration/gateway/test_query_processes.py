@@ -25,6 +25,7 @@ from dodona_gateway.core.query_work import Encoded, FirstRows, Shape, Shown, Typ
 from dodona_gateway.shell.queries import MEMORY_FACTOR, Queries, QueryBounds
 from dodona_gateway.shell.settings import GatewaySettings
 from dodona_local.launcher import LocalCluster
+from dodona_wire.expressions.farm_hash import farm_hash
 from integration.gateway.rest import Rest, problem_of
 from integration.ytsaurus.plain import ask as ask_yt
 from suite.programs import program
@@ -132,6 +133,14 @@ async def test_a_query_process_gets_the_parameters(ask: Asker) -> None:
     assert rows == [{"k": k, **expected, "moment_": moment} for k in (3, 4)]
     shown = await ask("select k from [//t] where k > ?;", FirstRows(9, 9), 2, parameters=[5])
     assert msgspec.msgpack.decode(shown, type=Shown).rows == [[6], [7]]
+    nested = {"of": {"k": [7, 2**64 - 1], "raw": b"\xff", "at": moment}, "map": {5: 1.5, 7: 2}}
+    content = await ask("select $of as of_, $map[7] as m", Encoded("arrow"), parameters=nested)
+    rows = pyarrow.ipc.open_stream(content).read_all().to_pylist()
+    assert rows == [{"of_": nested["of"], "m": 2.0}]
+    sql = "select farm_hash(k, v, $raw) as h from [//t] where k = 7"
+    content = await ask(sql, Encoded("arrow"), parameters={"raw": b"\xff"})
+    rows = pyarrow.ipc.open_stream(content).read_all().to_pylist()
+    assert rows == [{"h": farm_hash(7, b"7", b"\xff")}]
     for rows_max in (None, 3):
         with pytest.raises(InvalidRequest, match="Did you mean 'key'") as caught:
             await ask("select $key", Encoded("json"), rows_max, parameters={"kye": 1})

@@ -1,11 +1,13 @@
 """Bugs of rows that move: from store to store, into chunks, and out of the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
 
-from dodona.types import Key, Timestamp
+from dodona.errors import SchemaViolation
+from dodona.schema import Column, TableSchema
+from dodona.types import Key, Timestamp, Write
 from dodona_tablets.core.cell.readers import Readers
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.rows.stores import Stores
@@ -14,6 +16,8 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_tablets.core.upkeep.truncation import Truncation
 from dodona_wire.cores import effects
+from dodona_wire.rows.arrow import array_of
+from dodona_wire.rows.keys import decode_key, encode_key
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 from unit.tablets import test_readers
 
@@ -106,6 +110,46 @@ def pass_over_readers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "oldest", lambda *_: None)
 
 
+def flush_one_list_of_each_length(patch: pytest.MonkeyPatch) -> None:
+    """A flush packs nested values once and keeps the bytes, by a name that several values have."""
+
+    def planted(column: Column, values: Sequence[Any]) -> Any:
+        if column.stored != "any":
+            return array_of(column, values)
+        packed: dict[int, Any] = {}
+        kept = [None if it is None else packed.setdefault(len(it), it) for it in values]
+        return array_of(column, kept)
+
+    patch.setattr("dodona_tablets.core.rows.chunks.rows.array_of", planted)
+
+
+def believe_computed_columns(patch: pytest.MonkeyPatch) -> None:
+    """A client of another version computes a key column otherwise, and the cells do not compute it
+    again. No client finds such a row."""
+    write_of = TableSchema.write_of
+    count = [0]
+
+    def planted(self: TableSchema, row: Mapping[str, Any], *, is_update: bool = False) -> Write:
+        key, mask, values = write_of(self, row, is_update=is_update)
+        count[0] += 1
+        if not self.computed or count[0] % 20:
+            return key, mask, values
+        computed, *others = decode_key(key, self.key_types)
+        return encode_key([computed ^ 1, *others], self.key_types), mask, values
+
+    check_writes = Tablet.check_writes
+
+    def unchecked(self: Tablet, writes: Sequence[Any]) -> None:
+        try:
+            check_writes(self, writes)
+        except SchemaViolation as error:
+            if "computed" not in error.attributes:
+                raise
+
+    patch.setattr(TableSchema, "write_of", planted)
+    patch.setattr(Tablet, "check_writes", unchecked)
+
+
 BUGS: tuple[PlantedBug | CheckedBug, ...] = (
     CheckedBug(
         39,
@@ -162,5 +206,19 @@ BUGS: tuple[PlantedBug | CheckedBug, ...] = (
         write_while_it_is_flushed,
         ("DURABILITY", "EXT", "CRASH", "LATEST"),
         Where(changes=SHORT, crash_count=10),
+    ),
+    PlantedBug(
+        None,
+        "a flush keeps one list for all lists of a length",
+        flush_one_list_of_each_length,
+        ("DURABILITY", "EXT", "LATEST", "CRASH", "INTERNAL", "LOST-APPEND"),
+        Where("list_append", changes=MOVING),
+    ),
+    PlantedBug(
+        None,
+        "cells take the word of a client for a computed column",
+        believe_computed_columns,
+        ("DURABILITY", "EXT", "LATEST", "GHOST", "INVARIANT"),
+        Where("list_append"),
     ),
 )

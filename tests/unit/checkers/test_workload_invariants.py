@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dodona.types import Key
 from dodona_loadtest.checkers.appends import Append, Observe
 from dodona_loadtest.histories.history import (
     History,
@@ -30,6 +31,8 @@ from dodona_loadtest.workloads import (
 )
 from dodona_loadtest.workloads.sideband import Message
 from dodona_tablets.core.node import NodeCore
+from dodona_wire.expressions.farm_hash import farm_hash
+from dodona_wire.rows.keys import decode_key
 from simulator.simulation import Result, Simulation
 
 
@@ -80,12 +83,13 @@ def tale() -> Tale:
 
 
 def listing(workload: ListAppend, number: int, elements: str | None) -> Read:
-    columns = None if elements is None else (("elements", elements),)
+    columns = None if elements is None else (("elements", tuple(elements.split(","))),)
     return Read(workload.table.row_key({"id": number}), columns)
 
 
 def put(workload: ListAppend, number: int, elements: str) -> Write:
-    return workload.table.write({"id": number, "elements": elements}, is_update=False)
+    row = {"id": number, "elements": elements.split(",")}
+    return workload.table.write(row, is_update=False)
 
 
 def append(tale: Tale, workload: ListAppend, status: str, before: str, element: str) -> Transaction:
@@ -141,8 +145,15 @@ def test_lists_that_lose_or_find_elements(tale: Tale) -> None:
 
 def test_a_list_with_an_element_twice() -> None:
     workload = ListAppend(Random(1))
-    assert workload.problem([{"id": 0, "elements": "a,b"}, {"id": 1, "elements": "a"}]) is None
-    assert workload.problem([{"id": 0, "elements": "a,b,a"}]) is not None
+
+    def row(number: int, elements: list[str]) -> dict[str, Any]:
+        return {"hash": farm_hash(number) % 1024, "id": number, "elements": elements}
+
+    assert workload.problem([row(0, ["a", "b"]), row(1, ["a"])]) is None
+    said = workload.problem([row(0, ["a"]), row(1, ["b", "a", "b"])])
+    assert said is not None
+    assert said.startswith("list 1")
+    assert not workload.violations
 
 
 # Write skew
@@ -411,6 +422,38 @@ def test_changes_go_side_by_side_only_with_shared_locks() -> None:
 
 def test_appends_of_many_lists_are_in_a_run() -> None:
     assert counted("list_append", 6)["appends"] > 500
+
+
+def test_lists_are_nested_values_below_a_computed_column() -> None:
+    _, simulation = run("list_append", 3)
+    workload = simulation.workload
+    assert isinstance(workload, ListAppend)
+    hashed, number, elements = workload.table.columns
+    assert (hashed.expression, elements.type) == ("farm_hash(id) % 1024", "list<utf8>")
+    writes = [it for t in simulation.history.transactions for it in t.writes]
+    keys = {decode_key(Key(it.row.key), (hashed.key_type, number.key_type)) for it in writes}
+    assert keys == {(farm_hash(it) % 1024, it) for it in range(workload.list_count)}
+    assert all(type(value) is tuple for it in writes for _, value in it.columns or ())
+
+
+def test_a_row_with_another_computed_value_is_flagged() -> None:
+    workload = ListAppend(Random(1))
+    row = {"hash": farm_hash(3) % 1024, "id": 3, "elements": ["a"]}
+    assert workload.problem([row]) is None
+    assert not workload.violations
+    workload.problem([{**row, "hash": farm_hash(4) % 1024}])
+    (violation,) = workload.violations
+    assert violation.promise == "INVARIANT"
+    assert "list 3 has the hash" in violation.text
+    assert workload.problem([{**row, "elements": ["a", "a"]}]) is not None
+
+
+def test_a_key_is_whole_in_a_history_even_if_a_session_leaves_out_the_computed_column() -> None:
+    table = ListAppend(Random(1)).table
+    whole = {"hash": farm_hash(5) % 1024, "id": 5}
+    assert table.row_key({"id": 5}) == table.row_key(whole)
+    assert table.row_key({**whole, "hash": 0}) == table.row_key(whole)
+    assert table.key_text({"id": 5}) == repr(whole)
 
 
 def test_locks_are_recorded_with_their_groups() -> None:

@@ -34,6 +34,15 @@ def test_a_short_schema_has_expressions_with_commas_and_brackets() -> None:
     assert [it.name for it in schema.columns] == ["hash", "user", "v"]
 
 
+@pytest.mark.parametrize("command", ["create", "alter"])
+def test_an_expression_that_no_row_can_compute_is_refused(dodona: Commands, command: str) -> None:
+    dodona.said("create", "//d" if command == "alter" else TABLE, "--schema", "k:int64:key,v:int64")
+    schema = "k:int64:key,h:int64:key:expression=k % 0,v:int64"
+    said = dodona.refused(command, "//d", "--schema", schema)
+    assert "'h' is wrong: The expression divides by zero" in said
+    assert "k % 0" in said
+
+
 def test_a_schema_is_shown_with_its_expressions(table: Commands) -> None:
     assert EXPRESSION in table.said("describe", TABLE, "--schema")
     assert table.value("describe", TABLE, "--schema")[0]["expression"] == EXPRESSION

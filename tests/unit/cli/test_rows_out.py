@@ -333,6 +333,9 @@ def test_a_query_takes_text_and_json_as_parameters(full: Commands) -> None:
         "d": None,
         "e": {"$double": "Infinity"},
     }
+    given = ["--param-json", 'o={"ids": [1, 18446744073709551615], "raw": {"$base64": "/w=="}}']
+    found = full.value("query", "select $o as o, $o.ids[2] as n", *given)
+    assert found == {"o": {"ids": [1, 2**64 - 1], "raw": {"$base64": "/w=="}}, "n": 2**64 - 1}
     in_order = ("--param", "1=2", "--param-json", "2=3")
     found = full.value("query", f"select id from [{TABLE}] where id = ? limit ?", *in_order)
     assert found == {"id": 2}
@@ -347,7 +350,8 @@ def test_a_query_takes_text_and_json_as_parameters(full: Commands) -> None:
         (("--param-json", "=1"), "write --param-json name=value, not '=1'"),
         (("--param", "id=1", "--param-json", "id=1"), "the parameter id is given twice"),
         (("--param-json", "id=one"), "the parameter id is not JSON"),
-        (("--param-json", 'id={"a": 1}'), "Parameter id is None, a bool"),
+        (("--param-json", 'id={"a": 1}'), "In SQL a dict is a STRUCT or a MAP: $id."),
+        (("--param-json", 'id=[{"a": 1}, {"b": 1}]'), "Parameter id[…] has dicts with different"),
         (("--param-json", 'id={"$base64": "?"}'), "is not base64"),
         (("--param", "id=one"), "The parameter id is the str 'one'"),
     ],

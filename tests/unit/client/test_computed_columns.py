@@ -7,6 +7,7 @@ properties in tests/properties/test_computed.py hold that columns and single row
 from datetime import UTC, date, datetime
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -246,6 +247,77 @@ def test_a_schema_refuses_an_expression(expression: str, kind: str, reason: str)
     with pytest.raises(SchemaViolation, match=reason) as error:
         schema_of(expression, kind)
     assert error.value.attributes["column"] == "c"
+
+
+IMPOSSIBLE = [
+    ("u / 0", "uint64", 0, "divides by zero"),
+    ("i % 0", "int64", 0, "divides by zero"),
+    ("farm_hash(t) % 0", "uint64", 0, "divides by zero"),
+    ("u % (1 - 1)", "uint64", 0, "divides by zero"),
+    ("u % (0 * 7u)", "uint64", 0, "divides by zero"),
+    ("i / -0", "int64", 0, "divides by zero"),
+    ("i % length('')", "int64", 0, "divides by zero"),
+    ("i % if(1 = 2, 1, coalesce(null, 0))", "int64", 0, "divides by zero"),
+    ("if(is_null(u), 5, u % 0)", "uint64", 18, "divides by zero"),
+    ("if(u % 0 = 1u, u, 1u)", "uint64", 3, "divides by zero"),
+    ("b and i / 0 > 5", "boolean", 6, "divides by zero"),
+    ("coalesce(u, u / 0)", "uint64", 12, "divides by zero"),
+    ("-(1 + (i % (2 - 2)))", "int64", 7, "divides by zero"),
+    ("i << 64", "int64", 0, "A shift by 64 bits"),
+    ("u >> (30 + 40)", "uint64", 0, "A shift by 70 bits"),
+    ("i + int64(1e30)", "int64", 10, "does not fit in int64"),
+]
+
+
+@pytest.mark.parametrize(("expression", "kind", "at", "reason"), IMPOSSIBLE)
+def test_a_new_schema_refuses_a_part_that_no_row_can_compute(
+    expression: str, kind: str, at: int, reason: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=f"expression of column 'c'.*{reason}") as error:
+        schema_of(expression, kind)
+    attributes = error.value.attributes
+    assert (attributes["column"], attributes["offset"]) == ("c", at)
+    assert attributes["expression"] == repr(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "reason"),
+    [
+        ("300", "int8", "300 does not fit in int8"),
+        ("0.0 / 0.0", "double", "NaN"),
+        ("concat('\\xff', '')", "utf8", "not UTF-8"),
+    ],
+)
+def test_a_new_schema_refuses_a_constant_that_its_column_can_not_have(
+    expression: str, kind: str, reason: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=f"expression of column 'c'.*{reason}"):
+        schema_of(expression, kind)
+
+
+@pytest.mark.parametrize(("expression", "kind", "at", "reason"), IMPOSSIBLE)
+def test_a_stored_schema_with_an_impossible_part_is_read(
+    expression: str, kind: str, at: int, reason: str
+) -> None:
+    good = schema_of("if(b, null, null)", kind).columns
+    stored = TableSchema((msgspec.structs.replace(good[0], expression=expression), *good[1:]))
+    assert [it.name for it in stored.computed] == ["c"]
+    assert stored.stored.key_names == stored.key_names
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "given"),
+    [
+        ("d / 0", "double", {"d": 1.0}),
+        ("i / null", "int64", {"i": 1}),
+        ("i % (i - 1)", "int64", {"i": 3}),
+        ("i << 63", "int64", {"i": 1}),
+    ],
+)
+def test_a_schema_takes_a_divisor_that_some_rows_can_compute(
+    expression: str, kind: str, given: dict[str, Any]
+) -> None:
+    computed(expression, kind, **given)
 
 
 def test_only_a_key_column_that_may_be_null_is_computed() -> None:

@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 
 import dodona
 from dodona._core.protocol import steps
+from dodona._core.protocol.limits import SessionLimits
 from dodona._core.sql.pushdown import RANGES_MAX
 from dodona.errors import SchemaViolation
+from dodona.schema import Column, TableSchema
 from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.messages.data import ArrowPage
+from dodona_wire.rows.computed import Computed
 from suite.levels import examples, share
 
 KEY = {"sort_order": "ascending"}
@@ -144,6 +147,37 @@ def test_a_row_without_a_value_is_named(db: dodona.Client) -> None:
         assert error.value.attributes["row_index"] == 1
 
 
+def test_an_expression_that_no_row_can_compute_is_refused(db: dodona.Client) -> None:
+    schema = [{**SCHEMA[2], "name": "c", "expression": "if(n > 5, n % 0, n)"}, *SCHEMA[2:]]
+    calls: list[Callable[[], Any]] = [
+        lambda: db.create_table("//d", schema),
+        lambda: db.create_table("//d", TableSchema(tuple(Column(**it) for it in schema))),
+        lambda: db.alter_table("//t", schema),
+    ]
+    for call in calls:
+        with pytest.raises(SchemaViolation, match=r"'c' is wrong.*divides by zero") as error:
+            call()
+        assert error.value.attributes["column"] == "c"
+        assert error.value.attributes["expression"] == "'if(n > 5, n % 0, n)'"
+    assert not db.exists("//d")
+
+
+def test_a_stored_table_with_an_impossible_expression_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = [{**SCHEMA[2], "name": "c", "expression": "n / 0"}, *SCHEMA[2:]]
+    with monkeypatch.context() as older:
+        older.setattr(Computed, "check_possible", lambda self: None)
+        with dodona.open(tmp_path / "older") as db:
+            db.create_table("//d", schema, mount=True)
+            db.insert_rows("//d", [{"n": None, "v": 1}])
+    with dodona.open(tmp_path / "older") as db:
+        assert list(db.select("//d")) == [{"c": None, "n": None, "v": 1}]
+        assert db.query("select v from [//d]").to_pylist() == [{"v": 1}]
+        with pytest.raises(SchemaViolation, match="divides by zero"):
+            db.insert_rows("//d", [{"n": 1, "v": 1}])
+
+
 def test_a_schema_keeps_its_expressions(db: dodona.Client) -> None:
     schema = db.get_table("//t").schema
     assert schema.columns[0].expression == "farm_hash(user) % 16"
@@ -183,6 +217,12 @@ def filled(db: dodona.Client) -> dodona.Client:
 
 def rows_read(db: dodona.Client, text: str, **how: Any) -> tuple[int, pa.Table]:
     """How many rows the query reads, and its result."""
+    counts, found = pages_read(db, text, **how)
+    return sum(map(sum, counts)), found
+
+
+def pages_read(db: dodona.Client, text: str, **how: Any) -> tuple[list[list[int]], pa.Table]:
+    """How many rows each page of each step has that reads rows, and the result of the query."""
     run, counts = db._run, []
 
     def watched(protocol: steps.Protocol[Any]) -> steps.Protocol[Any]:
@@ -193,14 +233,34 @@ def rows_read(db: dodona.Client, text: str, **how: Any) -> tuple[int, pa.Table]:
             except StopIteration as stop:
                 return stop.value
             replies = yield step
-            counts.extend([it.row_count for it in replies or () if isinstance(it, ArrowPage)])
+            pages = [it.row_count for it in replies or () if isinstance(it, ArrowPage)]
+            counts.extend([pages] if pages else [])
 
     db._run = lambda protocol, *timeout: run(watched(protocol), *timeout)
     try:
         found = db.query(text, **how)
     finally:
         db._run = run
-    return sum(counts), found
+    return counts, found
+
+
+def test_the_rows_of_several_values_are_read_side_by_side(filled: dodona.Client) -> None:
+    users = [f"u{it}" for it in range(RANGES_MAX)]
+    text = "select user, n, v from [//t] where user in $users order by user, n"
+    steps, found = pages_read(filled, text, parameters={"users": users})
+    assert [len(it) for it in steps] == [SessionLimits().requests_in_flight_max] * 2
+    assert [sum(it) for it in steps] == [64, 64]
+    assert found.to_pylist() == [
+        {"user": user, "n": n, "v": n} for user in sorted(users) for n in range(4)
+    ]
+    with filled.begin(read_own_writes=True) as tx:
+        tx.insert_rows("//t", [{"user": "u7", "n": 9, "v": 9}])
+        tx.delete_rows("//t", [{"user": "u3", "n": 0}])
+        rows = tx.query(text, {"users": ["u3", "u7"]}).to_pylist()
+    assert [(it["user"], it["n"]) for it in rows] == [
+        *[("u3", it) for it in (1, 2, 3)],
+        *[("u7", it) for it in (0, 1, 2, 3, 9)],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScanRange]:
     wanted: dict[str, ScanRange] = {}
     fetch = query_module.Query.fetch
 
-    def watched(query: query_module.Query, read_arrow: Any) -> Any:
+    def watched(query: query_module.Query, read_ranges: Any) -> Any:
         wanted.clear()
         wanted.update({it.path: it.wanted for it in query.sources if it.wanted is not None})
-        return fetch(query, read_arrow)
+        return fetch(query, read_ranges)
 
     monkeypatch.setattr(query_module.Query, "fetch", watched)
     return wanted

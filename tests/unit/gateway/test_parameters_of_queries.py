@@ -1,6 +1,7 @@
 """Parameters of queries in bodies of REST and on the console's page."""
 
 import asyncio
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,7 +35,11 @@ def test_a_body_has_parameters_in_an_object_or_in_a_list(body: Any) -> None:
     text = b'{"sql": "", "parameters": [null, true, 1.5, "x", [1, 2], {"$double": "Infinity"}]}'
     expected = [None, True, 1.5, "x", [1, 2], float("inf")]
     assert decode_body(text, "json", body).parameters == expected
-    given = [b"\xff", datetime(2013, 1, 2, tzinfo=UTC)]
+    text = rb'{"sql": "", "parameters": {"a": {"b": [{"$base64": "/w=="}, {"$double": "NaN"}]}}}'
+    nested = decode_body(text, "json", body).parameters["a"]["b"]
+    assert nested[0] == b"\xff"
+    assert math.isnan(nested[1])
+    given = [b"\xff", {5: {"a": [2**64 - 1]}}, datetime(2013, 1, 2, tzinfo=UTC)]
     packed = encode_body({"sql": "", "parameters": given}, "msgpack")
     assert decode_body(packed, "msgpack", body).parameters == given
     assert decode_body(b'{"sql": ""}', "json", body).parameters is None
@@ -105,6 +110,7 @@ async def test_a_call_passes_parameters_on() -> None:
         (" \n", None),
         ('{"day": 1}', {"day": 1}),
         ('[1, {"$base64": "/w=="}]', [1, b"\xff"]),
+        ('{"of": {"a": [{"$base64": "/w=="}]}}', {"of": {"a": [b"\xff"]}}),
     ],
 )
 def test_the_field_of_the_page_is_json(text: str, found: Any) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona.errors import (
     InvalidRequest,
@@ -15,6 +16,7 @@ from dodona.schema import Column
 from dodona.types import KEY_MAX, KEY_MIN, Key
 from dodona_oracle.core import tables as tables_module
 from dodona_wire.messages.catalog import (
+    AlterTable,
     CreateTable,
     Done,
     GetTable,
@@ -25,6 +27,7 @@ from dodona_wire.messages.catalog import (
     UnmountTable,
 )
 from dodona_wire.messages.tree import RemoveNode
+from dodona_wire.rows.computed import Computed
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 
@@ -208,3 +211,30 @@ def test_tables_and_tablets_in_all_are_limited(
     cluster.ask(create("//d"))
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//e"))
+
+
+IMPOSSIBLE = (Column("h", "int64", "ascending", expression="k % (1 - 1)"), *COLUMNS)
+
+
+def test_a_new_table_can_not_divide_a_key_column_by_zero(cluster: Realm) -> None:
+    with pytest.raises(SchemaViolation, match=r"column 'h' is wrong.*divides by zero") as error:
+        cluster.ask(replace(create(), columns=IMPOSSIBLE))
+    assert error.value.attributes["expression"] == "'k % (1 - 1)'"
+    assert cluster.ask(ListTables("//")) == TableList(())
+
+
+def test_a_stored_table_that_divides_a_key_column_by_zero_is_read(
+    cluster: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(Computed, "check_possible", lambda self: None)
+        cluster.ask(replace(create(), columns=IMPOSSIBLE))
+    cluster.restart()
+    cluster.beat(0)
+    assert cluster.ask(GetTable("//bank/accounts")).columns == IMPOSSIBLE
+    with pytest.raises(SchemaViolation, match=r"column 'h' is wrong.*divides by zero"):
+        cluster.ask(AlterTable("//bank/accounts", (*IMPOSSIBLE, Column("w", "int64"))))
+    cluster.ask(MountTable("//bank/accounts"))
+    (tablet,) = cluster.beat(0).tablets
+    assert tablet.columns == IMPOSSIBLE
+    cluster.ask(RemoveNode("//bank/accounts"))

@@ -77,6 +77,7 @@ class Filter:
         self._columns = [it for it in schema.columns if it.name in columns]
         self._engine = Engine(QueryLimits(threads_max=1))
         self._text = _question(condition)
+        self._engine.check(self._text)
 
     def __call__(self, data: Any) -> Any:
         """Return the rows of a `pyarrow.Table` for which the condition is true, in their order.

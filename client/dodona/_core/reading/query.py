@@ -16,7 +16,7 @@ from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
-from dodona._core.reading.reading import check_retention, check_timestamp
+from dodona._core.reading.reading import Ranges, check_retention, check_timestamp
 from dodona._core.sql.engine import Engine, check_size, load_duckdb
 from dodona._core.sql.parameters import Parameters, bound_parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
@@ -24,16 +24,15 @@ from dodona._core.sql.references import find_tables
 from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema, sql_type
 from dodona_wire.errors import LimitExceeded, MetadataChanged
 from dodona_wire.messages.data import ArrowPage, ScanPage
-from dodona_wire.rows.arrow import arrow_type, concatenate
+from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.logical_arrow import stored_table
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, Timestamp
 
-Bound = Sequence[Any] | None
-ReadArrow = Callable[[str, Bound, Bound, Sequence[str], Timestamp], Protocol[Any]]
-"""The arguments path, lower, upper, columns, timestamp; the result is a `pyarrow.Table`. As
-`Session.read_arrow`."""
+ReadRanges = Callable[[str, Ranges, Sequence[str], Timestamp], Protocol[Any]]
+"""The arguments path, ranges, columns, timestamp; the result is a `pyarrow.Table`. As
+`Session.read_ranges`."""
 
 
 class Source:
@@ -139,18 +138,16 @@ class Query:
             source.wanted = its
 
     @traced_as("query")
-    def fetch(self, read_arrow: ReadArrow) -> Protocol[None]:
+    def fetch(self, read_ranges: ReadRanges) -> Protocol[None]:
         """Read what the query needs. Raises LimitExceeded, and the errors of reads."""
         budget = _Budget(self.limits)
         for source in self.sources:
             if (wanted := source.wanted) is None:
                 continue
-            found = []
-            for part in wanted.parts():
-                lower, upper = map(source.read_schema.load_bound, part)
-                read = read_arrow(source.path, lower, upper, wanted.columns, source.timestamp)
-                found.append((yield from budget.watch(read)))
-            data = _joined(source.path, found)
+            load = source.read_schema.load_bound
+            ranges = [(load(lower), load(upper)) for lower, upper in wanted.parts()]
+            read = read_ranges(source.path, ranges, wanted.columns, source.timestamp)
+            data = yield from budget.watch(read)
             columns = [it for it in source.read_schema.columns if it.name in wanted.columns]
             if data.schema.types != [arrow_type(it) for it in columns]:
                 raise _altered(source.path)
@@ -176,13 +173,6 @@ class Query:
         engine = self._engine
         if engine is not None:
             engine.interrupt()
-
-
-def _joined(path: str, tables: Sequence[Any]) -> Any:
-    """Return the rows of several ranges of one table. Raises MetadataChanged."""
-    if any(it.schema != tables[0].schema for it in tables):
-        raise _altered(path)
-    return tables[0] if len(tables) == 1 else concatenate(tables)
 
 
 def _altered(path: str) -> MetadataChanged:

@@ -117,7 +117,6 @@ class ReadSession:
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))
 
-    @traced_as("read_arrow")
     def read_arrow(
         self,
         path: str,
@@ -129,7 +128,21 @@ class ReadSession:
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Any]:
         """Read as `select` does. Return a `pyarrow.Table`, made without Python objects for rows."""
-        read = partial(reading.read_arrow, self._context, path, lower, upper, columns)
+        asked = timestamp, retention_timestamp, transaction
+        return self.read_ranges(path, [(lower, upper)], columns, *asked)
+
+    @traced_as("read_arrow")
+    def read_ranges(
+        self,
+        path: str,
+        ranges: reading.Ranges,
+        columns: Sequence[str] | None = None,
+        timestamp: Timestamp = SYNC_LAST_COMMITTED,
+        retention_timestamp: Timestamp = NULL_TIMESTAMP,
+        transaction: TransactionBuffer | None = None,
+    ) -> Protocol[Any]:
+        """Read several ranges of keys, which are apart and in their order, at one state."""
+        read = partial(reading.read_arrow, self._context, path, ranges, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))[0]
 
@@ -197,7 +210,7 @@ class ReadSession:
         """Run the third phase of a query. With a transaction, it reads as that transaction does."""
         retention = prepared.retention_timestamp
         return prepared.fetch(
-            partial(self.read_arrow, retention_timestamp=retention, transaction=transaction)
+            partial(self.read_ranges, retention_timestamp=retention, transaction=transaction)
         )
 
     def _at_one_state(

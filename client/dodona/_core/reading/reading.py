@@ -45,6 +45,9 @@ from dodona_wire.types import (
     WireMask,
 )
 
+Bound = Sequence[Any] | None
+Ranges = Sequence[tuple[Bound, Bound]]
+"""Ranges of keys, each with a lower and an upper end. None means that there is no end."""
 LOOKUP_KEYS_MAX: Final = 1_000_000
 
 _HINT: Final = ". Pass a timestamp from the oracle or from timestamp_from_datetime."
@@ -328,7 +331,7 @@ def select(
         return [row_of(key, values) for key, values in rows]
 
     pages = ScanPages(ScanPage, made)
-    parts = yield from _scan(context, route, first, end, projection, at, pages)
+    parts = yield from _scan(context, route, [(first, end)], projection, at, pages)
     rows = [row for part in parts for row in part]
     if own is not None:
         overlaid = overlay_range(own, projection.mask, first, end, rows)
@@ -337,26 +340,26 @@ def select(
 
 
 def read_arrow(
-    context: Context,
-    path: str,
-    lower: Sequence[Any] | None,
-    upper: Sequence[Any] | None,
-    columns: Sequence[str] | None,
-    at: ReadAt,
+    context: Context, path: str, ranges: Ranges, columns: Sequence[str] | None, at: ReadAt
 ) -> Protocol[Any]:
-    """Read as `select` does, and return a `pyarrow.Table`. With own writes it is made from rows."""
+    """Read these ranges of keys, and return a `pyarrow.Table` in key order. The ranges are apart,
+    and in their order. The cells read them side by side. With own writes, they are read one after
+    the other, and the table is made from rows."""
     if at.own is not None:
-        return (yield from select(context, path, lower, upper, columns, at)).to_arrow()
+        found = []
+        for lower, upper in ranges:
+            found.append((yield from select(context, path, lower, upper, columns, at)).to_arrow())
+        return concatenate(found)
     route = yield from context.route(path)
     projection = Projection(route.schema, columns)
     empty = arrow_schema(route.schema, projection.mask).empty_table()
-    first, end = range_of(route.schema, lower, upper)
+    ends = [range_of(route.schema, lower, upper) for lower, upper in ranges]
 
     def made(page: ArrowPage) -> Any:
         return projection.table(page.batch) if page.row_count else None
 
     pages = ScanPages(ArrowPage, made)
-    tables = yield from _scan(context, route, first, end, projection, at, pages)
+    tables = yield from _scan(context, route, ends, projection, at, pages)
     found = concatenate([empty, *[it for it in tables if it is not None]])
     return found.select(list(projection.names))
 
@@ -373,18 +376,17 @@ def range_of(
 def _scan(
     context: Context,
     route: TableRoute,
-    first: Key,
-    end: Key,
+    ends: Iterable[tuple[Key, Key]],
     projection: Projection,
     at: ReadAt,
     pages: ScanPages[Page, Made],
 ) -> Protocol[list[Made]]:
-    """Return what `pages` makes of each page, in key order."""
+    """Return what `pages` makes of each page of ranges that are apart, in key order."""
     limit = context.limits.rows_per_page_max
     question = ScanQuestion(projection.wire_mask, at, limit, pages.kind)
     check_atomicity(route, None, at)
-    job = _ScanJob(question, first, end, pages)
-    yield from fan_out(context, [(route, job)], meanwhile=pages.make_some)
+    jobs = [(route, _ScanJob(question, first, end, pages)) for first, end in ends]
+    yield from fan_out(context, jobs, meanwhile=pages.make_some)
     check_atomicity(route, context.routing.find(route.path), at)
     return pages.all_made()
 

@@ -17,12 +17,15 @@ import msgspec
 
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.constants import Expression
-from dodona._core.sql.messages import moved_up, parameter_at, without_trace
+from dodona._core.sql.farm_hash import NAME, checked_count, define_farm_hash
+from dodona._core.sql.messages import moved_up, parameter_at, without_call, without_trace
+from dodona._core.sql.parameters import NAMES_SHOWN_MAX
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
 TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_DICTS: Final = ("STRUCT(", "MAP(")
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
 _TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _MIXED: Final = "Mixing named and positional parameters"
@@ -45,6 +48,8 @@ class Engine:
         self._duckdb = load_duckdb()
         self._limits = limits
         self._parameters_by_place: dict[int, str] = {}
+        self._hash_counts: set[int] = set()
+        """How many arguments the calls of farm_hash have, as far as it is defined for them."""
         self._connection = self._duckdb.connect(
             ":memory:",
             config={
@@ -72,6 +77,7 @@ class Engine:
             raise InvalidRequest(_ONLY_SELECT)
         names = [it["key"] for it in tree["statements"][0]["named_param_map"]]
         self._parameters_by_place.clear()
+        hash_counts: set[int] = set()
         raw = text.encode()
         waiting: list[Any] = tree["statements"]
         while waiting:
@@ -83,8 +89,17 @@ class Engine:
                 if node.get("type") == _PARAMETER:
                     _check_parameter(node, raw)
                     self._parameters_by_place[node["query_location"]] = node["identifier"].lower()
+                if node.get("type") == "FUNCTION" and node["function_name"].lower() == NAME:
+                    hash_counts.add(checked_count(node["arguments"]))
                 waiting += node.values()
+        self._define_hash(hash_counts)
         return sorted(names, key=lambda it: (len(it) if it.isdecimal() else 0, it))
+
+    def _define_hash(self, counts: set[int]) -> None:
+        if not counts <= self._hash_counts:
+            is_new = not self._hash_counts
+            self._hash_counts |= counts
+            define_farm_hash(self._connection, self._hash_counts, is_new=is_new)
 
     def parse(self, condition: str) -> Expression | None:
         """Return the syntax tree of a condition, or None if DuckDB can't parse it."""
@@ -165,7 +180,7 @@ class Engine:
         except (self._duckdb.Error, pyarrow.ArrowException, OSError) as error:
             if _OUT_OF_MEMORY in str(error):  # Arrow raises it as another type
                 raise self._out_of_memory(error) from error
-            message = moved_up(without_trace(str(error)).strip(), line_count)
+            message = moved_up(without_call(without_trace(str(error)).strip()), line_count)
             raise self._refusal(message, text, values or {}) from error
         except RecursionError as error:
             raise InvalidRequest("The query is nested too deeply. Simplify the query.") from error
@@ -176,7 +191,7 @@ class Engine:
         pointed = parameter_at(message, text, self._parameters_by_place)
         name = next((it for it in values if it.lower() == pointed), None)
         if name is None:
-            return InvalidRequest(_with_hint(message))
+            return InvalidRequest(_with_hint(_with_dicts(message, values)))
         hint = f"The parameter {name} is the {type(values[name]).__name__} {shown(values[name])}."
         return InvalidRequest(f"{message}\n\n{hint}", parameter=name)
 
@@ -202,6 +217,18 @@ def _with_offsets(relation: Any) -> Any:
         text = f"#{place}::varchar" if kind == _TIME_WITH_OFFSET else f"#{place}"
         selected.append(f"{text} as {_quoted(name)}")
     return relation.project(", ".join(selected))
+
+
+def _with_dicts(message: str, values: Mapping[str, Any]) -> str:
+    """Add the names of parameters that are dicts if the message is about a value of their types.
+    DuckDB often points at the other side of a comparison."""
+    names = [f"${name}" for name, it in values.items() if isinstance(it, dict)]
+    if not names or not any(it in message for it in _DICTS):
+        return message
+    return (
+        f"{message}\n\nIn SQL a dict is a STRUCT or a MAP: {', '.join(names[:NAMES_SHOWN_MAX])}. "
+        "To compare it with a column of type any, pass dodona.json_of_any(value)."
+    )
 
 
 def _with_hint(message: str) -> str:

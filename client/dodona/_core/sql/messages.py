@@ -11,12 +11,21 @@ from typing import Final
 
 _PLACE: Final = re.compile(r"\nLINE (\d+): ([^\n]*)\n( *)(\^+) *\Z")
 _TRACE: Final = re.compile(r"((?:INTERNAL|FATAL) Error: .*?)\s*\n\s*Stack Trace:.*", re.DOTALL)
+_CALLED: Final = re.compile(
+    r"Invalid Input Error: Python exception occurred while executing the UDF: \w+: (.*)", re.DOTALL
+)
 _NAMED: Final = re.compile(r"\$(\w+)")
 
 
 def without_trace(message: str) -> str:
     """Return the message without the calls inside DuckDB, and the paths of this machine."""
     return _TRACE.sub(r"\1\n\nThis is a defect in DuckDB. Write the query another way.", message)
+
+
+def without_call(message: str) -> str:
+    """Return the message of a function of Dodona without DuckDB's words about its call."""
+    found = _CALLED.match(message)
+    return message if found is None else found[1]
 
 
 def moved_up(message: str, line_count: int) -> str:

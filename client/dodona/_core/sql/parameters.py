@@ -1,7 +1,8 @@
 """Check the values of a query's parameters, and match them with the parameters in its text. Pure.
 
 Owns: which values a parameter may have, the limits of all values together, and the errors that name
-a parameter. A checked value has a built-in type that DuckDB takes without loss.
+a parameter. A checked value has a built-in type that DuckDB takes without loss. `nested_parameters`
+has the types of the parts of lists and dicts.
 Invariant: a value is never a part of a query's text.
 Must not import: duckdb. numpy is used only if the program has imported it.
 """
@@ -16,14 +17,19 @@ from uuid import UUID  # noqa: TID251 -- the type of a value: no id is made here
 
 from dodona._core.protocol.arguments import INTEGER_MAX, INTEGER_MIN, check_text
 from dodona._core.protocol.limits import QueryLimits
+from dodona._core.sql.nested_parameters import (
+    check_depth,
+    check_digits,
+    checked_dict,
+    of_one_type,
+    shown_key,
+)
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 """Values by name, for `$name`, or in order, for `?` and `$1`."""
 
-DECIMAL_DIGITS_MAX: Final = 38
-"""The most digits of a DECIMAL. DuckDB would round a longer one to a DOUBLE."""
 NAMES_SHOWN_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 100
 VALUE_BYTES: Final = 8
@@ -32,8 +38,8 @@ _FINER_UNITS: Final = ("ns", "ps", "fs", "as")
 """The units of numpy's times that datetime does not have."""
 _TYPES: Final = (
     "None, a bool, an int, a float, a str, bytes, a date, a datetime, a time, a timedelta, "
-    "a Decimal, a UUID, a scalar of numpy that converts to one of these, or a list of values of "
-    "one of these types"
+    "a Decimal, a UUID, a scalar of numpy that converts to one of these, or a list or a dict of "
+    "such values"
 )
 _OFFSET_END: Final = timedelta(hours=16)
 
@@ -158,33 +164,29 @@ def _size_bytes(value: Any) -> int:
 
 
 def _checked(value: Any, place: str, budget: _Budget) -> Any:
+    found = _parts(value, place, budget, 1)
+    return of_one_type([found], place)[0] if isinstance(found, list | dict) else found
+
+
+def _parts(value: Any, place: str, budget: _Budget, depth: int) -> Any:
+    """Return a value whose parts have built-in types, which may still differ."""
     is_list = isinstance(value, list | tuple) or (_is_numpy(value, "ndarray") and value.ndim == 1)
-    if not is_list:
+    if not is_list and not isinstance(value, Mapping):
         return _scalar(value, place, budget)
-    items = [_scalar(it, f"{place}[{at}]", budget) for at, it in enumerate(value)]
-    kinds = {_kind(it) for it in items if it is not None}
-    if kinds == {"int", "float"}:
-        return [None if it is None else _exact_float(it, place) for it in items]
-    if len(kinds) > 1:
-        names = " and ".join(sorted(kinds))
-        raise InvalidRequest(f"{place} has values of the types {names}. Use one type in a list.")
-    if kinds == {"Decimal"}:
-        _check_digits([it for it in items if it is not None], place)
-    return items
+    check_depth(depth, place)
+    if depth > 1:
+        budget.take(None)
+    if is_list:
+        return [_parts(it, f"{place}[{at}]", budget, depth + 1) for at, it in enumerate(value)]
+    keys = [_scalar(it, f"A key of {_lowered(place)}", budget) for it in value]
+    values = [
+        _parts(it, f"{place}.{shown_key(key)}", budget, depth + 1) for key, it in value.items()
+    ]
+    return checked_dict(keys, values, place)
 
 
-def _kind(value: Any) -> str:
-    """Return the name of a type. DuckDB would change the values of a list that has several."""
-    name = type(value).__name__
-    has_zone = isinstance(value, datetime | time) and value.tzinfo is not None
-    return f"{name} with a time zone" if has_zone else name
-
-
-def _exact_float(value: float, place: str) -> float:
-    found = float(value)
-    if found == value or found != found:
-        return found
-    raise InvalidRequest(f"{place} has floats and the int {value}, which no float is equal to.")
+def _lowered(place: str) -> str:
+    return place[0].lower() + place[1:]
 
 
 def _scalar(value: Any, place: str, budget: _Budget) -> Any:
@@ -270,30 +272,8 @@ def _decimal(value: Decimal, place: str) -> Decimal:
     if not value.is_finite():
         raise InvalidRequest(f"{place} is {value}, which no DECIMAL is. Pass a float.")
     plain = Decimal(value)
-    _check_digits([plain], place)
+    check_digits([plain], place)
     return plain
-
-
-def _check_digits(values: Sequence[Decimal], place: str) -> None:
-    """Check that one DECIMAL has all digits of all values. DuckDB would round them."""
-    counts = [_digits_of(it) for it in values]
-    before, after = [max(it) for it in zip(*counts, strict=True)]
-    if before + after > DECIMAL_DIGITS_MAX:
-        raise InvalidRequest(
-            f"{place} needs a DECIMAL of {before + after} digits, {before} before the point and "
-            f"{after} after it. A DECIMAL has at most {DECIMAL_DIGITS_MAX}. Round the digits, or "
-            "pass a float."
-        )
-
-
-def _digits_of(value: Decimal) -> tuple[int, int]:
-    """Return how many digits before and after the point DuckDB takes for a value. It counts the
-    zero of 0.05, but not that of 0.5."""
-    _, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int), "only a Decimal that is not finite has another exponent"
-    after = max(-exponent, 0)
-    before = len(digits) + exponent
-    return (1 if before < 0 else before), after
 
 
 _CONVERSIONS: Final[tuple[tuple[Any, Callable[[Any, str], Any]], ...]] = (

@@ -265,7 +265,7 @@ def test_groups_have_rules(rest: str, message: str) -> None:
     assert message in refusal(rest).message
 
 
-@pytest.mark.parametrize("name", ["farm_hash", "FARM_HASH", "format_timestamp", "hll_8", "to_any"])
+@pytest.mark.parametrize("name", ["bigb_hash", "BIGB_HASH", "format_timestamp", "hll_8", "to_any"])
 def test_functions_that_are_missing_are_named(name: str) -> None:
     error = refusal(f"{name}(k) from [//t]")
     assert error.message == f"Dodona does not support the function {name.lower()}."
