@@ -16,7 +16,7 @@ Must not import: any shell.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dodona_replication.core.alignment import common_index, tail_of
@@ -81,7 +81,6 @@ class Owner(Claimant):
         self._awake_us = now.instant_us
         """When this process had its last input."""
         self._waiting = deque([(self.opening_index, now.instant_us)])
-        """The entries that are not acknowledged, and the instants at which they were appended."""
         first = self._entry(opening)
         self._recent = Recent(first, self.limits.kept_bytes_max)
         self._tail.extend([first])
@@ -92,12 +91,26 @@ class Owner(Claimant):
     # ---- what the host does
 
     @property
+    def first_index(self) -> int:
+        return self._tail.first_index
+
+    @property
     def last_index(self) -> int:
         return self._recent.last_index
 
     @property
     def document(self) -> Document:
         return self.ownership.document
+
+    @property
+    def copies(self) -> Mapping[str, Copy]:
+        """The members of the set, and the learner, by their ids."""
+        return self._copies
+
+    @property
+    def waiting(self) -> Sequence[tuple[int, int]]:
+        """The entries that are not acknowledged, and the instants at which they were appended."""
+        return self._waiting
 
     def is_open(self, now: Now) -> bool:
         """Return whether the host may take new work: the opening record is acknowledged, and the
