@@ -10,10 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dodona_local.ports import reserve_ports
 from dodona_replication.core.entries import make_entry
 from dodona_replication.shell.replica_check import verify_replica
+from dodona_replication.shell.replica_metrics import REPLICA_METRICS
+from dodona_server.metrics import full_name
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import (
     AwaitSilence,
@@ -177,6 +180,17 @@ def test_a_replica_has_pages_and_metrics_and_answers_candidates(replica: Replica
     assert 'dodona_replica_refusals_total{kind="fence_first"} 1' in metrics
     assert "dodona_replica_logs 1" in metrics
     assert "dodona_replica_log_flush_seconds_count 1" in metrics
+    assert "dodona_replica_full 0" in metrics
+    assert f'dodona_replica_owner_silent_seconds{{log="{LOGS[0]}"}}' in metrics
+    families = {it.name: it for it in text_string_to_metric_families(metrics)}
+    for metric in REPLICA_METRICS:
+        name = full_name("replica", metric).removesuffix("_total")
+        assert families[name].type == metric.kind
+    assert families["dodona_replica_disk_free_bytes"].samples[0].value > 0
+    page = httpx.get(f"{replica.url}/v1/logs").json()
+    assert page["count"] == 1
+    assert page["logs"][0]["log"] == LOGS[0]
+    assert page["logs"][0]["owner_silent_ms"] >= 50
 
 
 @pytest.mark.rest("the test of the store shows it, too")
