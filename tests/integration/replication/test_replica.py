@@ -32,10 +32,11 @@ from dodona_wire.messages.replicas import (
     PingLog,
     StoreEntries,
 )
+from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer
 from dodona_wire.net.rpc_urls import rpc_url
 from integration.replication.replica_process import Replica
-from suite.waiting import WAIT_S_MAX
+from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("a log replica is killed under load")]
 
@@ -191,6 +192,35 @@ def test_a_replica_has_pages_and_metrics_and_answers_candidates(replica: Replica
     assert page["count"] == 1
     assert page["logs"][0]["log"] == LOGS[0]
     assert page["logs"][0]["owner_silent_ms"] >= 50
+
+
+@pytest.mark.rest("the tests of the pages show it for every server")
+def test_a_replica_with_keys_shows_its_metrics_to_those_only(
+    replica: Replica, tmp_path: Path
+) -> None:
+    replica.end(signal.SIGTERM)
+    for name in ("cluster-key", "metrics-key"):
+        (tmp_path / name).write_text(f"the-{name}-of-a-test")
+        replica.words += [f"--{name}-file", str(tmp_path / name)]
+    replica.launch()
+    url = replica.url
+    wait_until(lambda: is_ready(url), "the replica does not get ready")
+    cluster = ClusterKey("the-cluster-key-of-a-test").authorization()
+    metrics = "Bearer the-metrics-key-of-a-test"
+    for shown, statuses in ((None, (401, 401)), (metrics, (200, 401)), (cluster, (200, 200))):
+        headers = {} if shown is None else {"authorization": shown}
+        found = [
+            httpx.get(f"{url}{path}", headers=headers, timeout=30).status_code
+            for path in ("/metrics", "/v1/logs")
+        ]
+        assert tuple(found) == statuses
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=30).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.rest("the test of the store shows it, too")
