@@ -34,6 +34,7 @@ class CountedObjects:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._lock = Lock()
+        self._calls: dict[str, dict[str, int]]
         self._calls = {call: dict.fromkeys(OUTCOMES, 0) for call in CALLS}
         self._uploaded_bytes = self._fetched_bytes = 0
 
