@@ -24,13 +24,11 @@ from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.copy import Copy
 from dodona_replication.core.document import MEMBERS_MAX, Document
 from dodona_replication.core.entries import make_entry
-from dodona_replication.core.owner_effects import (
-    Acknowledged,
-    AskCoordinator,
-    AskReplica,
-)
+from dodona_replication.core.owner_effects import Acknowledged, AskCoordinator, AskReplica
 from dodona_replication.core.recent import Recent
 from dodona_replication.core.take_over import TakeOver
+from dodona_wire.errors import DiskFull
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import (
     AlignLog,
     BeginLog,
@@ -311,8 +309,10 @@ class Owner(Claimant):
             self._compare(self.document.with_members([*members, self._learner]))
 
     def _forget_learner(self) -> None:
-        """It is silent: another one may be better."""
+        """It is silent, or has no space: another one may be better."""
         assert self._learner is not None
+        if self.ownership.pending is not None:  # it may be a member already
+            return
         del self._copies[self._learner]
         at = self._spares.index(self._learner) + 1 if self._learner in self._spares else 0
         self._spares = self._spares[at:] + self._spares[:at]
@@ -368,6 +368,9 @@ class Owner(Claimant):
             case BeginLog(), EntriesStored():
                 copy.part(None)
                 self._ask(asked.replica, self._request(asked.replica, FenceLog), now)
+            case _, Failure(kind=DiskFull.kind) if asked.replica == self._learner:
+                copy.part(None)
+                self._forget_learner()
             case _:
                 copy.part(None)  # whether it was done is not known: `tick` fences it again
 
