@@ -163,10 +163,8 @@ def create_app(
             await spans.close()
 
     lifecycle = _lifecycle(core, runtime, links)
-    limits = endpoint_limits(settings)
-    endpoint = Endpoint(
-        runtime, cell=settings.cell_id, limits=limits, admission=admission, tracing=tracing
-    )
+    cell, limits = settings.cell_id, endpoint_limits(settings)
+    endpoint = Endpoint(runtime, cell=cell, limits=limits, admission=admission, tracing=tracing)
 
     def report() -> NodeReport:
         return NodeReport(
