@@ -1,8 +1,9 @@
-"""Read the status of a running cluster from its servers' REST pages: its servers, and transactions
-in doubt.
+"""Read the status of a running cluster from its servers' REST pages: its servers, the copies of its
+logs, and transactions in doubt.
 
 Owns: which pages are asked, for how long, and what a missing answer means. Changes nothing. The
-master lists the other servers, and then each of them is asked.
+master lists the other servers, and then each of them is asked. A cell whose log has copies names
+the log replicas.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import httpx
 import msgspec
 
 from dodona._io.network import check_url
+from dodona_wire.cores.copies import CopiesReport
 from dodona_wire.errors import error_from_wire
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cell, Cluster, GetCluster
@@ -26,6 +28,7 @@ from dodona_wire.types import CellId, Timestamp, TransactionId
 TIMEOUT_S: Final = 3.0
 AT_A_TIME_MAX: Final = 16
 READY: Final = "ready"
+FULL: Final = "it has no space for new entries: free its disk, or raise its map-mib-max"
 PROGRAM: Final = "dodona/"
 NOT_JOINED: Final = (
     "the master has admitted no node of this cell since its start: see the node's /readyz and log"
@@ -51,10 +54,27 @@ class PartStatus(NamedTuple):
     committed: int | None = None
     """The number of commits since its start."""
     address: str | None = None
+    copies: CopiesReport | None = None
+    """The copies of the cell's log, if the log has copies and the node says so."""
 
     @property
     def is_ready(self) -> bool:
         return self.state == READY
+
+
+class CopyStatus(NamedTuple):
+    """One log replica, as the owner of a cell's log knows it."""
+
+    cell: int
+    epoch: int
+    owner: str
+    role: str
+    lag_entries: int
+    lag_ms: int
+    silent_ms: int
+    replica: str
+    address: str
+    reason: str
 
 
 class InDoubt(NamedTuple):
@@ -92,11 +112,21 @@ class _Counts(msgspec.Struct):
 @preload_decoder
 class _CountsPage(msgspec.Struct):
     cell: _Counts
+    copies: CopiesReport | None = None
+
+
+class _ReplicaCounts(msgspec.Struct):
+    is_full: bool = False
+
+
+@preload_decoder
+class _ReplicaPage(msgspec.Struct):
+    replica: _ReplicaCounts
 
 
 def look_at_cluster(url: str) -> list[PartStatus]:
-    """Return the status of the master, the proxies and the cells. Raises InvalidRequest if the URL
-    is not valid."""
+    """Return the status of the master, the proxies, the cells, and the log replicas if there are
+    any. Raises InvalidRequest if the URL is not valid."""
     master_url = check_url(url)
     with _http(url) as http:
         master = _look(http, "master", master_url)
@@ -107,7 +137,42 @@ def look_at_cluster(url: str) -> list[PartStatus]:
             return [master._replace(state=cluster.message)]
         proxies = [partial(_look, http, "proxy", address) for address in cluster.proxies]
         cells = [partial(_look_at_cell, http, cell) for cell in cluster.cells]
-        return [master, *_all([*proxies, *cells])]
+        found = _all([*proxies, *cells])
+        replicas = [partial(_look_at_replica, http, it) for it in _replicas_of(found)]
+        return [master, *found, *_all(replicas)]
+
+
+def list_copies(url: str) -> tuple[list[CopyStatus], list[str]]:
+    """Return the copies of all logs, and why cells could not be asked. Raises InvalidRequest, and
+    Unavailable if the master does not answer."""
+    master_url = check_url(url)
+    with _http(url) as http:
+        cells = _cluster_of(http, master_url).cells
+        found = _all([partial(_look_at_cell, http, it) for it in cells])
+    copies = [it for cell, part in zip(cells, found, strict=True) for it in _copies_of(cell, part)]
+    silent = [f"{it.part} can't be asked: {it.state}" for it in found if it.version is None]
+    return copies, silent
+
+
+def _copies_of(cell: Cell, found: PartStatus) -> list[CopyStatus]:
+    report = found.copies
+    if report is None:
+        return []
+    return [
+        CopyStatus(
+            cell.cell,
+            report.epoch,
+            report.owner,
+            it.role,
+            it.lag_entries,
+            it.lag_us // 1000,
+            it.silent_us // 1000,
+            it.replica,
+            it.address,
+            it.reason,
+        )
+        for it in report.replicas
+    ]
 
 
 def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
@@ -115,10 +180,8 @@ def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
     InvalidRequest, and Unavailable if the master does not answer."""
     master_url = check_url(url)
     with _http(url) as http:
-        cluster = _cluster(http, master_url)
-        if isinstance(cluster, Failure):
-            raise error_from_wire(cluster.kind, cluster.message, cluster.attributes)
-        pages = _all([partial(_doubts_of, http, cell) for cell in cluster.cells])
+        cells = _cluster_of(http, master_url).cells
+        pages = _all([partial(_doubts_of, http, cell) for cell in cells])
     found = sorted(it for page in pages if not isinstance(page, str) for it in page)
     return found, [page for page in pages if isinstance(page, str)]
 
@@ -132,6 +195,14 @@ def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:
     """Run the jobs, several at the same time, and return all results in order."""
     with ThreadPoolExecutor(AT_A_TIME_MAX, "dodona-status") as pool:
         return list(pool.map(lambda job: job(), jobs))
+
+
+def _cluster_of(http: httpx.Client, master_url: str) -> Cluster:
+    """Return the servers that the master lists. Raises Unavailable."""
+    cluster = _cluster(http, master_url)
+    if isinstance(cluster, Failure):
+        raise error_from_wire(cluster.kind, cluster.message, cluster.attributes)
+    return cluster
 
 
 def _cluster(http: httpx.Client, master_url: str) -> Cluster | Failure:
@@ -169,11 +240,15 @@ def _look_at_cell(http: httpx.Client, cell: Cell) -> PartStatus:
     if not cell.address:
         return PartStatus(f"cell {cell.cell}", NOT_JOINED, tablets=cell.tablet_count)
     status = _look(http, f"cell {cell.cell}", cell.address)._replace(tablets=cell.tablet_count)
+    if status.version is None:
+        return status
+    page = _page(http, f"{cell.address}/v1/statistics", _CountsPage)
+    if not isinstance(page, str):
+        status = status._replace(copies=page.copies)
     if not status.is_ready:
         return status
     if not cell.is_alive:
         status = status._replace(state="the master does not hear from it")
-    page = _page(http, f"{cell.address}/v1/statistics", _CountsPage)
     if isinstance(page, str):
         return status
     counts = page.cell
@@ -184,6 +259,23 @@ def _look_at_cell(http: httpx.Client, cell: Cell) -> PartStatus:
         prepared=counts.transactions_prepared,
         committed=counts.committed,
     )
+
+
+def _replicas_of(found: Sequence[PartStatus]) -> list[str]:
+    """Return the addresses of all log replicas. The owner of a log knows no address for a member
+    that it never met: then there is only its id."""
+    reports = [it.copies for it in found if it.copies is not None]
+    addresses = [it.address for report in reports for it in report.replicas]
+    return list(dict.fromkeys(it for it in addresses if "://" in it))
+
+
+def _look_at_replica(http: httpx.Client, address: str) -> PartStatus:
+    status = _look(http, "replica", address)
+    if not status.is_ready:
+        return status
+    page = _page(http, f"{address}/v1/statistics", _ReplicaPage)
+    is_full = not isinstance(page, str) and page.replica.is_full
+    return status._replace(state=FULL) if is_full else status
 
 
 def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:

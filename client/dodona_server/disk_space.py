@@ -76,6 +76,9 @@ class DiskSpace:
         self._is_full = False
         self._is_put_off = False
         """The ballast waits for a file descriptor. That says nothing about the disk."""
+        self.free_bytes: int | None = None
+        """The space that was free at the last look. None: it was not looked yet."""
+        self.free_ratio: float | None = None
 
     def make_way(self) -> None:
         """Before a start, remove the ballast if there is no space for the start. Raises Overloaded,
@@ -109,6 +112,7 @@ class DiskSpace:
         found = os.statvfs(self._folder)
         blocks = found.f_bfree if os.geteuid() == 0 else found.f_bavail
         total_bytes, left_bytes = found.f_blocks * found.f_frsize, blocks * found.f_frsize
+        self.free_bytes, self.free_ratio = left_bytes, left_bytes / max(1, total_bytes)
         spare_bytes = min(SPARE_BYTES, total_bytes // 16)
         if self._is_full:
             spare_bytes += spare_bytes // 4  # do not switch back and forth

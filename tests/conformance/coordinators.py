@@ -173,6 +173,9 @@ class SimulatedCoordinator:
         while await self._pass_until(lambda: bool(seen)):
             yield seen.pop(0)
 
+    def silent_us(self) -> int:
+        return 0
+
     async def close(self) -> None:
         self.port.close()
 

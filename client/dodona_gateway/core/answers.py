@@ -91,6 +91,40 @@ class ClusterView(Answer, frozen=True):
     cells: list[CellView]
 
 
+class ReplicaView(Answer, frozen=True):
+    """One log replica, as the owner of a log knows it. Its role is `member` (its copy counts),
+    `learner` (it is being copied to), `spare`, or `unknown` (then `reason` says why)."""
+
+    address: str
+    replica: str
+    role: str
+    lag_entries: int
+    lag_ms: int
+    silent_ms: int
+    reason: str
+
+
+class LogView(Answer, frozen=True):
+    """The copies of one cell's log. `text` says the same in one line, for people."""
+
+    cell: CellId
+    owner: str
+    epoch: int
+    is_serving: bool
+    text: str
+    copies_wanted: int
+    copies_min: int
+    coordinator_silent_ms: int
+    replicas: list[ReplicaView]
+
+
+class ClusterCopies(Answer, frozen=True):
+    """The copies of all logs that have copies, and the cells that did not answer."""
+
+    logs: list[LogView]
+    silent_cells: list[CellId]
+
+
 class Written(Answer, frozen=True):
     """`timestamp` is the commit timestamp; null if there was nothing to write."""
 

@@ -60,6 +60,32 @@ _TOKEN: Final = {
     "expires_us": None,
     "revoked_us": None,
 }
+_COPIES: Final = {
+    "cell": 0,
+    "owner": "node-0/6b1f0c2d9a8e7f35",
+    "epoch": 4,
+    "is_serving": True,
+    "text": "2 of 3 copies: http://127.0.0.1:8507 has not answered for 75 s",
+    "copies_wanted": 3,
+    "copies_min": 2,
+    "coordinator_silent_ms": 840,
+    "replicas": [
+        {
+            "address": f"http://127.0.0.1:{port}",
+            "replica": replica,
+            "role": role,
+            "lag_entries": 0,
+            "lag_ms": 0,
+            "silent_ms": silent_ms,
+            "reason": "",
+        }
+        for port, replica, role, silent_ms in (
+            (8505, "b4c1", "member", 90),
+            (8506, "77d0", "member", 41),
+            (8507, "0e5a", "spare", 75_000),
+        )
+    ],
+}
 
 
 class Example(NamedTuple):
@@ -85,6 +111,7 @@ EXAMPLES: Final[dict[str, Example]] = {
             ],
         },
     ),
+    "get_copies": Example({}, {"logs": [_COPIES], "silent_cells": []}),
     "create_directory": Example(
         {"path": "//bank/empty", "attributes": {"owner": "ann"}, "recursive": True}, {}
     ),

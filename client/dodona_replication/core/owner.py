@@ -16,7 +16,7 @@ Must not import: any shell.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dodona_replication.core.alignment import common_index, tail_of
@@ -24,13 +24,11 @@ from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.copy import Copy
 from dodona_replication.core.document import MEMBERS_MAX, Document
 from dodona_replication.core.entries import make_entry
-from dodona_replication.core.owner_effects import (
-    Acknowledged,
-    AskCoordinator,
-    AskReplica,
-)
+from dodona_replication.core.owner_effects import Acknowledged, AskCoordinator, AskReplica
 from dodona_replication.core.recent import Recent
 from dodona_replication.core.take_over import TakeOver
+from dodona_wire.errors import DiskFull
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import (
     AlignLog,
     BeginLog,
@@ -81,7 +79,6 @@ class Owner(Claimant):
         self._awake_us = now.instant_us
         """When this process had its last input."""
         self._waiting = deque([(self.opening_index, now.instant_us)])
-        """The entries that are not acknowledged, and the instants at which they were appended."""
         first = self._entry(opening)
         self._recent = Recent(first, self.limits.kept_bytes_max)
         self._tail.extend([first])
@@ -92,12 +89,26 @@ class Owner(Claimant):
     # ---- what the host does
 
     @property
+    def first_index(self) -> int:
+        return self._tail.first_index
+
+    @property
     def last_index(self) -> int:
         return self._recent.last_index
 
     @property
     def document(self) -> Document:
         return self.ownership.document
+
+    @property
+    def copies(self) -> Mapping[str, Copy]:
+        """The members of the set, and the learner, by their ids."""
+        return self._copies
+
+    @property
+    def waiting(self) -> Sequence[tuple[int, int]]:
+        """The entries that are not acknowledged, and the instants at which they were appended."""
+        return self._waiting
 
     def is_open(self, now: Now) -> bool:
         """Return whether the host may take new work: the opening record is acknowledged, and the
@@ -298,8 +309,10 @@ class Owner(Claimant):
             self._compare(self.document.with_members([*members, self._learner]))
 
     def _forget_learner(self) -> None:
-        """It is silent: another one may be better."""
+        """It is silent, or has no space: another one may be better."""
         assert self._learner is not None
+        if self.ownership.pending is not None:  # it may be a member already
+            return
         del self._copies[self._learner]
         at = self._spares.index(self._learner) + 1 if self._learner in self._spares else 0
         self._spares = self._spares[at:] + self._spares[:at]
@@ -355,6 +368,9 @@ class Owner(Claimant):
             case BeginLog(), EntriesStored():
                 copy.part(None)
                 self._ask(asked.replica, self._request(asked.replica, FenceLog), now)
+            case _, Failure(kind=DiskFull.kind) if asked.replica == self._learner:
+                copy.part(None)
+                self._forget_learner()
             case _:
                 copy.part(None)  # whether it was done is not known: `tick` fences it again
 

@@ -30,6 +30,8 @@ class Ownership:
         """`seen` is the document that the owner read, of an epoch before its own."""
         self._confirmed = seen
         self._pending: Compare | None = None
+        self.joined_count = self.dropped_count = 0
+        """How often a replica joined the set, and was dropped from it."""
 
     @property
     def document(self) -> Document:
@@ -102,5 +104,8 @@ class Ownership:
         raise Lost(found.current)
 
     def _end(self, now: Revisioned) -> bool:
+        before, after = {*self.members}, {*now.document.members}
+        self.joined_count += len(after - before)
+        self.dropped_count += len(before - after)
         self._confirmed, self._pending = now, None
         return True

@@ -17,6 +17,7 @@ R4 and so on are rules of the replication protocol. Must not import: any shell.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from heapq import nsmallest
 from typing import Any, Final
 
 import msgspec
@@ -98,6 +99,22 @@ class ReplicaStatistics(msgspec.Struct, frozen=True):
     """How often a log got a higher epoch."""
     refused_by_kind: dict[str, int]
     waiter_count: int
+    is_full: bool
+    """Whether new entries are refused, because there is no space for them."""
+    other_cluster_count: int
+    """Requests that named another cluster."""
+
+
+class LogSummary(msgspec.Struct, frozen=True):
+    """One log of the replica."""
+
+    log: str
+    epoch: int
+    first_index: int
+    last_index: int
+    owner_silent_ms: int
+    """How long its owner has sent nothing to this replica. An owner that dropped the replica sends
+    nothing, too. Since the start of this process, if the owner has sent nothing since."""
 
 
 class ReplicaCore:
@@ -124,6 +141,7 @@ class ReplicaCore:
             self._silences.hear(name, log.epoch, now.instant_us)
         self._disk_shortage: str | None = None
         self._stored_count = self._stored_bytes = self._fence_count = 0
+        self._other_cluster_count = 0
         self._refused_by_kind: Counter[str] = Counter()
         self._handlers: dict[type[Any], Callable[[Route, Any, LogState, Now], ReplicaReply | None]]
         self._handlers = {
@@ -190,7 +208,23 @@ class ReplicaCore:
             fence_count=self._fence_count,
             refused_by_kind={kind: self._refused_by_kind[kind] for kind in REFUSALS},
             waiter_count=self._silences.waiting_count,
+            is_full=self._disk_shortage is not None,
+            other_cluster_count=self._other_cluster_count,
         )
+
+    def summaries(self, now: Now, count_max: int) -> list[LogSummary]:
+        """Return the first logs by name."""
+        owners = self._silences.owners
+        return [
+            LogSummary(
+                name,
+                log.epoch,
+                log.tail.first_index,
+                log.tail.last_index,
+                owners[name].silence(now.instant_us).silence_ms,
+            )
+            for name, log in nsmallest(count_max, self._logs.items())
+        ]
 
     # Requests
 
@@ -199,6 +233,7 @@ class ReplicaCore:
         if not isinstance(body, LogRequest):
             raise InvalidRequest(f"A log replica does not answer {type(body).__name__}.")
         if body.cluster != self._cluster:
+            self._other_cluster_count += 1
             raise InvalidRequest(
                 f"This replica is of cluster {self._cluster}. Use the replicas of your cluster.",
                 cluster=body.cluster,

@@ -27,6 +27,7 @@ from dodona_replication.core.owner_effects import (
 )
 from dodona_replication.core.ownership import Ownership
 from dodona_replication.core.tail import Tail
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import (
     EpochTooOld,
     FenceLog,
@@ -49,13 +50,13 @@ class TakeOver(Claimant):
         self.tails: dict[str, Tail] = {}
         """What the fenced members have."""
         self.source: str | None = None
-        """The member whose log is taken."""
+        """The member whose log is taken. If it gives no entries, another one is asked."""
         self.serve_from_us: int | None = None
         """The end of the wait for the lease of the owner before. None: no member is fenced yet."""
         self.is_recovered = False
         self._was_released = seen.document.released
         self._choose_at_us: int | None = None
-        self._next_index = 0
+        self._first_index = self._next_index = 0
         self._repeat_at_us: int | None = None
         self._ping_at_us: int | None = None
         self._ping_number = 0
@@ -114,12 +115,15 @@ class TakeOver(Claimant):
                 self._end(reason, is_too_old=True)
             case FenceLog(), LogFenced():
                 self._take_fence(asked.replica, reply, now)
-            case FetchEntries(), LogEntries():
+            case FetchEntries(), LogEntries() if asked.replica == self.source:
                 self._take_entries(reply)
             case PingLog(), _:
                 pass
             case FetchEntries(), LogMisaligned():
                 self._end(f"replica {asked.replica} has lost entries that it had")
+            case FetchEntries(), Failure() if asked.replica == self.source:
+                self._change_source()
+                self._repeat_later(now)
             case _:
                 self._repeat_later(now)
 
@@ -138,8 +142,26 @@ class TakeOver(Claimant):
     def _choose(self, now: Now) -> None:
         self._choose_at_us = None
         self.source = fullest(self.tails)
-        self._next_index = self.tail.first_index
+        self._first_index = self._next_index = self.tail.first_index
         self._repeat(now)
+
+    def _change_source(self) -> None:
+        """Go on with the next fenced member whose log begins with what was replayed, so that it is
+        that member's log which is taken (R6). It may be the same one."""
+        assert self.source is not None
+        names = sorted(self.tails)
+        place = names.index(self.source) + 1
+        able = [it for it in (*names[place:], *names[:place]) if self._goes_on(self.tails[it])]
+        self.source = able[0]
+        if self._next_index == self._first_index:  # nothing was replayed
+            self._first_index = self._next_index = self.tail.first_index
+
+    def _goes_on(self, tail: Tail) -> bool:
+        if self._next_index == self._first_index:
+            return True
+        last_index = self._next_index - 1
+        is_long = tail.first_index <= self._first_index
+        return is_long and tail.epoch_at(last_index) == self.tail.epoch_at(last_index)
 
     def _take_entries(self, found: LogEntries) -> None:
         entries = [it for it in found.entries if it.index >= self._next_index]

@@ -65,6 +65,11 @@ class Coordinator(Protocol):
         """
         ...
 
+    def silent_us(self) -> int:
+        """Return for how long nothing has come from the coordinator, in µs. While a watch is open,
+        a sound coordinator says something every few seconds."""
+        ...
+
     async def close(self) -> None:
         """Release what the coordinator holds. Watches end. A repeat is harmless."""
         ...

@@ -25,6 +25,7 @@ from dodona_replication.shell.coordinator import readable
 from dodona_replication.shell.etcd_member import MS_PER_S, CallFailed, EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import events_of
+from dodona_server.process import read_clock
 from dodona_wire.errors import Unavailable
 
 _logger: Final = logging.getLogger("dodona.etcd")
@@ -41,6 +42,7 @@ class EtcdCoordinator:
         self._place = 0
         """Of the member that is asked next: it stays the same until it fails."""
         self._closing = asyncio.Event()
+        self._made_us = read_clock().instant_us
 
     async def read(self, log: str) -> Revisioned | None:
         """See `Coordinator.read`. Asks the members in turn for up to `call_ms_max`."""
@@ -79,6 +81,12 @@ class EtcdCoordinator:
                 _logger.info("the watch of log %s begins again: %s", log, error)
             await self._pause(pause_ms)
             pause_ms = min(2 * pause_ms, self._options.watch_pause_ms_max)
+
+    def silent_us(self) -> int:
+        """See `Coordinator.silent_us`. An open watch gets a sign of life every `progress_ms`, and
+        only from a member with a leader."""
+        heard_us = max(self._made_us, *(it.heard_us for it in self._members))
+        return max(0, read_clock().instant_us - heard_us)
 
     async def close(self) -> None:
         """Close all connections. Watches end. A repeat is harmless."""

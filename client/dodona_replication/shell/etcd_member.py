@@ -16,6 +16,7 @@ import grpc
 from aetcd import rpc
 
 from dodona_replication.shell.etcd_options import Endpoint, EtcdOptions
+from dodona_server.process import read_clock
 from dodona_wire.errors import Forbidden, InvalidRequest, Unauthenticated
 
 MS_PER_S: Final = 1_000
@@ -57,6 +58,8 @@ class EtcdMember:
         self._options = options
         self._channel: Any = None
         self._token = ""
+        self.heard_us = 0
+        """The instant of the last answer to a call, or of a watch."""
         self._connecting: asyncio.Task[Any] | None = None
         """All calls that need a connection wait for the same attempt."""
 
@@ -64,17 +67,24 @@ class EtcdMember:
         """Return the answer to a Range. Raises CallFailed, Unauthenticated, Forbidden,
         InvalidRequest."""
         stub = rpc.KVStub(await self._connected())
-        return await self.guarded(stub.Range(request, timeout=wait_s, metadata=self._metadata()))
+        call = stub.Range(request, timeout=wait_s, metadata=self._metadata())
+        return self.hear(await self.guarded(call))
 
     async def txn(self, request: Any, wait_s: float) -> Any:
         """Return the answer to a Txn. Raises as `range` does."""
         stub = rpc.KVStub(await self._connected())
-        return await self.guarded(stub.Txn(request, timeout=wait_s, metadata=self._metadata()))
+        call = stub.Txn(request, timeout=wait_s, metadata=self._metadata())
+        return self.hear(await self.guarded(call))
 
     async def watch(self) -> Any:
         """Return an open stream of Watch, without a deadline. Raises as `range` does."""
         stub = rpc.WatchStub(await self._connected())
         return stub.Watch(metadata=self._metadata())
+
+    def hear(self, answer: Any) -> Any:
+        """Note that etcd has answered, and return its answer."""
+        self.heard_us = read_clock().instant_us
+        return answer
 
     async def guarded(self, waiting: Awaitable[Any]) -> Any:
         """Wait for gRPC, and raise our errors for its own. Raises as `range` does."""

@@ -31,7 +31,7 @@ async def events_of(
                 if answer.canceled:
                     reason = answer.cancel_reason or f"compacted at {answer.compact_revision}"
                     raise _ended(member, f"etcd cancelled the watch: {reason}")
-                for event in answer.events:
+                for event in member.hear(answer).events:
                     yield event
     finally:
         call.cancel()

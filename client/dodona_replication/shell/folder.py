@@ -213,6 +213,10 @@ class FolderCoordinator:
             else:
                 await changed.wait()
 
+    def silent_us(self) -> int:
+        """See `Coordinator.silent_us`. A folder is never silent."""
+        return 0
+
     async def close(self) -> None:
         """Release the folder. Watches end. A repeat is harmless."""
         self._is_closed = True

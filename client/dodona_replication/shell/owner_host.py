@@ -22,6 +22,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.coordination import InDoubt
 from dodona_replication.core.document import Document, Revisioned
@@ -36,11 +38,13 @@ from dodona_replication.core.owner_effects import (
     OwnerLimits,
     Replay,
 )
+from dodona_replication.core.owner_report import report_of
 from dodona_replication.core.take_over import TakeOver
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
+from dodona_wire.cores.copies import CopiesReport
 from dodona_wire.errors import DodonaError, Unavailable
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.types import Now
@@ -99,7 +103,7 @@ class OwnerHost:
         self._open_coordinator = open_coordinator
         self._limits = limits
         self._hearing = hearing
-        self._wanted = 0
+        self.wanted_count = 0
         self._clock = clock
         self._coordinator: Coordinator | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,6 +111,10 @@ class OwnerHost:
         self._timer_due_us = 0
         self._inbox: deque[tuple[Claimant, Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_inside = False
+        self._began_us = 0
+        self.take_over_us: int | None = None
+        """How long the take-over took, from the first look at the document until the log was
+        open."""
         self._why: str | None = None
         """Why the coordinator could not be asked the last time."""
         self._changed = asyncio.Event()
@@ -151,7 +159,8 @@ class OwnerHost:
         `expected` is the document as it was when its owner was silent. If there is another one, the
         log is left alone."""
         assert self._coordinator is not None
-        self._wanted = copies.wanted
+        self.wanted_count = copies.wanted
+        self._began_us = self._clock().instant_us
         seen = await self._document(copies)
         if expected is not None and seen != expected:
             raise lost(self.identity.log, Ended("its document has changed since", seen))
@@ -173,6 +182,7 @@ class OwnerHost:
         self._offer()
         self._drive(owner)
         await self._until(lambda: owner.is_open(self._clock()))
+        self.take_over_us = self._clock().instant_us - self._began_us
 
     async def _tell_missing(self, members: Sequence[str]) -> None:
         """Log which members of the set can't be reached, as long as the take-over waits."""
@@ -211,6 +221,17 @@ class OwnerHost:
         if not owner.is_ended:
             self._input(owner, owner.release)
         await self._settled(lambda: owner.is_ended)
+
+    def report(self) -> CopiesReport:
+        """Return what is known of the log, which is open, and of its copies. Call this in the event
+        loop."""
+        coordinator = self._coordinator
+        return replace(
+            report_of(self._owner, self.links.look(), self._clock()),
+            wanted_count=self.wanted_count,
+            coordinator_silent_us=0 if coordinator is None else coordinator.silent_us(),
+            take_over_us=self.take_over_us,
+        )
 
     # ---- the document
 
@@ -330,7 +351,7 @@ class OwnerHost:
     def _offer(self) -> None:
         """Name the replicas that may join the set."""
         if self.owner is not None and not self.owner.is_ended:
-            owner, replicas, wanted = self.owner, self.links.replicas, self._wanted
+            owner, replicas, wanted = self.owner, self.links.replicas, self.wanted_count
             self._input(owner, lambda now: owner.offer(replicas, now, wanted))
 
     def _input(self, core: Claimant, method: Callable[..., None], *arguments: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 from dodona_replication.core.document import MEMBERS_MAX
 from dodona_replication.core.owner_effects import AskReplica
 from dodona_server.logs import tell
+from dodona_wire.cores.copies import SPARE, UNKNOWN, ReplicaState
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply
@@ -101,6 +102,25 @@ class ReplicaLinks:
     def place_of(self, replica: str) -> str:
         """Return the address of a replica, or its id while no address is known for it."""
         return next((at for at, it in self._ids.items() if it == replica), replica)
+
+    def look(self) -> Sequence[ReplicaState]:
+        """Return what is known of the replica at each address: who it is, and whether it answers.
+        Call this in the event loop."""
+        now_s = asyncio.get_running_loop().time()
+        found = []
+        for address in self._addresses:
+            peer = self._peers.get(address)
+            since_s = None if peer is None else peer.silence.since
+            found.append(
+                ReplicaState(
+                    address,
+                    SPARE if address in self._ids else UNKNOWN,
+                    self._ids.get(address, NO_ID),
+                    silent_us=0 if since_s is None else int((now_s - since_s) * 1e6),
+                    reason="" if address in self._ids else self.faults.get(address, ""),
+                )
+            )
+        return found
 
     def ask(self, asked: AskReplica, then: Answered) -> None:
         """Send a request. `then` gets the answer, or a Failure. This may be within this call."""

@@ -30,6 +30,34 @@ REPLICA_METRICS: Final[tuple[Metric, ...]] = (
         "Processes that wait for a log without an owner",
         "core.waiter_count",
     ),
+    Metric(
+        "owner_silent_seconds",
+        "gauge",
+        "How long the owner of a log has sent nothing to this replica. A log whose owner has "
+        "dropped the replica stays silent. No samples if the replica has more than 256 logs",
+        "owners_silent_ms",
+        ("log",),
+        per=1_000,
+    ),
+    Metric(
+        "other_cluster_requests",
+        "counter",
+        "Requests that named another cluster, and were refused",
+        "core.other_cluster_count",
+    ),
+    Metric(
+        "full",
+        "gauge",
+        "1 if new entries are refused because the disk or the data file is full, else 0",
+        "core.is_full",
+    ),
+    Metric("disk_free_bytes", "gauge", "Free space of the disk", "disk_free_bytes"),
+    Metric(
+        "disk_free_ratio",
+        "gauge",
+        "Free space as a part of the disk: 0 is full",
+        "disk_free_ratio",
+    ),
     *log_metrics(),
     *runtime_metrics(),
 )

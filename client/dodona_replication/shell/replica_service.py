@@ -32,6 +32,9 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import LogEntries, ReplicaReply
 from dodona_wire.types import Now
 
+LOGS_SHOWN_MAX: Final = 256
+"""Metrics have a label for each log, but not for more than this."""
+
 _logger: Final = logging.getLogger("dodona.replica")
 
 
@@ -56,6 +59,10 @@ class ReplicaReport(NamedTuple):
     runtime: RuntimeStatistics
     log: LogReport
     connections: int
+    owners_silent_ms: dict[str, int]
+    """By log: see `LogSummary`. Empty if there are more than `LOGS_SHOWN_MAX`."""
+    disk_free_bytes: int | None
+    disk_free_ratio: float | None
 
 
 class ReplicaDisk:
@@ -64,11 +71,11 @@ class ReplicaDisk:
     def __init__(self, core: ReplicaCore, store: ReplicaStore) -> None:
         self._core = core
         self._store = store
-        self._space = DiskSpace(store.path)
+        self.space = DiskSpace(store.path)
 
     def keep_posted(self, now: Now) -> None:
         """Tell the core whether there is space for new entries."""
-        self._core.note_disk(self._space.shortage() or self._store.shortage(), now)
+        self._core.note_disk(self.space.shortage() or self._store.shortage(), now)
 
     def sweep(self, now: Now) -> None:
         """Let the store go on with a long removal while no owner sends entries."""
@@ -88,6 +95,13 @@ class ReplicaDisk:
             body = Failure(error.kind, error.message, error.attributes)
         replier, request_id = effect.route
         replier.reply(request_id, body)
+
+
+def owners_silent_ms(core: ReplicaCore, now: Now) -> dict[str, int]:
+    """Return how long the owner of each log has been silent. Of many logs, none: a part of them
+    would make those that it leaves out look as if they had no owner."""
+    found = core.summaries(now, LOGS_SHOWN_MAX + 1)
+    return {it.log: it.owner_silent_ms for it in found} if len(found) <= LOGS_SHOWN_MAX else {}
 
 
 def create_replica(settings: ReplicaSettings, store: ReplicaStore) -> Served:
@@ -129,6 +143,9 @@ def create_replica(settings: ReplicaSettings, store: ReplicaStore) -> Served:
             runtime.statistics(),
             LogReport(*store.size(), store.written_bytes),
             endpoint.connection_count,
+            owners_silent_ms(core, read_clock()),
+            disk.space.free_bytes,
+            disk.space.free_ratio,
         )
 
     def make_pages() -> Application:

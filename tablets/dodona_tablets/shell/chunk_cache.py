@@ -53,6 +53,7 @@ class ChunkCache:
         self._cluster: Callable[[], ClusterId] = lambda: NO_CLUSTER
         self._stored: frozenset[str] | None = None
         """The names of the objects in the store at the start, or None if it did not say."""
+        self._bytes_by_number: dict[int, int] = {}
 
     @property
     def place(self) -> str:
@@ -61,6 +62,11 @@ class ChunkCache:
     @property
     def first_number(self) -> int:
         return self._names.first_number
+
+    @property
+    def cached_bytes(self) -> int:
+        """Return the size of all chunks, each of which is in the folder, too."""
+        return sum(list(self._bytes_by_number.values()))
 
     # ---- service
 
@@ -80,6 +86,7 @@ class ChunkCache:
         except BaseException:
             self._files.remove([number])
             raise
+        self._bytes_by_number[number] = info.size_bytes
         return info
 
     def _upload(self, number: int, stored: Container[str] = ()) -> None:
@@ -95,6 +102,8 @@ class ChunkCache:
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove chunks. If the store does not answer, their objects stay until a later start."""
         self._files.remove(numbers)
+        for number in numbers:
+            self._bytes_by_number.pop(number, None)
         try:
             self._objects.remove([name for it in numbers for name, _ in self._places(it)])
         except Unavailable as error:
@@ -152,6 +161,7 @@ class ChunkCache:
             }
             text = "the object store gave chunks"
             tell(_logger, logging.INFO, "chunks_fetched", text, **about)
+        self._bytes_by_number |= {it.number: it.size_bytes for it in needed.values()}
         return {it.info.number: it for it in chunks}
 
     def _forget_others(self, needed: Mapping[int, ChunkInfo]) -> None:

@@ -21,6 +21,7 @@ from dodona_tablets.shell.doubt_page import add_doubt_page
 from dodona_tablets.shell.metrics import NODE_METRICS
 from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.outcome_page import add_outcome_page
+from dodona_tablets.shell.replication_metrics import REPLICATION_METRICS, ReplicationReport
 from dodona_tablets.shell.tablets_page import add_tablets_page
 from dodona_wire.net.cluster_key import Admission
 
@@ -33,16 +34,22 @@ def create_pages(
     lifecycle: Lifecycle,
     admission: Admission,
     report: Callable[[], object],
+    report_copies: Callable[[], ReplicationReport] | None = None,
 ) -> FastAPI:
-    """Return all pages. `report` returns what the metrics are made of."""
+    """Return all pages. `report` returns what the metrics are made of, `report_copies` what is
+    known of the copies of the log, if it has copies."""
 
     def collect() -> dict[str, Any]:
-        return {
+        found: dict[str, Any] = {
             "cell": core.statistics(),
             "runtime": runtime.statistics(),
             "log_bytes": log.size_bytes(),
             "log_fill_ratio": log.fill_ratio(),
         }
+        if report_copies is not None:
+            copies, objects, cached_bytes = report_copies()
+            found |= {"copies": copies, "objects": objects, "cached_bytes": cached_bytes}
+        return found
 
     pages = create_application("Dodona tablet node", None, lifecycle, admission)
     add_statistics_page(pages, collect)
@@ -50,5 +57,6 @@ def create_pages(
     add_doubt_page(pages, core)
     add_tablets_page(pages, core)
     add_recoveries_page(pages, book)
-    add_metrics(pages, Metrics("node", NODE_METRICS, report))
+    more = () if report_copies is None else REPLICATION_METRICS
+    add_metrics(pages, Metrics("node", (*NODE_METRICS, *more), report))
     return pages

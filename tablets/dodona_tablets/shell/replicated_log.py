@@ -30,6 +30,7 @@ from dodona_server.process import read_clock
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.log_entries import OPENING, FoundGroups, records_of_group
 from dodona_tablets.shell.log_reading import read
+from dodona_wire.cores.copies import CopiesReport
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.net.cluster_key import ClusterKey
@@ -280,6 +281,12 @@ class ReplicatedCellLog(DistantLog):
         for known, at in list(self._place_by_checkpoint.items()):
             if at.entry_index < place.entry_index:
                 del self._place_by_checkpoint[known]
+
+    # ---- for people
+
+    def report(self) -> CopiesReport:
+        """Return what is known of the copies. Call this in the event loop that serves."""
+        return self._host.report()
 
     # ---- size
 

@@ -26,8 +26,8 @@ from dodona_server.logs import tell
 from dodona_server.process import read_clock
 from dodona_tablets.shell.chunk_cache import ChunkCache
 from dodona_tablets.shell.chunk_names import ChunkNames
+from dodona_tablets.shell.object_counts import CountedObjects
 from dodona_tablets.shell.object_urls import open_objects
-from dodona_tablets.shell.objects import Objects
 from dodona_tablets.shell.replicated_log import (
     LOG_PREFIX,
     ReplicatedCellLog,
@@ -36,6 +36,7 @@ from dodona_tablets.shell.replicated_log import (
     former_owner,
     log_of,
 )
+from dodona_tablets.shell.replication_metrics import ReplicationReport
 from dodona_tablets.shell.service import (
     RecoveredNode,
     end_process,
@@ -51,7 +52,7 @@ _logger: Final = logging.getLogger("dodona.node")
 def run_replicated_node(settings: NodeSettings) -> None:
     """Take a log over and serve until a signal comes. Raises DodonaError, SystemExit."""
     replication = replication_of(settings)
-    objects = open_objects(settings.object_store)
+    objects = CountedObjects(open_objects(settings.object_store))
     folder = lock_folder(settings.data_dir)
     try:
         with Listener(settings.host, settings.port) as listener:
@@ -97,7 +98,7 @@ def _serve(
     settings: NodeSettings,
     replication: Replication,
     folder: LockedFolder,
-    objects: Objects,
+    objects: CountedObjects,
     found: FoundLog,
     listener: Listener,
 ) -> None:
@@ -112,8 +113,12 @@ def _serve(
     def recover_it() -> RecoveredNode:
         nonlocal is_recovering
         is_recovering = True
-        names = ChunkNames(replication.cluster, cell, log.epoch)
-        return recover_node(here, log, ChunkCache(folder.path, objects, names))
+        chunks = ChunkCache(folder.path, objects, ChunkNames(replication.cluster, cell, log.epoch))
+
+        def report() -> ReplicationReport:
+            return ReplicationReport(log.report(), objects.counts(), chunks.cached_bytes)
+
+        return recover_node(here, log, chunks)._replace(report_copies=report)
 
     def recover() -> RecoveredNode:
         try:

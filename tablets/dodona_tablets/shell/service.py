@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from dodona_replication.core.errors import LogLost
 from dodona_server.answers import Application
@@ -44,6 +44,9 @@ from dodona_tablets.shell.recovery_notes import RecoveryNotes
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
 from dodona_wire.types import Now
+
+if TYPE_CHECKING:  # most nodes have no copies
+    from dodona_tablets.shell.replication_metrics import ReplicationReport
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a thread that makes a chunk may keep the event loop waiting for Python."""
@@ -86,6 +89,8 @@ class RecoveredNode(NamedTuple):
     log: NodeLog
     chunks: NodeChunks
     book: RecoveryBook
+    report_copies: Callable[[], "ReplicationReport"] | None = None
+    """Returns what is known of the copies of the log and of its chunks, if it has copies."""
 
 
 def recover_node(settings: NodeSettings, log: NodeLog, chunks: NodeChunks) -> RecoveredNode:
@@ -103,6 +108,7 @@ class NodeReport(NamedTuple):
     runtime: RuntimeStatistics
     log: LogReport
     connections: int
+    replication: "ReplicationReport | None" = None
 
 
 def create_app(
@@ -110,7 +116,7 @@ def create_app(
 ) -> Served:
     """Return the REST pages and the data plane of a recovered node. `records` is its log, as the
     runtime sees it."""
-    core, log, chunks, book = node
+    core, log, chunks, book, report_copies = node
     notes = RecoveryNotes(book, core.recovered)
     admission = settings.admission
     links = Links(core, settings.master_url, settings.cluster_key)
@@ -157,10 +163,8 @@ def create_app(
             await spans.close()
 
     lifecycle = _lifecycle(core, runtime, links)
-    limits = endpoint_limits(settings)
-    endpoint = Endpoint(
-        runtime, cell=settings.cell_id, limits=limits, admission=admission, tracing=tracing
-    )
+    cell, limits = settings.cell_id, endpoint_limits(settings)
+    endpoint = Endpoint(runtime, cell=cell, limits=limits, admission=admission, tracing=tracing)
 
     def report() -> NodeReport:
         return NodeReport(
@@ -169,12 +173,13 @@ def create_app(
             runtime.statistics(),
             LogReport(log.size_bytes(), log.fill_ratio(), log.written_bytes),
             endpoint.connection_count,
+            None if report_copies is None else report_copies(),
         )
 
     def make_pages() -> Application:
         from dodona_tablets.shell.pages import create_pages
 
-        return create_pages(core, runtime, log, book, lifecycle, admission, report)
+        return create_pages(core, runtime, log, book, lifecycle, admission, report, report_copies)
 
     return Served(Front(lifecycle, lifespan, make_pages, is_asked_often=False), endpoint, lifecycle)
 

@@ -82,6 +82,7 @@ def _on(path: str, **fields: Any) -> Fields:
 CASES: Final[tuple[Case, ...]] = (
     Case("generate_timestamps", "read", {"count": 2}, is_somewhere=True),
     Case("get_cluster", "read", is_somewhere=True),
+    Case("get_copies", "read", is_somewhere=True),
     Case("create_directory", "admin", _on("//mine/d")),
     Case("create_table", "admin", _on(MADE, schema=SCHEMA, mount=True)),
     Case("get_table", "read", _on(TABLE)),

@@ -75,6 +75,9 @@ def test_the_examples_play_as_they_are_written(rest: Rest) -> None:
         answer = story.tell(operation)
         if operation == "get_cluster":
             del answer["cells"][1:]  # the example has one
+        if operation == "get_copies":
+            assert answer == {"logs": [], "silent_cells": []}, "this cluster has no copies"
+            continue
         assert likeness(answer) == likeness(example.answer), operation
     assert rest("list_tables", prefix="//bank")["paths"] == [ACCOUNTS]
     rest("remove_node", path="//bank", recursive=True)

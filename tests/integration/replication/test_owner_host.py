@@ -116,6 +116,13 @@ def test_a_killed_replica_is_replaced_and_nothing_acknowledged_is_lost(
             assert victim.id not in owner.document.members
             await first.until(lambda: spare.id in owner.document.members)
             assert owner.may_read(read_clock())
+            report = first.host.report()
+            assert report.changes_by_kind == {"joined": 1, "dropped": 1}
+            states = {it.address: it for it in report.replicas}
+            assert [states[it.url].replica for it in replicas] == [it.id for it in replicas]
+            assert (states[victim.url].role, states[spare.url].role) == ("spare", "member")
+            assert states[victim.url].silent_us > 0
+            assert report.text == "3 of 3 copies"
 
             second = Host(folder, urls, 2)
             await second.open()

@@ -10,10 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dodona_local.ports import reserve_ports
 from dodona_replication.core.entries import make_entry
 from dodona_replication.shell.replica_check import verify_replica
+from dodona_replication.shell.replica_metrics import REPLICA_METRICS
+from dodona_server.metrics import full_name
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import (
     AwaitSilence,
@@ -29,10 +32,11 @@ from dodona_wire.messages.replicas import (
     PingLog,
     StoreEntries,
 )
+from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer
 from dodona_wire.net.rpc_urls import rpc_url
 from integration.replication.replica_process import Replica
-from suite.waiting import WAIT_S_MAX
+from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.part("a log replica is killed under load")]
 
@@ -177,6 +181,46 @@ def test_a_replica_has_pages_and_metrics_and_answers_candidates(replica: Replica
     assert 'dodona_replica_refusals_total{kind="fence_first"} 1' in metrics
     assert "dodona_replica_logs 1" in metrics
     assert "dodona_replica_log_flush_seconds_count 1" in metrics
+    assert "dodona_replica_full 0" in metrics
+    assert f'dodona_replica_owner_silent_seconds{{log="{LOGS[0]}"}}' in metrics
+    families = {it.name: it for it in text_string_to_metric_families(metrics)}
+    for metric in REPLICA_METRICS:
+        name = full_name("replica", metric).removesuffix("_total")
+        assert families[name].type == metric.kind
+    assert families["dodona_replica_disk_free_bytes"].samples[0].value > 0
+    page = httpx.get(f"{replica.url}/v1/logs").json()
+    assert page["count"] == 1
+    assert page["logs"][0]["log"] == LOGS[0]
+    assert page["logs"][0]["owner_silent_ms"] >= 50
+
+
+@pytest.mark.rest("the tests of the pages show it for every server")
+def test_a_replica_with_keys_shows_its_metrics_to_those_only(
+    replica: Replica, tmp_path: Path
+) -> None:
+    replica.end(signal.SIGTERM)
+    for name in ("cluster-key", "metrics-key"):
+        (tmp_path / name).write_text(f"the-{name}-of-a-test")
+        replica.words += [f"--{name}-file", str(tmp_path / name)]
+    replica.launch()
+    url = replica.url
+    wait_until(lambda: is_ready(url), "the replica does not get ready")
+    cluster = ClusterKey("the-cluster-key-of-a-test").authorization()
+    metrics = "Bearer the-metrics-key-of-a-test"
+    for shown, statuses in ((None, (401, 401)), (metrics, (200, 401)), (cluster, (200, 200))):
+        headers = {} if shown is None else {"authorization": shown}
+        found = [
+            httpx.get(f"{url}{path}", headers=headers, timeout=30).status_code
+            for path in ("/metrics", "/v1/logs")
+        ]
+        assert tuple(found) == statuses
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=30).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.rest("the test of the store shows it, too")

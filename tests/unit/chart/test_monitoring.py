@@ -341,10 +341,10 @@ def test_rules_are_as_the_operator_reads_them() -> None:
     spec = render(COMBINATIONS["watched"]).find("PrometheusRule", "-dodona")["spec"]
     assert set(spec) == {"groups"}
     names = [group["name"] for group in spec["groups"]]
-    assert names == ["dodona", "dodona-volumes", "dodona-backups"]
+    assert names == ["dodona", "dodona-replicas", "dodona-volumes", "dodona-backups"]
     assert all(set(group) == {"name", "rules"} for group in spec["groups"])
     without = render(COMBINATIONS["gateway for all"]).find("PrometheusRule", "-dodona")["spec"]
-    assert [group["name"] for group in without["groups"]] == names[:2]
+    assert [group["name"] for group in without["groups"]] == names[:3]
     assert len(RULES) == sum(len(group["rules"]) for group in spec["groups"])
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from documents.metrics_page import TABLES
+from documents.metrics_page import REPLICATED, TABLES
 from dodona.errors import ERRORS_BY_KIND, InvalidRequest
 from dodona.types import CellId, Now, TabletId, TransactionId, TreeTransactionId
 from dodona_gateway.core.traffic import Traffic, route_of
@@ -109,9 +109,10 @@ def test_nothing_is_asked_before_a_scrape() -> None:
 
 @pytest.mark.parametrize("server", TABLES)
 def test_names_are_good_and_given_once(server: str) -> None:
-    names = [full_name(server, it) for it in TABLES[server]]
+    table = (*TABLES[server], *REPLICATED.get(server, ()))
+    names = [full_name(server, it) for it in table]
     assert len(set(names)) == len(names)
-    for metric, name in zip(TABLES[server], names, strict=True):
+    for metric, name in zip(table, names, strict=True):
         assert re.fullmatch(r"dodona_[a-z]+_[a-z][a-z_]*[a-z]", name)
         assert not metric.name.endswith("_total")
         assert metric.help[0].isupper() or metric.help[0].isdigit()

@@ -28,12 +28,17 @@ class ScriptedMember:
         self._ignored_count = ignored_count
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
         self.is_cancelled = False
+        self.heard: list[Any] = []
 
     async def watch(self) -> "ScriptedMember":
         return self
 
     async def guarded(self, waiting: Awaitable[Any]) -> Any:
         return await waiting
+
+    def hear(self, answer: Any) -> Any:
+        self.heard.append(answer)
+        return answer
 
     async def write(self, request: Any) -> None:
         if self._ignored_count > 0 and request.HasField("progress_request"):
@@ -67,6 +72,7 @@ def test_a_watch_that_gets_signs_of_life_waits_for_events() -> None:
     event, end = watched(member)
     assert event == EVENT
     assert end.endswith("etcd ended the watch")
+    assert len(member.heard) == 22, "also those without events"
 
 
 def test_a_sign_of_life_may_be_missing_once() -> None:
@@ -89,4 +95,6 @@ def test_a_watch_without_a_sign_of_life_ends() -> None:
     ids=["compacted", "cancelled"],
 )
 def test_a_watch_that_etcd_cancels_ends_with_the_reason(answer: Any, reason: str) -> None:
-    assert reason in watched(ScriptedMember([rpc.WatchResponse(created=True), answer]))[0]
+    member = ScriptedMember([rpc.WatchResponse(created=True), answer])
+    assert reason in watched(member)[0]
+    assert len(member.heard) == 1, "a member without a leader is no sign of life of etcd"

@@ -345,6 +345,44 @@ def test_a_member_that_answers_but_stores_nothing_is_dropped(it: Owning) -> None
     assert owner.acknowledged_index == index
 
 
+def test_a_full_replica_leaves_its_place_to_a_spare(it: Owning) -> None:
+    """It answers, so it is not silent. It stayed the learner, since its address comes first."""
+    owner = it.open()
+    owner.offer("abcd", it.now, 3)
+    it.cores["b"].note_disk("the disk is full", it.now)
+    it.append()
+    it.wait(it.limits.slow_ms + 200)
+    it.apply()
+    assert owner.document.members == ("a", "c")
+    it.wait(1_000)
+    it.apply()
+    assert [*owner.document.members] == ["a", "c", "d"]
+    owner.offer("ab", it.now, 4)
+    it.wait(1_000)
+    assert owner.ownership.pending is None
+    it.cores["b"].note_disk(None, it.now)
+    it.wait(1_000)
+    it.apply()
+    assert [*owner.document.members] == ["a", "c", "d", "b"], "once it has space again"
+
+
+def test_a_learner_that_may_be_a_member_already_is_not_forgotten(it: Owning) -> None:
+    """Its disk fills up while the answer to the change is missing: it counts."""
+    owner = it.open()
+    owner.offer("abcd", it.now, 4)
+    it.wait(500)
+    assert it.compares[-1].document.members == ("a", "b", "c", "d")
+    it.cores["d"].note_disk("the disk is full", it.now)
+    index = it.append()
+    it.wait(500)
+    assert owner.acknowledged_index < index
+    it.apply()
+    assert owner.acknowledged_index < index
+    it.cores["d"].note_disk(None, it.now)
+    it.wait(500)
+    assert owner.acknowledged_index == index
+
+
 def test_nobody_is_dropped_for_what_no_member_has(it: Owning) -> None:
     owner = it.open()
     for core in it.cores.values():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dodona_replication.core.entries import make_entry
-from dodona_replication.core.replica import ReplicaLimits
+from dodona_replication.core.replica import LogSummary, ReplicaLimits
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps
 from dodona_wire.messages.replicas import (
@@ -437,3 +437,39 @@ def test_refusals_are_counted_by_kind() -> None:
     assert counts == dict.fromkeys(
         ("epoch_too_old", "fence_first", "misaligned", "wrong_replica"), 1
     )
+
+
+# What it reports
+
+
+def test_requests_of_another_cluster_are_counted() -> None:
+    rig = rig_of(1)
+    rig.get(FenceLog("elsewhere", LOG, REPLICA, 9))
+    found = rig.core.statistics()
+    assert (found.other_cluster_count, found.refused_by_kind["invalid_request"]) == (1, 1)
+
+
+def test_a_full_disk_is_reported_while_it_is_full() -> None:
+    rig = rig_of(1)
+    assert not rig.core.statistics().is_full
+    rig.core.note_disk("no space", rig.now)
+    assert rig.core.statistics().is_full
+    rig.core.note_disk(None, rig.now)
+    assert not rig.core.statistics().is_full
+
+
+def test_logs_are_listed_with_the_silence_of_their_owners() -> None:
+    rig = rig_of(1, 1, 2)
+    rig.get(request(StoreEntries, 2, 3, 2, (), 2, 1))  # cuts the log
+    rig.wait(3_000_000)
+    rig.get(FenceLog(CLUSTER, "a-log", REPLICA, 5))
+    rig.wait(500_000)
+    assert rig.core.summaries(rig.now, 10) == [
+        LogSummary("a-log", 5, 1, 0, 500),
+        LogSummary(LOG, 2, 2, 3, 3_500),
+    ]
+    assert [it.log for it in rig.core.summaries(rig.now, 1)] == ["a-log"]
+    rig.get(request(PingLog, 2, 1))
+    assert rig.core.summaries(rig.now, 10)[1].owner_silent_ms == 0
+    rig.get(request(PingLog, 1, 1))  # of an old owner, who does not count
+    assert rig.core.summaries(rig.now, 10)[1].owner_silent_ms == 0

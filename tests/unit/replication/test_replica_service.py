@@ -8,9 +8,9 @@ import pytest
 from dodona_replication.core.entries import make_entry
 from dodona_replication.core.records import EntriesAdded, EpochRaised, LogCut, Swept
 from dodona_replication.core.replica import ReplicaCore
-from dodona_replication.shell import replica_store
+from dodona_replication.shell import replica_service, replica_store
 from dodona_replication.shell.replica_keys import piece_key
-from dodona_replication.shell.replica_service import ReplicaDisk
+from dodona_replication.shell.replica_service import ReplicaDisk, owners_silent_ms
 from dodona_replication.shell.replica_store import ReplicaStore
 from dodona_wire.cores.effects import Append, ReadEntries
 from dodona_wire.messages.base import Failure
@@ -92,3 +92,25 @@ def test_a_long_removal_goes_on_without_appends(
     store.append([Swept()])
     disk.sweep(NOW)
     assert core.take_effects() == []
+
+
+def test_the_disk_is_measured_by_each_look(store: ReplicaStore) -> None:
+    disk = ReplicaDisk(core_of(store), store)
+    assert disk.space.free_bytes is None
+    disk.keep_posted(NOW)
+    assert disk.space.free_bytes is not None
+    assert disk.space.free_ratio is not None
+    assert disk.space.free_bytes > 1 << 20
+    assert 0 < disk.space.free_ratio < 1
+
+
+def test_a_replica_of_many_logs_has_no_metric_for_each(
+    store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of them would look as if the owners of the others were silent."""
+    store.append([EpochRaised("b", 1)])
+    core = core_of(store)
+    later = Now(2_500_000, 0)
+    assert owners_silent_ms(core, later) == {"a": 2_500, "b": 2_500}
+    monkeypatch.setattr(replica_service, "LOGS_SHOWN_MAX", 1)
+    assert owners_silent_ms(core, later) == {}

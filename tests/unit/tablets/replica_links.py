@@ -7,6 +7,7 @@ from typing import Any
 from dodona_replication.core.owner_effects import AskReplica
 from dodona_replication.core.replica import ReplicaCore
 from dodona_server.process import read_clock
+from dodona_wire.cores.copies import ReplicaState
 from dodona_wire.cores.effects import Append, ReadEntries
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import LogEntries
@@ -40,6 +41,9 @@ class Replicas:
 
     def place_of(self, replica: str) -> str:
         return f"http://{replica}"
+
+    def look(self) -> list[ReplicaState]:
+        return [ReplicaState(f"http://{it}", "spare", it) for it in self.replicas]
 
     async def ask_epoch(self, replica: str, epoch: int) -> int:
         return 0

@@ -118,6 +118,19 @@ def test_a_chunk_is_in_the_store_and_in_the_folder(store: Store, tmp_path: Path)
     assert rows_of(chunks.open(info)) == info.row_count
 
 
+def test_the_cache_knows_how_much_it_has(store: Store, tmp_path: Path) -> None:
+    chunks = cache(store, tmp_path)
+    assert chunks.cached_bytes == 0
+    infos = [written(chunks), written(chunks, FIRST + 1)]
+    assert chunks.cached_bytes == sum(it.size_bytes for it in infos) > 0
+    again = cache(store, tmp_path, "there", EPOCH + 1)
+    again.open_all({it.number: it for it in infos})
+    assert again.cached_bytes == chunks.cached_bytes
+    again.remove([FIRST])
+    again.remove([FIRST])
+    assert again.cached_bytes == infos[1].size_bytes
+
+
 def test_no_rows_make_no_object(store: Store, tmp_path: Path) -> None:
     assert cache(store, tmp_path).write(FIRST, SCHEMA, []) is None
     assert store.everything() == []

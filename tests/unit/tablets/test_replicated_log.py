@@ -214,3 +214,18 @@ async def test_an_owner_that_appends_nothing_keeps_its_lease(
             await asyncio.sleep(0.02)
             assert it.log.shortage(read_clock()) is None
         assert it.log.may_answer(read_clock())
+
+
+async def test_a_log_reports_its_copies_and_its_take_over(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    async with opened(tmp_path, []) as it:
+        await it.append(rows(1))
+        found = it.log.report()
+        assert (found.log, found.epoch, found.text) == (LOG, 1, "3 of 3 copies")
+        assert found.owner.startswith("node-1/")
+        assert found.take_over_us is not None
+        assert found.take_over_us > 0
+        assert found.coordinator_silent_us == 0
+    async with opened(tmp_path, []) as it:
+        assert it.log.report().epoch == 2

@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from dodona_wire.cores.copies import CopiesReport
 from dodona_wire.cores.recoveries import Recovery
 from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, TabletId, Timestamp, TransactionId
 
-ServerKind = Literal["master", "proxy", "cell"]
+ServerKind = Literal["master", "proxy", "cell", "replica"]
 
 
 class CellPlace(msgspec.Struct, frozen=True):
@@ -78,6 +79,15 @@ class ProxyCounts(msgspec.Struct, frozen=True):
     batch_count: int = 0
 
 
+class ReplicaCounts(msgspec.Struct, frozen=True):
+    """The counts of a log replica."""
+
+    log_count: int = 0
+    entry_count: int = 0
+    is_full: bool = False
+    """Whether it refuses new entries, because it has no space for them."""
+
+
 @preload_decoder
 class StatisticsPage(msgspec.Struct, frozen=True):
     """The statistics page of any server. Only the fields of its own kind are set."""
@@ -85,6 +95,9 @@ class StatisticsPage(msgspec.Struct, frozen=True):
     cell: CellCounts | None = None
     master: MasterCounts | None = None
     proxy: ProxyCounts | None = None
+    replica: ReplicaCounts | None = None
+    copies: CopiesReport | None = None
+    """The copies of a cell's log, if it has copies."""
     log_bytes: int | None = None
     log_fill_ratio: float | None = None
 
@@ -170,6 +183,11 @@ class Server(NamedTuple):
     def counts(self) -> CellCounts | None:
         """Return the counts of a cell, or None if there are none."""
         return None if self.statistics is None else self.statistics.cell
+
+    @property
+    def copies(self) -> CopiesReport | None:
+        """Return what a cell reports of the copies of its log, or None if there are none."""
+        return None if self.statistics is None else self.statistics.copies
 
 
 class ReportedCluster(NamedTuple):

@@ -27,6 +27,7 @@ from dodona_gateway.core.console.cluster import (
     stuck,
     unheard_cells,
 )
+from dodona_gateway.core.console.replicas import replica_lines
 from dodona_gateway.core.console.server_pages import DoubtPage, ReportedCluster, ReportedTablets
 from dodona_gateway.shell.console.observing import Observer, ReportedLoads
 from dodona_gateway.shell.console.rendering import page
@@ -67,6 +68,7 @@ async def _cluster(visit: Visit) -> dict[str, Any]:
         "problem": observer.cluster.problem,
         "charts": _charts(observer),
         "cells": cells,
+        "replicas": () if reported is None else replica_lines(reported),
         "rates": {name: observer.history.last(name) for name, _, _ in CHARTS},
         "sums": _sums(reported),
         "stuck": _stuck(reported, doubts),

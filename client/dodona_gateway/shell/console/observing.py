@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from dodona._core.loads.records import LOADS, RECOVERIES, LoadRecord, LoadRecovery
 from dodona_gateway.core.console.history import History
+from dodona_gateway.core.console.replicas import addresses_of
 from dodona_gateway.core.console.server_pages import (
     CellPlace,
     ClusterPage,
@@ -63,6 +64,9 @@ class Observer:
         self._master_url = service.settings.master_url
         self._asker = Asker(service.settings.cluster_key)
         self._known = ClusterPage()
+        self._replicas: tuple[str, ...] = ()
+        """The addresses of log replicas, from the last reports of cells. They are asked together
+        with the cells, so a new one is shown one look later."""
         self._books: dict[str, RecoveryPage] = {}
         """The last known starts by address of the server, also for servers that do not answer any
         more."""
@@ -109,9 +113,11 @@ class Observer:
         servers = await asyncio.gather(
             *[self._server("proxy", it) for it in known.proxies],
             *[self._cell(it) for it in known.cells],
+            *[self._replica(it) for it in self._replicas],
         )
         now = read_clock()
         reported = ReportedCluster(now.unix_us, (master, *servers), problem)
+        self._replicas = addresses_of(reported) or self._replicas
         self.history.add(now.instant_us, totals_of(reported))
         return reported
 
@@ -129,6 +135,14 @@ class Observer:
         if server.state == "ready" and not place.is_alive:
             server = server._replace(state="lost", reason="the master does not hear from it")
         return server._replace(cell=place.cell)
+
+    async def _replica(self, address: str) -> Server:
+        server = await self._server("replica", address)
+        counts = None if server.statistics is None else server.statistics.replica
+        if server.state == "ready" and counts is not None and counts.is_full:
+            reason = "it has no space for new entries"
+            return server._replace(state="waiting", reason=reason)
+        return server
 
     async def _server(self, kind: ServerKind, address: str) -> Server:
         try:
@@ -170,7 +184,7 @@ class Observer:
     async def _look_at_starts(self) -> list[StartOf]:
         """Return all starts, newest first. A server that does not answer keeps its last starts."""
         reported = await self.cluster.get()
-        servers = [] if reported is None else [it for it in reported.servers if it.kind != "proxy"]
+        servers = [] if reported is None else [*reported.of("master"), *reported.of("cell")]
         asked = [(it.address, it.address) for it in servers if it.state != "silent"]
         self._books |= await self._asker.pages(asked, "/v1/recoveries", RecoveryPage)
         addresses = [it.address for it in servers]

@@ -11,6 +11,7 @@ import pytest
 from dodona._core.loads.records import LOADS
 from dodona.errors import NodeNotFound
 from dodona.types import TIMESTAMP_COUNTER_BITS, CellId, Timestamp
+from dodona_gateway.core.console.replicas import replica_lines
 from dodona_gateway.shell.console import observing
 from dodona_gateway.shell.console.asking import Asker
 from dodona_gateway.shell.console.observing import Observer
@@ -265,3 +266,46 @@ async def test_a_silent_master_is_waited_for_once() -> None:
         reported = await observer.cluster.get()
         assert reported is not None
         assert (reported.problem, len(reported.servers)) == ("", 4)
+
+
+REPLICAS = ["http://here", "http://full", "http://away"]
+
+
+def copied(servers: Servers) -> None:
+    """Let the logs of both cells have copies."""
+    states = [{"address": it, "role": "member", "replica": it[-4:]} for it in REPLICAS]
+    states.append({"address": "0123", "role": "member", "replica": "0123"})
+    for place in (ZERO, ONE):
+        copies = {"epoch": 3, "wanted_count": 3, "copies_min": 2, "replicas": states}
+        servers.pages[place, "/v1/statistics"] = {"cell": {"rows": 5}, "copies": copies}
+    for place in REPLICAS:
+        servers.pages[place, "/readyz"] = {"status": "ready"}
+        counts = {"log_count": 2, "is_full": place == "http://full"}
+        servers.pages[place, "/v1/statistics"] = {"replica": counts}
+    servers.silent = ["http://away"]
+
+
+async def test_the_replicas_that_cells_name_are_asked_from_the_next_look_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observing, "FRESH_S", -1)
+    servers = Servers()
+    copied(servers)
+    async with observer_of(servers) as observer:
+        first, second = await observer.cluster.get(), await observer.cluster.get()
+        assert first is not None
+        assert second is not None
+        assert first.of("replica") == ()
+        found = [(it.address, it.state, it.reason) for it in second.of("replica")]
+        assert found == [
+            ("http://here", "ready", ""),
+            ("http://full", "waiting", "it has no space for new entries"),
+            ("http://away", "silent", "refused"),
+        ]
+        lines = replica_lines(second)
+        assert [it.member_of for it in lines] == [(0, 1)] * 3
+        assert {it.server.kind for it in await observer.starts.get() or []} == {"master", "cell"}
+        servers.silent += [ZERO, ONE]
+        third = await observer.cluster.get()
+        assert third is not None
+        assert len(third.of("replica")) == 3, "although no cell names them now"

@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from dodona._core.loads.records import LoadPhase, LoadRecord, LoadRecovery
 from dodona.errors import InvalidRequest, Unavailable
@@ -13,6 +14,7 @@ from dodona_gateway.core.access.principal import Principal
 from dodona_gateway.core.console.chart import chart_of
 from dodona_gateway.core.console.cluster import Stuck, map_cells, merge_doubts
 from dodona_gateway.core.console.history import Point
+from dodona_gateway.core.console.replicas import replica_lines
 from dodona_gateway.core.console.server_pages import (
     CellCounts,
     Doubt,
@@ -20,6 +22,7 @@ from dodona_gateway.core.console.server_pages import (
     MasterCounts,
     OpenTransaction,
     ProxyCounts,
+    ReplicaCounts,
     ReportedCluster,
     ReportedTablets,
     Server,
@@ -33,6 +36,7 @@ from dodona_gateway.shell.console.observing import ReportedLoads
 from dodona_gateway.shell.console.query_page import Result
 from dodona_gateway.shell.console.rendering import described, render
 from dodona_gateway.shell.transactions import HeldView
+from dodona_wire.cores.copies import CopiesReport, ReplicaState
 from dodona_wire.cores.recoveries import Recovery, TakenOver
 
 EVIL: Final = """<script>alert('x')</script>"><img src=x onerror=alert(1)>"""
@@ -46,6 +50,19 @@ CELL: Final = StatisticsPage(
     log_bytes=100,
     log_fill_ratio=0.8,
 )
+COPIES: Final = CopiesReport(
+    owner=EVIL,
+    epoch=7,
+    is_serving=True,
+    wanted_count=3,
+    copies_min=2,
+    replicas=(
+        ReplicaState("http://r0", "member", "r0", lag_entries=1_234),
+        ReplicaState("r1", "member", "r1"),
+        ReplicaState(f"http://{EVIL}", "learner", EVIL, silent_us=90_000_000),
+    ),
+)
+REPLICA: Final = StatisticsPage(replica=ReplicaCounts(log_count=4))
 REPORTED: Final = ReportedCluster(
     1_782_907_200_000_000,
     (
@@ -98,6 +115,7 @@ CLUSTER: Final = {
     **COMMON,
     "charts": [chart_of("commits", "Commits", "per second", [Point(9, 1.0), Point(2, None)])],
     "cells": map_cells(REPORTED, TABLETS, lambda path: path == "//t"),
+    "replicas": (),
     "rates": {"timestamps": 1.0, "commits": None, "conflicts": 0.0},
     "stuck": Stuck(2, True, 1),
     "sums": SUMS,
@@ -152,9 +170,25 @@ EMPTY: Final = {
     "start_count": 0,
     "charts": [],
     "cells": (),
+    "replicas": (),
     "rates": CLUSTER["rates"],
     "sums": SUMS,
     "gateway": "g",
+}
+COPIED: Final = ReportedCluster(
+    REPORTED.at_us,
+    (
+        REPORTED.servers[0],
+        Server("cell", "a", "ready", "", "0.1.0", ZERO, replace(CELL, copies=COPIES)),
+        Server("replica", "http://r0", "ready", "", "0.1.0", None, REPLICA),
+        Server("replica", f"http://{EVIL}", "silent", EVIL),
+    ),
+)
+REPLICATED: Final = {
+    **CLUSTER,
+    "reported": COPIED,
+    "cells": map_cells(COPIED, TABLETS, lambda path: True),
+    "replicas": replica_lines(COPIED),
 }
 UNKNOWN: Final = {
     **EMPTY,
@@ -207,6 +241,7 @@ class Tags(HTMLParser):
     ("name", "given"),
     [
         ("cluster.html", CLUSTER),
+        ("cluster.html", REPLICATED),
         ("cluster.html", NOTHING),
         ("cluster.html", EMPTY),
         ("transactions.html", TRANSACTIONS),
@@ -247,6 +282,22 @@ def test_the_pages_name_the_problems_of_the_cluster() -> None:
     for words in ("after a crash", "1 committed, 1 still open", "rolled forward", "crashed"):
         assert words in shown
     assert "2 master transactions" in shown
+
+
+def test_the_map_shows_the_copies_of_logs() -> None:
+    shown = render("cluster.html", ANN, **REPLICATED)
+    assert "2 of 3 copies" in shown
+    assert "has not answered for 90 s" in shown
+    assert "log of epoch 7" in shown
+    table = shown.partition('id="replicas"')[2].partition("</table>")[0]
+    assert table.count("<tr>") == 3
+    assert ">1,234<" in table
+    assert ">cell 0<" in table
+    assert "no answer" in table
+    for page in (CLUSTER, EMPTY, UNKNOWN):
+        shown = render("cluster.html", ANN, **page)
+        assert "copies" not in shown
+        assert "Log replicas" not in shown
 
 
 def test_unknown_facts_are_not_shown_as_none() -> None:
