@@ -166,7 +166,7 @@ def _check_goes_on(folder: DataFolder, known: Adoption, replicas: Replicas) -> N
     options = f"--replicas {known.replica_count}"
     if known.object_store:
         options += f" --object-store {known.object_store}"
-    if (known.replica_count, known.object_store) != tuple(replicas):
+    if (known.replica_count, known.object_store) != replicas[:2]:
         raise _refused(folder, f"its adoption began with {options}: use these, or --undo")
 
 

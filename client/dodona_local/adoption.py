@@ -7,12 +7,13 @@ Must not import: the servers.
 
 import enum
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from dodona_local.errors import LaunchFailed
 from dodona_wire.net.folder import make_whole, private_file
+from dodona_wire.preload import preload_decoder
 
 FILE_NAME: Final = "adoption.json"
 PLAIN: Final = "plain"
@@ -45,6 +46,7 @@ class CellCopy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     last_index: int
 
 
+@preload_decoder
 class Adoption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is known of an adoption."""
 
@@ -62,11 +64,11 @@ class Adoption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether all nodes have been ready with their copies. Then each has all of its chunks."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self | None:
+    def read(cls, folder: Path) -> "Adoption | None":
         """Return what was written, or None if there is no adoption. Raises LaunchFailed."""
         path = folder / FILE_NAME
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return msgspec.json.decode(path.read_bytes(), type=Adoption)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:

@@ -6,7 +6,7 @@ Must not import: the servers.
 """
 
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -34,13 +34,13 @@ class ReplicatedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether all processes have been ready once. Then etcd has the documents of logs."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self | None:
+    def read(cls, folder: Path) -> "ReplicatedFolder | None":
         """Return what was written, or None if the logs of this folder have no copies. Raises
         LaunchFailed, also while the logs are getting their copies."""
         check_startable(folder)
         path = folder / FILE_NAME
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return msgspec.json.decode(path.read_bytes(), type=ReplicatedFolder)
         except FileNotFoundError:
             if not replicas_in(folder):
                 return None

@@ -23,9 +23,10 @@ class StandbyProcess(Process):
 
     standby: Standby | None = None
     former: str | None = None
+    since_us: int | None = None
 
     def crash(self) -> None:
-        self.standby = None
+        self.standby = self.since_us = None
         self.former = self.identity.owner
         super().crash()
 
@@ -39,7 +40,10 @@ class StandbyProcess(Process):
     def _wait(self) -> None:
         if self.standby is None:
             own = OwnLog(LOG, self.former) if self.name == "node-0" else None
-            self.standby = Standby(CLUSTER, "cell-", StandbyLimits(), self._clock.now(), own)
+            now = self._clock.now()
+            self.since_us = self.since_us or now.instant_us
+            limits = StandbyLimits()
+            self.standby = Standby(CLUSTER, "cell-", limits, now, own, self.since_us)
         standby = self.standby
         standby.know(frozenset(it for it, host in self._run.replicas.items() if not host.is_lost))
         standby.tick(self._clock.now())

@@ -114,8 +114,11 @@ class Standby:
         limits: StandbyLimits,
         now: Now,
         own: OwnLog | None = None,
+        since_us: int | None = None,
     ) -> None:
-        """`prefix` begins the names of the logs that this process can host. A number follows."""
+        """`prefix` begins the names of the logs that this process can host. A number follows.
+        `since_us` is when this process began to stand by, as an instant. By default, that is
+        now."""
         self.found: FoundLog | None = None
         self.is_watching = False
         """Whether the documents have been read."""
@@ -123,6 +126,7 @@ class Standby:
         self._prefix = prefix
         self._limits = limits
         self._own = own
+        self._since_us = now.instant_us if since_us is None else since_us
         self._logs: dict[str, _Watched] = {}
         self._reachable: frozenset[str] = frozenset()
         self._read_at_us = now.instant_us
@@ -244,16 +248,16 @@ class Standby:
         """Return whether a replica has heard nothing of the owner for too long.
 
         An owner that has not fenced the replica yet is not heard there: its time began with its
-        document. The same holds for the log of another node: after a start of all processes, each
-        node gets its own log."""
+        document. The log of another node is not silent for longer than this process stands by:
+        after a start of all processes, each node gets its own log."""
         limits, document = self._limits, watched.seen.document
-        is_own = self._own is not None and self._own.log == log
-        seen_ms = (now.instant_us - watched.seen_at_us) // 1000
-        silence_ms = reply.silence_ms if reply.epoch == document.epoch else seen_ms
-        if is_own:
-            return silence_ms >= limits.silence_ms
+        silence_us = reply.silence_ms * 1000
+        if reply.epoch != document.epoch:
+            silence_us = now.instant_us - watched.seen_at_us
+        if self._own is not None and self._own.log == log:
+            return silence_us >= limits.silence_ms * 1000
         wait_ms = limits.released_ms if document.released else limits.silence_ms
-        return min(silence_ms, seen_ms) >= wait_ms
+        return min(silence_us, now.instant_us - self._since_us) >= wait_ms * 1000
 
     def _is_lost(self, watched: _Watched, now: Now) -> bool:
         """Return whether the owner can't go on without the members that do not hear it, and this

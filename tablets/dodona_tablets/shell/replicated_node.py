@@ -56,8 +56,9 @@ def run_replicated_node(settings: NodeSettings) -> None:
     folder = lock_folder(settings.data_dir)
     try:
         with Listener(settings.host, settings.port) as listener:
+            since_us = read_clock().instant_us
             while True:
-                found = asyncio.run(_find_log(settings, replication, folder, listener))
+                found = asyncio.run(_find_log(settings, replication, folder, listener, since_us))
                 try:
                     _serve(settings, replication, folder, objects, found, listener)
                 except _NotTaken as error:
@@ -73,14 +74,19 @@ class _NotTaken(Exception):
 
 
 async def _find_log(
-    settings: NodeSettings, replication: Replication, folder: LockedFolder, listener: Listener
+    settings: NodeSettings,
+    replication: Replication,
+    folder: LockedFolder,
+    listener: Listener,
+    since_us: int,
 ) -> FoundLog:
-    """Return a log without an owner. The own one comes first."""
+    """Return a log without an owner. The own one comes first. `since_us` is when this process began
+    to look, as an instant."""
     own = None
     if settings.cell is not None:
         own = OwnLog(log_of(settings.cell_id), former_owner(folder))
     limits = StandbyLimits(silence_ms=replication.limits.silent_ms)
-    core = Standby(replication.cluster, LOG_PREFIX, limits, read_clock(), own)
+    core = Standby(replication.cluster, LOG_PREFIX, limits, read_clock(), own, since_us)
     links = ReplicaLinks(replication.cluster, "standby", replication.replicas, replication.key)
 
     def stand_by() -> None:

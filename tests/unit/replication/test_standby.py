@@ -34,9 +34,9 @@ def document(
 class Rig:
     """A standby, what it has asked, and the time."""
 
-    def __init__(self, own: OwnLog | None = None) -> None:
+    def __init__(self, own: OwnLog | None = None, since_us: int | None = None) -> None:
         self.now = Now(1_000_000, 0)
-        self.core = Standby("home", "cell-", LIMITS, self.now, own)
+        self.core = Standby("home", "cell-", LIMITS, self.now, own, since_us)
         self.asked: list[AskReplica] = []
         self.reading_count = 0
         self.core.know(frozenset("abc"))
@@ -304,6 +304,15 @@ def test_a_log_of_another_node_is_left_to_it_at_a_start_of_all_processes() -> No
     rig.step(LIMITS.silence_ms)
     rig.answer("ab", LogSilence(1, 5_700))
     assert rig.found == FoundLog(LOG, document())
+
+
+def test_a_process_that_was_too_late_once_does_not_begin_to_wait_anew() -> None:
+    """The owner dropped a member before it failed, so its document had changed."""
+    began_us = 1_000_000 - 10 * LIMITS.silence_ms * 1000
+    rig = Rig(since_us=began_us)
+    rig.read(cell_1=document(members="ab"))
+    rig.answer("a", LogSilence(1, 700))
+    assert rig.found == FoundLog(LOG, document(members="ab"))
 
 
 def test_an_own_log_that_is_newer_than_its_document_is_found_so_that_an_alarm_is_raised() -> None:
