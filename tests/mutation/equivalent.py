@@ -31,12 +31,6 @@ OF_SERVERS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         LOCKS,
-        "columns = dict(zip(schema.key_names, schema.decode_key(key), strict=True))",
-        "columns = dict(zip(schema.key_names, schema.decode_key(key), strict=False))",
-        "a key has a value for each key column",
-    ),
-    Equivalent(
-        LOCKS,
         "if len(holders) == 1:",
         "if len(holders) == 0:",
         "only a shortcut: others are removed as well",
@@ -174,12 +168,6 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "only a shortcut: one part has one tablet",
     ),
     Equivalent(
-        ADMISSION,
-        "for tablet, part in zip(tablets, modifications, strict=True):",
-        "for tablet, part in zip(tablets, modifications, strict=False):",
-        "the caller finds a tablet for each part",
-    ),
-    Equivalent(
         TRANSACTION,
         "self.asked_at_us = 0",
         "self.asked_at_us = -1",
@@ -208,12 +196,6 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "if not old or (len(old) == 1 and _may_stay(old[0], terms)):",
         "if not old or (len(old) == 1 and _may_stay(old[ -1], terms)):",
         "there is one",
-    ),
-    Equivalent(
-        RETENTION,
-        "values = [dict(zip(bits_of(it[1]), it[2], strict=True)) for it in old]",
-        "values = [dict(zip(bits_of(it[1]), it[2], strict=False)) for it in old]",
-        "a version has a value for each bit of its mask",
     ),
     Equivalent(
         RETENTION,
@@ -249,24 +231,6 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "return is_plain_write and (terms.settings.min_data_versions > 1 "
         "or only[0] >= oldest_kept)",
         "only a shortcut: the steps below leave such a row as it is",
-    ),
-    Equivalent(
-        RETENTION,
-        "for version, given in zip(old, values, strict=True):",
-        "for version, given in zip(old, values, strict=False):",
-        "there are values for each version",
-    ),
-    Equivalent(
-        RETENTION,
-        "for version, given in zip(reversed(old), reversed(values), strict=True):",
-        "for version, given in zip(reversed(old), reversed(values), strict=False):",
-        "there are values for each version",
-    ),
-    Equivalent(
-        RETENTION,
-        "for version, kept in zip(old, values, strict=True):",
-        "for version, kept in zip(old, values, strict=False):",
-        "there are values for each version",
     ),
     Equivalent(
         RETENTION,

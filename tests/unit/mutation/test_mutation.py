@@ -87,12 +87,13 @@ def cached(a=0):
     return a << 1
 class Given(Struct, frozen=True):
     waits: int = 60 * SECOND
-def take(count=5):
+def take(count: str | None = 5) -> float | None:
     assert count < 9
     if self._injects_faults and self._fault_at(A):
         count += 3
     if count > 7 and self._fault_at(B):
         return Given(waits=4, fault_at=True)
+    return dict(zip(names, [6 if it else 8 for it in values], strict=True))
 """
 
 
@@ -118,6 +119,10 @@ def take(count=5):
         ("NumberReplacer", "4,", False),
         ("NumberReplacer", "4", False),
         ("ReplaceTrueWithFalse", "True)\n", False),
+        ("ReplaceBinaryOperator_BitOr_BitAnd", "| None =", True),
+        ("ReplaceBinaryOperator_BitOr_BitAnd", "| None:", True),
+        ("NumberReplacer", "6 if", False),
+        ("ReplaceTrueWithFalse", "True))", True),
     ],
 )
 def test_places_where_no_test_should_notice_a_mutant_are_left_out(
