@@ -20,6 +20,9 @@ STORE = "tablets/dodona_tablets/core/rows/store.py"
 CLOCK_GUARD = "oracle/dodona_oracle/core/clock_guard.py"
 JOURNAL = "oracle/dodona_oracle/core/journal.py"
 ATTRIBUTE_CALLS = "oracle/dodona_oracle/core/attribute_calls.py"
+CATALOG = "oracle/dodona_oracle/core/catalog.py"
+CELLS = "oracle/dodona_oracle/core/cells.py"
+ATTRIBUTES = "oracle/dodona_oracle/core/attributes.py"
 ALLOCATOR = "oracle/dodona_oracle/core/allocator.py"
 
 OF_SERVERS: tuple[Equivalent, ...] = (
@@ -333,6 +336,42 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "self._append(changes[0] if len(changes) == 1 else Group(changes))",
         "self._append(changes[ -1] if len(changes) == 1 else Group(changes))",
         "there is one",
+    ),
+    Equivalent(
+        CATALOG,
+        "table=0,",
+        "table= -1,",
+        "only a place for the id, which the tree gives",
+    ),
+    Equivalent(
+        CATALOG,
+        "table=0,",
+        "table= 1,",
+        "only a place for the id, which the tree gives",
+    ),
+    Equivalent(
+        CATALOG,
+        "StoredTablet(TabletId(0), key, mounting.UNMOUNTED, None, Revision(0))",
+        "StoredTablet(TabletId( -1), key, mounting.UNMOUNTED, None, Revision(0))",
+        "only a place for the id, which the tree gives",
+    ),
+    Equivalent(
+        CATALOG,
+        "StoredTablet(TabletId(0), key, mounting.UNMOUNTED, None, Revision(0))",
+        "StoredTablet(TabletId( 1), key, mounting.UNMOUNTED, None, Revision(0))",
+        "only a place for the id, which the tree gives",
+    ),
+    Equivalent(
+        CELLS,
+        'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[:80]',
+        'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[: 79]',
+        "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        CELLS,
+        'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[:80]',
+        'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[: 81]',
+        "how much of it is shown is a choice",
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

@@ -1,5 +1,6 @@
 """Attributes of nodes: what the catalog says of them, and what users may set."""
 
+from datetime import date, timedelta
 from typing import Any
 
 import msgspec
@@ -220,6 +221,7 @@ def test_setting_all_attributes_replaces_user_attributes_and_keeps_table_setting
         ("atomicity", "half", "Atomicity"),
         ("max_data_versions", "1", "max_data_versions"),
         ("max_data_versions", -1, "max_data_versions"),
+        ("max_data_versions", 1 << 63, "max_data_versions must be 0 to 9223372036854775807"),
         ("in_memory_mode", "sometimes", "setting"),
         ("enable_shared_write_locks", 1, "enable_shared_write_locks"),
         ("x/y", 1, "part of an attribute"),
@@ -256,14 +258,16 @@ def test_attributes_are_a_map_of_names(realm: Realm, packed: bytes) -> None:
 
 def test_values_names_and_their_number_are_limited(realm: Realm) -> None:
     realm.ask(CreateDirectory("//a"))
-    put(realm, "//a/@x", "x" * 65_000)
+    header_bytes = 3
+    put(realm, "//a/@x", "x" * (65_536 - header_bytes))
     with pytest.raises(LimitExceeded, match="65536 bytes"):
-        put(realm, "//a/@x", "x" * 65_536)
+        put(realm, "//a/@x", "x" * (65_537 - header_bytes))
     deep: Any = 1
-    for _ in range(33):
+    for _ in range(32):
         deep = [deep]
+    put(realm, "//a/@x", deep)
     with pytest.raises(LimitExceeded, match="32 deep"):
-        put(realm, "//a/@x", deep)
+        put(realm, "//a/@x", [deep])
     with pytest.raises(LimitExceeded, match="256 characters"):
         put(realm, f"//a/@{'x' * 257}", 1)
     put(realm, "//a/@", {f"n{number}": 1 for number in range(256)})
@@ -290,6 +294,12 @@ def test_some_settings_change_while_mounted_and_others_only_while_unmounted(
     assert get(realm, "//t/@max_data_ttl") == 1_800_000
 
 
+def test_the_largest_value_of_a_setting_is_the_largest_int64(realm: Realm) -> None:
+    realm.ask(create("//t"))
+    put(realm, "//t/@max_data_ttl", (1 << 63) - 1)
+    assert get(realm, "//t/@max_data_ttl") == (1 << 63) - 1
+
+
 def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
     realm.ask(create("//t"))
     for name in ("type", "atomicity", "max_data_ttl"):
@@ -314,6 +324,14 @@ def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
 )
 def test_instants_are_shown_as_text(unix_us: int, text: str) -> None:
     assert instant_text(unix_us) == text
+
+
+def test_the_date_of_an_instant_is_that_of_the_calendar() -> None:
+    firsts = [date(year, month, 1) for year in range(1970, 2402) for month in range(1, 13)]
+    days = [*firsts, *[it - timedelta(1) for it in firsts[1:]]]
+    for day in days:
+        days_since = day.toordinal() - date(1970, 1, 1).toordinal()
+        assert instant_text(days_since * 86_400_000_000).startswith(f"{day.isoformat()}T00:00:00.")
 
 
 MISSPELLED = {

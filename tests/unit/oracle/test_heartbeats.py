@@ -167,6 +167,15 @@ def test_a_full_heartbeat_or_one_without_a_hold_time_is_answered_immediately(ben
     assert not answer.is_short, "its revision is an older one"
 
 
+def test_a_short_answer_leaves_out_the_tablets(bench: Bench) -> None:
+    bench.mount()
+    ((cell, full),) = [(it, full) for it in (0, 1) if (full := bench.beat(it)[1]).tablets]
+    _, short = bench.beat(cell, is_short=True, revision=full.revision)
+    assert (short.is_short, short.tablets) == (True, ())
+    _, behind = bench.beat(cell, is_short=True)
+    assert (behind.is_short, behind.tablets) == (False, full.tablets)
+
+
 def test_a_restarted_master_asks_a_cell_for_a_full_heartbeat(bench: Bench) -> None:
     bench.restart()
     _, answer = bench.beat(0, is_short=True, hold_ms=HOLD_MS)

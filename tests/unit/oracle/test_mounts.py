@@ -11,6 +11,7 @@ from dodona.errors import (
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId
 from dodona_oracle.core import cells as cells_module
+from dodona_oracle.core.catalog import Attendance
 from dodona_wire.messages.catalog import (
     CatalogRequest,
     Cell,
@@ -252,6 +253,16 @@ def test_the_cluster_shows_which_cells_and_proxies_are_alive(cluster: Realm) -> 
     assert cluster.ask(GetCluster()).proxies == ("http://p1",)
     cluster.restart()  # cells that hold a tablet are known of, though not where they are
     assert [cell.address for cell in cluster.ask(GetCluster()).cells] == ["", ""]
+
+
+def test_the_attendance_counts_cells_that_were_heard_of_lately(cluster: Realm) -> None:
+    for cell in range(3):
+        cluster.beat(cell)
+    cluster.ask(RegisterProxy("http://p1"))
+    assert cluster.catalog.attendance(cluster.now()) == Attendance({"alive": 3, "silent": 0}, 1)
+    cluster.instant_us += 2_500_000
+    cluster.beat(0)
+    assert cluster.catalog.attendance(cluster.now()) == Attendance({"alive": 1, "silent": 2}, 1)
 
 
 def test_cells_and_proxies_are_limited(cluster: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
