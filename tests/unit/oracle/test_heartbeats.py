@@ -121,6 +121,12 @@ def test_an_answer_without_news_is_held_for_the_time_that_the_heartbeat_gives(
     assert bench.core._heartbeats.next_deadline() is None
 
 
+def test_the_shortest_hold_time_is_a_millisecond(bench: Bench) -> None:
+    held = bench.hold(hold_ms=1)
+    bench.pass_time(1)
+    assert held in bench.answers
+
+
 def test_the_master_holds_a_heartbeat_at_most_for_the_maximum_hold_time(bench: Bench) -> None:
     held = bench.hold(hold_ms=60_000)
     bench.pass_time(HOLD_MS_MAX)

@@ -192,6 +192,20 @@ def test_a_mount_command_changes_only_the_tablets_in_its_range() -> None:
     assert [it.state for it in mount(before, None, 0).tablets] == ["mounting"] + ["unmounted"] * 3
 
 
+def test_a_mount_asks_for_a_cell_only_for_a_tablet_that_has_none() -> None:
+    counts: list[int] = []
+
+    def place(count: int) -> list[CellId]:
+        counts.append(count)
+        return here(count)
+
+    before = table("unmounted", "unmounted", "unmounted", "mounted")
+    kept = replace(before.tablets[0], cell=CELL)
+    it = replace(before, tablets=(kept, *before.tablets[1:]))
+    mounting.mount(it, 0, 1, is_frozen=False, revision=COMMAND, place=place)
+    assert counts == [1]
+
+
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 2), (1, 0), (2, None), (None, 2), (2, 2)])
 @pytest.mark.parametrize(
     "function",
@@ -205,8 +219,10 @@ def test_a_range_that_is_none_is_refused(
         InvalidRequest, match="not a valid range: the table has tablets 0 to 1"
     ) as it:
         function(table("mounted", "mounted"), first, last)
+    end = 1 if last is None else last
+    assert f"Tablets {first or 0} to {end} are" in it.value.message
     assert it.value.attributes["first_tablet"] == (first or 0)
-    assert it.value.attributes["last_tablet"] == (1 if last is None else last)
+    assert it.value.attributes["last_tablet"] == end
 
 
 def test_one_tablet_in_the_wrong_state_refuses_the_whole_command() -> None:
