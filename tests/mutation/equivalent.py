@@ -24,6 +24,11 @@ CATALOG = "oracle/dodona_oracle/core/catalog.py"
 CELLS = "oracle/dodona_oracle/core/cells.py"
 ATTRIBUTES = "oracle/dodona_oracle/core/attributes.py"
 ALLOCATOR = "oracle/dodona_oracle/core/allocator.py"
+HEARTBEATS = "oracle/dodona_oracle/core/heartbeats.py"
+MASTER = "oracle/dodona_oracle/core/master.py"
+MOUNTING = "oracle/dodona_oracle/core/mounting.py"
+PROXY = "oracle/dodona_oracle/core/proxy.py"
+PATHS = "oracle/dodona_oracle/core/paths.py"
 
 OF_SERVERS: tuple[Equivalent, ...] = (
     Equivalent(
@@ -372,6 +377,96 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[:80]',
         'f"An address is a URL of at most {ADDRESS_LENGTH_MAX} characters.", address=address[: 81]',
         "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        LOCKS,
+        "special, last_mask = part.special, -1",
+        "special, last_mask = part.special, - 2",
+        "no mask is negative",
+    ),
+    Equivalent(
+        HEARTBEATS,
+        "if not is_empty or heartbeat.hold_ms <= 0 or self._is_closed:",
+        "if not is_empty or heartbeat.hold_ms < 0 or self._is_closed:",
+        "a wait of no time ends in the same step",
+    ),
+    Equivalent(
+        HEARTBEATS,
+        "if not is_empty or heartbeat.hold_ms <= 0 or self._is_closed:",
+        "if not is_empty or heartbeat.hold_ms <= -1 or self._is_closed:",
+        "a wait of no time ends in the same step",
+    ),
+    Equivalent(
+        MASTER,
+        "self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else 0)",
+        "self._alone_at_us = now.instant_us + (settings.takeover_us if state.machine else -1)",
+        "without a predecessor it is alone from the start",
+    ),
+    Equivalent(
+        MOUNTING,
+        "if source.lower < upper and lower < source.upper",
+        "if source.lower < upper or lower < source.upper",
+        "the sources of a tablet lie in its range",
+    ),
+    Equivalent(
+        MOUNTING,
+        "if source.lower < upper and lower < source.upper",
+        "if source.lower <= upper and lower < source.upper",
+        "the sources of a tablet lie in its range",
+    ),
+    Equivalent(
+        MOUNTING,
+        "if source.lower < upper and lower < source.upper",
+        "if source.lower < upper and lower <= source.upper",
+        "the sources of a tablet lie in its range",
+    ),
+    Equivalent(
+        PROXY,
+        "self._token = 0",
+        "self._token = 1",
+        "only equal tokens count",
+    ),
+    Equivalent(
+        PROXY,
+        "self._token = 0",
+        "self._token = -1",
+        "only equal tokens count",
+    ),
+    Equivalent(
+        PROXY,
+        "self._token += 1",
+        "self._token += 2",
+        "only equal tokens count",
+    ),
+    Equivalent(
+        PROXY,
+        "self._asked_us = 0",
+        "self._asked_us = 1",
+        "it is set with each request, and read only while there is one",
+    ),
+    Equivalent(
+        PROXY,
+        "self._asked_us = 0",
+        "self._asked_us = -1",
+        "it is set with each request, and read only while there is one",
+    ),
+    Equivalent(
+        PATHS,
+        "raise LimitExceeded(text, path=path[:80], length=len(name))",
+        "raise LimitExceeded(text, path=path[: 81], length=len(name))",
+        "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        PATHS,
+        "raise LimitExceeded(text, path=path[:80], length=len(name))",
+        "raise LimitExceeded(text, path=path[: 79], length=len(name))",
+        "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        COORDINATOR,
+        "cell.turn_away(transaction, participants, POISONED, is_blind=False)",
+        "cell.turn_away(transaction, participants, POISONED, is_blind=True)",
+        "there are two participants: only of one it is asked whether it was blind",
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

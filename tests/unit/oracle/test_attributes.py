@@ -68,6 +68,8 @@ def test_the_attributes_of_a_node_show_its_type_path_and_times(realm: Realm) -> 
     }
     assert get(realm, "//a/t/@parent") == "//a"
     assert get(realm, "//@parent") is None
+    assert get(Realm(), "//@creation_time") == "1970-01-01T00:00:00.000000Z"
+    assert get(Realm(), "//@modification_time") == "1970-01-01T00:00:00.000000Z"
 
 
 def test_the_attributes_of_a_table_show_its_schema_settings_and_tablets(realm: Realm) -> None:
@@ -294,10 +296,11 @@ def test_some_settings_change_while_mounted_and_others_only_while_unmounted(
     assert get(realm, "//t/@max_data_ttl") == 1_800_000
 
 
-def test_the_largest_value_of_a_setting_is_the_largest_int64(realm: Realm) -> None:
+@pytest.mark.parametrize("value", [0, (1 << 63) - 1])
+def test_a_setting_may_have_the_smallest_and_the_largest_value(realm: Realm, value: int) -> None:
     realm.ask(create("//t"))
-    put(realm, "//t/@max_data_ttl", (1 << 63) - 1)
-    assert get(realm, "//t/@max_data_ttl") == (1 << 63) - 1
+    put(realm, "//t/@max_data_ttl", value)
+    assert get(realm, "//t/@max_data_ttl") == value
 
 
 def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:

@@ -188,9 +188,11 @@ def test_ten_thousand_tablets_are_the_most_a_table_has(cluster: Realm) -> None:
     assert len(cluster.ask(create("//most", tablet_count=10_000)).tablets) == 10_000
     with pytest.raises(LimitExceeded, match="10000"):
         cluster.ask(create("//more", tablet_count=10_001))
-    long_key = pivot(1, "x" * 4096)
+    spare_bytes = 4096 - len(pivot(1, ""))
+    longest, longer = (pivot(1, "x" * (spare_bytes + more)) for more in (0, 1))
+    cluster.ask(CreateTable("//longest", COLUMNS, "full", (KEY_MIN, longest)))
     with pytest.raises(LimitExceeded, match="4096 bytes"):
-        cluster.ask(CreateTable("//long", COLUMNS, "full", (KEY_MIN, long_key)))
+        cluster.ask(CreateTable("//longer", COLUMNS, "full", (KEY_MIN, longer)))
 
 
 def test_tables_and_tablets_in_all_are_limited(

@@ -334,7 +334,7 @@ def test_a_tablet_that_has_yet_to_take_over_rows_is_assigned_first(change: Any) 
 
 @pytest.mark.parametrize("state", STATES[1:])
 def test_the_error_for_a_table_that_is_not_unmounted_names_the_operation(state: str) -> None:
-    it = table("unmounted", state)
+    it = table("unmounted", state, "unmounted", "mounted" if state == "frozen" else "frozen")
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: mounting.set_atomicity(it, "none"), "change table atomicity mode"),
         (
@@ -346,8 +346,16 @@ def test_the_error_for_a_table_that_is_not_unmounted_names_the_operation(state: 
         (lambda: mounting.check_all_unmounted(it, "move table"), "move table"),
     ]
     for call, what in refused:
-        with pytest.raises(InvalidTabletState, match=f"Cannot {what}.*not all tablets are unm"):
+        with pytest.raises(
+            InvalidTabletState, match=f"Cannot {what}.*not all tablets are unm"
+        ) as told:
             call()
+        assert told.value.attributes == {
+            "table": "//t",
+            "tablet": 11,
+            "state": state,
+            "tablet_count": 2,
+        }
 
 
 def test_atomicity_and_settings_of_an_unmounted_table_change() -> None:

@@ -19,7 +19,9 @@ from dodona_wire.messages.tree import (
     CopyNode,
     CreateDirectory,
     GetNode,
+    ListNodes,
     LockNode,
+    MoveNode,
     PingTreeTransaction,
     RemoveNode,
 )
@@ -83,6 +85,40 @@ def test_changes_of_a_nested_commit_are_kept_only_if_the_parent_commits(tree: Tr
         tree.commit(mine) if is_kept else tree.abort(mine)
         assert tree.exists("//a") == is_kept
         tree.ask(RemoveNode("//a", is_forced=True))
+
+
+def test_a_table_of_the_outer_transaction_stays_if_a_nested_one_changes_it(tree: Tree) -> None:
+    outer = tree.begin()
+    tree.make_table("//t", outer)
+    nested = tree.begin(outer)
+    tree.put("//t/@x", 1, nested)
+    tree.put("//t/@max_data_ttl", 7, nested)
+    tree.commit(nested)
+    tree.restart()
+    tree.commit(outer)
+    assert tree.get("//t/@x") == 1
+    assert tree.ask(GetTable("//t")).settings.max_data_ttl == 7
+
+
+def test_a_restarted_master_shows_the_moves_and_removals_of_an_open_transaction(
+    tree: Tree,
+) -> None:
+    tree.make("//a")
+    for name in ("kept", "moved", "gone"):
+        tree.make(f"//a/{name}")
+    mine = tree.begin()
+    tree.put("//a/kept/@x", 1, mine)
+    tree.ask(MoveNode("//a/moved", "//a/elsewhere", transaction=mine))
+    tree.ask(RemoveNode("//a/gone", transaction=mine))
+    tree.make("//a/new", mine)
+    tree.restart()
+    inside = {"a": {"elsewhere": {}, "kept": {}, "new": {}}}
+    assert tree.get("/", mine) == inside
+    assert tree.ask(ListNodes("//a", mine)).names == ("elsewhere", "kept", "new")
+    assert tree.get("/") == {"a": {"gone": {}, "kept": {}, "moved": {}}}
+    tree.commit(mine)
+    assert tree.get("/") == inside
+    assert tree.get("//a/kept/@x") == 1
 
 
 def test_a_table_made_in_one_and_removed_in_the_next_was_never_there(tree: Tree) -> None:
