@@ -29,6 +29,8 @@ MASTER = "oracle/dodona_oracle/core/master.py"
 MOUNTING = "oracle/dodona_oracle/core/mounting.py"
 PROXY = "oracle/dodona_oracle/core/proxy.py"
 PATHS = "oracle/dodona_oracle/core/paths.py"
+RECORDS = "oracle/dodona_oracle/core/records.py"
+TABLES = "oracle/dodona_oracle/core/tables.py"
 
 OF_SERVERS: tuple[Equivalent, ...] = (
     Equivalent(
@@ -467,6 +469,66 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "cell.turn_away(transaction, participants, POISONED, is_blind=False)",
         "cell.turn_away(transaction, participants, POISONED, is_blind=True)",
         "there are two participants: only of one it is asked whether it was blind",
+    ),
+    Equivalent(
+        RECORDS,
+        "ceiling: Timestamp = Timestamp(0)",
+        "ceiling: Timestamp = Timestamp( 1)",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "ceiling: Timestamp = Timestamp(0)",
+        "ceiling: Timestamp = Timestamp( -1)",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "last_id: int = 0",
+        "last_id: int = -1",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "last_id: int = 0",
+        "last_id: int = 1",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "last_revision: int = 0",
+        "last_revision: int = -1",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "last_revision: int = 0",
+        "last_revision: int = 1",
+        "each state that is read from a store has its own",
+    ),
+    Equivalent(
+        RECORDS,
+        "revision: Revision = Revision(0)",
+        "revision: Revision = Revision( -1)",
+        "before the first command, a table has no cell that reports",
+    ),
+    Equivalent(
+        RECORDS,
+        "revision: Revision = Revision(0)",
+        "revision: Revision = Revision( 1)",
+        "before the first command, a table has no cell that reports",
+    ),
+    Equivalent(
+        TABLES,
+        "self.check_room(0, len(resharded.tablets) - len(table.tablets))",
+        "self.check_room( -1, len(resharded.tablets) - len(table.tablets))",
+        "a reshard adds no table, and the number of tables is in its limit",
+    ),
+    Equivalent(
+        STORE,
+        "window_keys = min(2 * window_keys, WINDOW_KEYS)",
+        "window_keys = min( 1 * window_keys, WINDOW_KEYS)",
+        "how many keys a window has is a choice",
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

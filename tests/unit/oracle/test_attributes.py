@@ -9,7 +9,7 @@ import pytest
 from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
+from dodona.types import KEY_MIN, MAX_TIMESTAMP, Revision, TableSettings, TabletId, Timestamp
 from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
 from dodona_wire.messages.catalog import (
@@ -148,6 +148,8 @@ def test_the_master_ignores_invalid_retained_timestamps(realm: Realm) -> None:
         word = MountedTablet(TabletId(tablet), Revision(1), "mounted", Timestamp(timestamp))
         realm.beat(0, word)
     assert retained(realm) == [1, 1]
+    realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", MAX_TIMESTAMP))
+    assert retained(realm) == [MAX_TIMESTAMP, MAX_TIMESTAMP]
     pivots = (KEY_MIN, pivot(1))
     realm.ask(ReshardTable("//t", pivots))
     realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", Timestamp(5)))

@@ -20,6 +20,7 @@ from dodona_wire.messages.catalog import (
     GetTable,
     ListTables,
     MountTable,
+    ReshardTable,
     Table,
     TableList,
     UnmountTable,
@@ -204,6 +205,9 @@ def test_tables_and_tablets_in_all_are_limited(
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//b", tablet_count=3))
     cluster.ask(create("//b", tablet_count=2))
+    cluster.ask(ReshardTable("//b", (KEY_MIN, pivot(7))))
+    with pytest.raises(LimitExceeded):
+        cluster.ask(ReshardTable("//b", (KEY_MIN, pivot(7), pivot(8))))
     cluster.ask(RemoveNode("//a"))
     cluster.ask(create("//c", tablet_count=3))
     cluster.ask(RemoveNode("//b"))

@@ -85,6 +85,34 @@ def test_unmounting_ends_when_the_cell_serves_no_more(cluster: Realm) -> None:
     assert cluster.ask(RemoveNode("//bank/accounts")) == Done()
 
 
+def test_a_report_completes_an_earlier_command_though_a_later_one_is_under_way(
+    cluster: Realm,
+) -> None:
+    for cell in range(2):
+        cluster.beat(cell)
+    cluster.ask(create("//x", tablet_count=2))
+    cluster.ask(create("//y"))
+    mounted = cluster.ask(MountTable("//x")).tablets
+    known = cluster.catalog_revision()
+    cluster.ask(MountTable("//y"))
+    cluster.serve(1)
+    assert cluster.states("//x") == ["mounting", "mounted"]
+    cluster.beat(0, MountedTablet(mounted[0].tablet, mounted[0].revision), revision=known)
+    assert cluster.states("//x") == ["mounted", "mounted"]
+    assert cluster.states("//y") == ["mounting"]
+
+
+def test_only_cells_that_were_heard_of_have_an_address(cluster: Realm) -> None:
+    for cell in range(2):
+        cluster.beat(cell)
+    cluster.ask(create(tablet_count=2))
+    cluster.ask(MountTable("//bank/accounts"))
+    cluster.restart()
+    assert cluster.ask(GetTable("//bank/accounts")).addresses == {}
+    cluster.beat(1)
+    assert cluster.ask(GetTable("//bank/accounts")).addresses == {1: "http://127.0.0.1:9001"}
+
+
 def test_each_mount_has_a_new_revision_and_the_same_cell(cluster: Realm) -> None:
     for cell in range(2):
         cluster.beat(cell)

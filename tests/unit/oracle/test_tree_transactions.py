@@ -100,6 +100,19 @@ def test_a_table_of_the_outer_transaction_stays_if_a_nested_one_changes_it(tree:
     assert tree.ask(GetTable("//t")).settings.max_data_ttl == 7
 
 
+def test_a_table_is_counted_once_through_nested_commits(tree: Tree) -> None:
+    outer = tree.begin()
+    nested = tree.begin(outer)
+    tree.make_table("//t", nested)
+    for transaction in (nested, outer):
+        tree.commit(transaction)
+        statistics = tree.catalog.statistics()
+        assert (statistics.table_count, statistics.tablet_count) == (1, 1)
+    tree.ask(RemoveNode("//t"))
+    assert tree.catalog.statistics().table_count == 0
+    assert tree.catalog._tables._retained == {}, "nothing is kept of a tablet that is gone"
+
+
 def test_a_restarted_master_shows_the_moves_and_removals_of_an_open_transaction(
     tree: Tree,
 ) -> None:
