@@ -23,6 +23,9 @@ from dodona_oracle.core.records import (
 )
 from dodona_wire.messages.catalog import GetTable, ListTables, MountTable, TableList, UnmountTable
 from dodona_wire.messages.tree import (
+    AbortTreeTransaction,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
     CopyNode,
     CreateDirectory,
     GetNode,
@@ -247,6 +250,49 @@ def test_nodes_are_limited(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> Non
         realm.ask(CreateDirectory("//c/d/e", is_recursive=True))
     realm.ask(RemoveNode("//a", is_recursive=True))
     realm.ask(CreateDirectory("//c/d", is_recursive=True))
+
+
+def assert_room(realm: Realm, count: int) -> None:
+    """The tree has room for so many nodes and no more. Leaves it as it was."""
+    for number in range(count):
+        realm.ask(CreateDirectory(f"//more{number}"))
+    with pytest.raises(LimitExceeded):
+        realm.ask(CreateDirectory("//over"))
+    for number in range(count):
+        realm.ask(RemoveNode(f"//more{number}"))
+
+
+def test_a_node_takes_room_until_it_is_removed_and_after_a_restart_too(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_module, "NODES_MAX", 6)
+    assert_room(realm, 4)
+    realm.ask(CreateDirectory("//a"))
+    realm.ask(CreateDirectory("//b"))
+    realm.ask(SetNode("//b/@x", b"\x01"))
+    assert_room(realm, 2)
+    realm.restart()
+    assert_room(realm, 2)
+    realm.ask(RemoveNode("//a"))
+    assert_room(realm, 3)
+
+
+def test_a_change_takes_room_until_its_transaction_ends(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_module, "NODES_MAX", 7)
+    realm.ask(CreateDirectory("//a"))
+    for is_committed in (False, True):
+        mine = realm.ask(BeginTreeTransaction(5000)).transaction
+        realm.ask(SetNode("//a/@x", b"\x01", mine))
+        realm.ask(SetNode("//a/@y", b"\x01", mine))
+        realm.ask(CreateDirectory("//a/b", transaction=mine))
+        realm.ask(RemoveNode("//a/b", transaction=mine))
+        assert_room(realm, 3)
+        realm.restart()
+        assert_room(realm, 3)
+        realm.ask((CommitTreeTransaction if is_committed else AbortTreeTransaction)(mine))
+        assert_room(realm, 4)
 
 
 # Records
