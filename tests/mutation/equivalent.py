@@ -31,6 +31,7 @@ PROXY = "oracle/dodona_oracle/core/proxy.py"
 PATHS = "oracle/dodona_oracle/core/paths.py"
 RECORDS = "oracle/dodona_oracle/core/records.py"
 TABLES = "oracle/dodona_oracle/core/tables.py"
+TREE_CALLS = "oracle/dodona_oracle/core/tree_calls.py"
 
 OF_SERVERS: tuple[Equivalent, ...] = (
     Equivalent(
@@ -529,6 +530,18 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "window_keys = min(2 * window_keys, WINDOW_KEYS)",
         "window_keys = min( 1 * window_keys, WINDOW_KEYS)",
         "how many keys a window has is a choice",
+    ),
+    Equivalent(
+        TREE_CALLS,
+        'count = 1 if table is None else 1 + len(table.tablets)',
+        'count = 2 if table is None else 1 + len(table.tablets)',
+        'it only leaves out an id',
+    ),
+    Equivalent(
+        TREE_CALLS,
+        'raise LimitExceeded(text, path=path[:80])',
+        'raise LimitExceeded(text, path=path[: 79])',
+        'how much of it is shown is a choice',
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

@@ -241,6 +241,8 @@ def test_a_move_that_makes_a_path_too_long_is_refused(realm: Realm) -> None:
     realm.ask(create("//e/e/e"))
     with pytest.raises(LimitExceeded, match="64 names"):
         realm.ask(MoveNode("//e", f"//{deep}/e"))
+    realm.ask(MoveNode("//e/e", f"//{deep}/e"))
+    assert exists(realm, f"//{deep}/e/e") is True
 
 
 def test_nodes_are_limited(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +295,53 @@ def test_a_change_takes_room_until_its_transaction_ends(
         assert_room(realm, 3)
         realm.ask((CommitTreeTransaction if is_committed else AbortTreeTransaction)(mine))
         assert_room(realm, 4)
+
+
+def test_an_attribute_is_set_with_the_last_room(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm.ask(CreateDirectory("//a"))
+    realm.ask(CreateDirectory("//b"))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    monkeypatch.setattr(tree_module, "NODES_MAX", 4)
+    realm.ask(SetNode("//a/@x", b"\x01", mine))
+    with pytest.raises(LimitExceeded, match="4 nodes"):
+        realm.ask(SetNode("//b/@x", b"\x01", mine))
+
+
+def test_the_error_for_a_directory_that_is_not_empty_counts_what_is_in_it(realm: Realm) -> None:
+    realm.ask(create("//a/b/t"))
+    with pytest.raises(InvalidRequest, match="not empty") as caught:
+        realm.ask(RemoveNode("//a"))
+    assert caught.value.attributes["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("request_of", "verb"),
+    [
+        (lambda: MoveNode("/", "//b"), "moved"),
+        (lambda: CopyNode("/", "//b"), "copied"),
+        (lambda: RemoveNode("/", is_recursive=True), "removed"),
+    ],
+)
+def test_the_root_stays_where_it_is(realm: Realm, request_of: Any, verb: str) -> None:
+    with pytest.raises(InvalidRequest, match=verb):
+        realm.ask(request_of())
+
+
+def test_a_copy_in_new_directories_has_the_last_name_and_is_counted(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    realm.ask(CopyNode("//a", "//x/y/z", is_recursive=True))
+    assert get(realm, "/") == {"a": {"t": None}, "x": {"y": {"z": {"t": None}}}}
+    assert realm.catalog.statistics().table_count == 2
+
+
+def test_a_table_has_the_path_that_its_transaction_gave_it(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    realm.ask(MoveNode("//a", "//b", transaction=mine))
+    assert realm.ask(GetTable("//b/t", mine)).path == "//b/t"
+    assert realm.ask(GetTable("//a/t")).path == "//a/t"
 
 
 # Records
