@@ -533,15 +533,39 @@ OF_SERVERS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         TREE_CALLS,
-        'count = 1 if table is None else 1 + len(table.tablets)',
-        'count = 2 if table is None else 1 + len(table.tablets)',
-        'it only leaves out an id',
+        "count = 1 if table is None else 1 + len(table.tablets)",
+        "count = 2 if table is None else 1 + len(table.tablets)",
+        "it only leaves out an id",
     ),
     Equivalent(
         TREE_CALLS,
-        'raise LimitExceeded(text, path=path[:80])',
-        'raise LimitExceeded(text, path=path[: 79])',
-        'how much of it is shown is a choice',
+        "raise LimitExceeded(text, path=path[:80])",
+        "raise LimitExceeded(text, path=path[: 79])",
+        "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        TABLES,
+        "if known is not None and known < each.retained_timestamp <= MAX_TIMESTAMP:",
+        "if known is not None and known <= each.retained_timestamp <= MAX_TIMESTAMP:",
+        "an equal one changes nothing",
+    ),
+    Equivalent(
+        ATTRIBUTES,
+        "leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096",
+        "leap_days = day_of_era // 1459 - day_of_era // 36_524 + day_of_era // 146_096",
+        "each day of an era has the same date",
+    ),
+    Equivalent(
+        ATTRIBUTES,
+        "leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096",
+        "leap_days = day_of_era // 1460 - day_of_era // 36523 + day_of_era // 146_096",
+        "each day of an era has the same date",
+    ),
+    Equivalent(
+        ATTRIBUTES,
+        "leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146_096",
+        "leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146095",
+        "each day of an era has the same date",
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

@@ -6,12 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
+from dodona.errors import (
+    DataCorrupted,
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    NodeNotFound,
+)
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, MAX_TIMESTAMP, Revision, TableSettings, TabletId, Timestamp
+from dodona.types import KEY_MIN, MAX_TIMESTAMP, Key, Revision, TableSettings, TabletId, Timestamp
 from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
+from dodona_oracle.core.records import put_table
 from dodona_wire.messages.catalog import (
     CreateTable,
     GetTable,
@@ -154,6 +161,18 @@ def test_the_master_ignores_invalid_retained_timestamps(realm: Realm) -> None:
     realm.ask(ReshardTable("//t", pivots))
     realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", Timestamp(5)))
     assert retained(realm) == [1, 1, 1]
+
+
+def test_a_stored_pivot_key_that_does_not_fit_is_reported_with_its_table(realm: Realm) -> None:
+    realm.ask(create("//t", tablet_count=2))
+    (stored,) = realm.state().tables
+    first, second = stored.tablets
+    damaged = msgspec.structs.replace(second, pivot_key=Key(b"\x99"))
+    realm.append(put_table(msgspec.structs.replace(stored, tablets=(first, damaged))))
+    realm.restart()
+    with pytest.raises(DataCorrupted, match="does not fit the schema of its table") as caught:
+        get(realm, "//t/@pivot_keys")
+    assert caught.value.attributes["table"] == "//t"
 
 
 def test_pivot_keys_are_shown_as_values_that_json_knows(realm: Realm) -> None:
