@@ -32,6 +32,7 @@ PATHS = "oracle/dodona_oracle/core/paths.py"
 RECORDS = "oracle/dodona_oracle/core/records.py"
 TABLES = "oracle/dodona_oracle/core/tables.py"
 TREE_CALLS = "oracle/dodona_oracle/core/tree_calls.py"
+TREE_TRANSACTIONS = "oracle/dodona_oracle/core/tree_transactions.py"
 
 OF_SERVERS: tuple[Equivalent, ...] = (
     Equivalent(
@@ -569,15 +570,33 @@ OF_SERVERS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         TREE_CALLS,
-        'count = 1 if table is None else 1 + len(table.tablets)',
-        'count = 1 if table is None else 2 + len(table.tablets)',
-        'it only leaves out an id',
+        "count = 1 if table is None else 1 + len(table.tablets)",
+        "count = 1 if table is None else 2 + len(table.tablets)",
+        "it only leaves out an id",
     ),
     Equivalent(
         TREE_CALLS,
-        'raise LimitExceeded(text, path=path[:80])',
-        'raise LimitExceeded(text, path=path[: 81])',
-        'how much of it is shown is a choice',
+        "raise LimitExceeded(text, path=path[:80])",
+        "raise LimitExceeded(text, path=path[: 81])",
+        "how much of it is shown is a choice",
+    ),
+    Equivalent(
+        TREE_CALLS,
+        "self._copied(table, 0)",
+        "self._copied(table, 1)",
+        "it only finds out whether a copy is refused",
+    ),
+    Equivalent(
+        TREE_CALLS,
+        "self._copied(table, 0)",
+        "self._copied(table, -1)",
+        "it only finds out whether a copy is refused",
+    ),
+    Equivalent(
+        TREE_TRANSACTIONS,
+        "max(self._deadlines_us[it.transaction] - now.instant_us, 0) // 1000,",
+        "max(self._deadlines_us[it.transaction] - now.instant_us, 1) // 1000,",
+        "a millisecond has more microseconds",
     ),
 )
 EQUIVALENT: tuple[Equivalent, ...] = (*OF_SERVERS, *OF_CLIENT)

@@ -262,6 +262,18 @@ def test_a_read_under_a_snapshot_lock_leaves_out_nodes_that_are_gone(tree: Tree,
     assert tree.ask(ListNodes("//a", mine)).names == ("b", "c", "d")
 
 
+def test_a_node_that_only_a_snapshot_still_names_takes_no_new_node(tree: Tree) -> None:
+    tree.make("//a")
+    tree.make("//a/b")
+    mine = tree.begin()
+    tree.lock("//a", "snapshot", mine)
+    tree.ask(RemoveNode("//a/b"))
+    with pytest.raises(InvalidRequest, match="snapshot lock"):
+        tree.make("//a/b", mine)
+    with pytest.raises(NodeNotFound, match="no directory //a/b"):
+        tree.make("//a/b/c", mine)
+
+
 def test_a_snapshot_lock_still_shows_a_table_after_a_move(tree: Tree) -> None:
     tree.make_table("//a/t")
     tree.make("//b")

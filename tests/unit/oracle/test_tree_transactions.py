@@ -226,6 +226,23 @@ def test_a_copy_can_be_copied_before_its_transaction_commits(tree: Tree) -> None
 # Beginning and ending
 
 
+def test_a_copy_that_is_refused_leaves_no_trace(tree: Tree) -> None:
+    """The first table could be copied. The second still waits for its rows."""
+    tree.beat(0)
+    tree.make_table("//from")
+    tree.ask(MountTable("//from"))
+    tree.serve(0)
+    tree.ask(UnmountTable("//from"))
+    tree.beat(0)
+    tree.make_table("//a/first")
+    tree.ask(CopyNode("//from", "//a/second"))
+    before, record_count = tree.catalog.statistics(), len(tree.records)
+    with pytest.raises(Unavailable, match="still being copied"):
+        tree.ask(CopyNode("//a", "//b"))
+    assert tree.catalog.statistics() == before
+    assert len(tree.records) == record_count
+
+
 def test_one_that_ended_or_never_was_is_not_found(tree: Tree) -> None:
     ended = tree.begin()
     tree.abort(ended)
@@ -335,6 +352,8 @@ def test_a_time_out_is_one_second_to_one_hour(tree: Tree, timeout_ms: int) -> No
     with pytest.raises(InvalidRequest, match="1000 to 3600000 ms"):
         tree.ask(BeginTreeTransaction(timeout_ms))
     assert tree.records == []
+    for allowed_ms in (1_000, 3_600_000):
+        assert tree.ask(BeginTreeTransaction(allowed_ms)).timeout_ms == allowed_ms
 
 
 def test_transactions_their_nesting_and_titles_are_limited(
