@@ -255,7 +255,7 @@ def test_a_read_under_a_snapshot_lock_leaves_out_nodes_that_are_gone(tree: Tree,
     tree.lock("//a", "snapshot", mine)
     tree.lock("//a", "snapshot", nested)
     tree.ask(RemoveNode(f"//a/{gone}", transaction=outer))
-    left = {name: {} for name in "bcd" if name != gone}
+    left: dict[str, Any] = {name: {} for name in "bcd" if name != gone}
     assert tree.get("//a", nested) == left
     tree.commit(outer)
     assert tree.get("//a", mine) == left

@@ -1,5 +1,7 @@
 """Master transactions: who sees what, and how they end."""
 
+from typing import Any
+
 import pytest
 
 from dodona.errors import (
@@ -125,7 +127,7 @@ def test_a_restarted_master_shows_the_moves_and_removals_of_an_open_transaction(
     tree.ask(RemoveNode("//a/gone", transaction=mine))
     tree.make("//a/new", mine)
     tree.restart()
-    inside = {"a": {"elsewhere": {}, "kept": {}, "new": {}}}
+    inside: dict[str, Any] = {"a": {"elsewhere": {}, "kept": {}, "new": {}}}
     assert tree.get("/", mine) == inside
     assert tree.ask(ListNodes("//a", mine)).names == ("elsewhere", "kept", "new")
     assert tree.get("/") == {"a": {"gone": {}, "kept": {}, "moved": {}}}

@@ -14,6 +14,7 @@ from dodona.types import (
     Key,
     LockType,
     Revision,
+    SpecialWrites,
     TabletId,
     Timestamp,
     TransactionId,
@@ -383,7 +384,7 @@ def test_each_key_of_a_part_is_locked_as_its_own_write_asks() -> None:
     third = SCHEMA.key_of({"id": 3})
     writes = ((KEY, SUM, (1,)), (OTHER, SUM, (2,)), (third, SUM | NOTE, (3, "x")))
     table: LockTable = {}
-    special = {OTHER: (SUM, COUNTS)}
+    special: SpecialWrites = {OTHER: (SUM, COUNTS)}
     acquire_all(table, SCHEMA, transaction(), TabletModifications(TABLET, AT, writes, (), special))
     assert locks_in(table) == {
         KEY: [(COUNTS, 0, 0)],
