@@ -6,10 +6,12 @@ Exit status 1 if one survived that is not known to be equivalent.
 """
 
 import argparse
+import fcntl
 import os
 import sys
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -39,21 +41,39 @@ def main(arguments: list[str] | None = None) -> int:
     markdown = given.markdown.resolve() if given.markdown else None
     if markdown:
         check_place(markdown, report.SECTION)
-    copy = FOLDER / "checkout"
     FOLDER.mkdir(exist_ok=True)
-    refresh(ROOT, copy)
-    os.chdir(copy)
-    os.environ.update(environment_of(copy))
-    try:
-        lines = _work_off(_chosen(given.modules), given)
-    except BaselineFailed as error:
-        raise SystemExit(str(error)) from None
+    with _alone(FOLDER):
+        lines = _lines(FOLDER / "checkout", given)
     text = report.table(lines)
     print(text)
     print(report.survivors(lines))
     if markdown:
         write_section(markdown, report.SECTION, text)
     return 1 if any(line.survivors for line in lines) else 0
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep the folder for one run. A second one would write the original over a mutant that is on
+    the disk, or judge with it. Raises SystemExit."""
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = f"Another run uses {folder}. Wait for its end, or use another checkout."
+            raise SystemExit(text) from None
+        yield
+
+
+def _lines(copy: Path, given: argparse.Namespace) -> list[Line]:
+    """Raises SystemExit if the tests fail without a mutant."""
+    refresh(ROOT, copy)
+    os.chdir(copy)
+    os.environ.update(environment_of(copy))
+    try:
+        return _work_off(_chosen(given.modules), given)
+    except BaselineFailed as error:
+        raise SystemExit(str(error)) from None
 
 
 def _parser() -> argparse.ArgumentParser:

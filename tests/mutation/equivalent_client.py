@@ -14,39 +14,9 @@ MESSAGES = "client/dodona/_core/sql/messages.py"
 OF_CLIENT: tuple[Equivalent, ...] = (
     Equivalent(
         COMMITTING,
-        "for route, modified in zip(routes, parts, strict=True):",
-        "for route, modified in zip(routes, parts, strict=False):",
-        "each route has its part",
-    ),
-    Equivalent(
-        COMMITTING,
         "if len(groups) == 1:",
         "if len(groups) == 0:",
         "only a shortcut: one cell is sorted already",
-    ),
-    Equivalent(
-        BUFFER,
-        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=True))",
-        "by_bit = dict(zip(bits_of(old_mask), old_values, strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "by_bit.update(zip(bits_of(mask), values, strict=True))",
-        "by_bit.update(zip(bits_of(mask), values, strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "before = dict(zip(bits_of(old[1]), old[2], strict=True))",
-        "before = dict(zip(bits_of(old[1]), old[2], strict=False))",
-        "a write has a value for each bit of its mask",
-    ),
-    Equivalent(
-        BUFFER,
-        "for bit, value in zip(bits_of(mask), values, strict=True)",
-        "for bit, value in zip(bits_of(mask), values, strict=False)",
-        "a write has a value for each bit of its mask",
     ),
     Equivalent(
         BUFFER,
@@ -89,12 +59,6 @@ OF_CLIENT: tuple[Equivalent, ...] = (
         'column = -1 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
         'column = - 2 if found is None else len(found[3]) - len(f"LINE {found[1]}: ")',
         "without a place the next line returns, whatever the column",
-    ),
-    Equivalent(
-        WHOLE,
-        "return [(key, mask, row) for key, row in zip(keys, rows, strict=True)]",
-        "return [(key, mask, row) for key, row in zip(keys, rows, strict=False)]",
-        "each row has its key",
     ),
     Equivalent(
         BUFFER,

@@ -3,10 +3,12 @@
 Owns: the operators that add little, and the places of a source where nobody is to notice:
 - **Numbers of choice**: how large a bound, a cache or a default is. A test could only repeat it.
   What differs by more than size stays: 0, 1 and what is negative, except the 1 of `1 << 20`.
-- **Assertions**: what is asserted is always true, so a weaker assertion is never seen.
+- **Assertions**: what is asserted is always true, so a weaker assertion is never seen. So is the
+  `strict=True` of `zip`.
 - **Planted bugs**: the lines that ask for one, and what is done only then. The tests of planted
   bugs judge them.
-- **Declarations**: whether a struct is frozen, or collected.
+- **Declarations**: whether a struct is frozen, or collected; the types of arguments, results and
+  variables, which `mypy` judges.
 
 Must not import: any core.
 """
@@ -86,12 +88,25 @@ def _is_planted(node: ast.AST) -> bool:
 
 
 def _inner(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of it that are to be left out, where it is not itself: how a struct is declared, and
-    what is done only where a planted bug is asked for."""
+    """Parts of it that are to be left out, where it is not itself: how a struct is declared, a
+    type, what `zip` asserts, and what is done only where a planted bug is asked for."""
+    yield from _types_in(node)
     if isinstance(node, ast.ClassDef):
+        yield from (it.value for it in node.keywords)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "zip":
         yield from (it.value for it in node.keywords)
     if isinstance(node, ast.If) and _is_silent(node.test):
         yield from node.body
+
+
+def _types_in(node: ast.AST) -> Iterator[ast.AST]:
+    match node:
+        case ast.arg(annotation=ast.AST() as it) | ast.AnnAssign(annotation=it):
+            yield it
+        case ast.FunctionDef(returns=ast.AST() as it):
+            yield it
+        case ast.AsyncFunctionDef(returns=ast.AST() as it):
+            yield it
 
 
 def _place_of(node: ast.AST) -> tuple[Place, Place]:

@@ -96,6 +96,8 @@ BESIDE: Final = {
     "tablets/dodona_tablets/core/commit/participant.py": (
         "tests/unit/tablets/test_participant.py",
     ),
+    "oracle/dodona_oracle/core/definitions.py": ("tests/unit/oracle/test_attributes.py",),
+    "oracle/dodona_oracle/core/nodes.py": ("tests/unit/oracle/test_attributes.py",),
     "client/dodona/_core/writing/committing.py": (
         "tests/unit/client/test_committing.py",
         "tests/unit/client/test_outcomes.py",

@@ -39,11 +39,10 @@ class Line:
 
 
 def table(lines: Iterable[Line]) -> str:
-    """In Markdown, which a terminal shows as well. Modules of which no mutant was run share the
-    last line."""
-    shown = [line for line in lines if line.mutants]
+    """In Markdown, which a terminal shows as well. A module of which no mutant was run is there
+    too: a gap must be visible."""
     rows: list[tuple[str, ...]] = [HEADER, ("---", *["---:"] * (len(HEADER) - 1))]
-    cells = [line.cells for line in shown]
+    cells = [line.cells for line in lines]
     rows += [(f"`{first}`", *map(str, rest)) for first, *rest in cells]
     if cells:
         totals = [sum(column) for column in list(zip(*cells, strict=True))[1:]]

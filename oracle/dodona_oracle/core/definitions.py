@@ -50,9 +50,7 @@ def check_pivots_between(
         raise SchemaViolation(text, index=len(pivot_keys) - 1)
 
 
-def _check_pivot_keys(
-    pivot_keys: tuple[Key, ...], schema: TableSchema, other_count: int = 0
-) -> None:
+def _check_pivot_keys(pivot_keys: tuple[Key, ...], schema: TableSchema, other_count: int) -> None:
     if len(pivot_keys) + other_count > TABLETS_PER_TABLE_MAX:
         text = f"A table has at most {TABLETS_PER_TABLE_MAX} tablets."
         raise LimitExceeded(text, tablet_count=len(pivot_keys) + other_count)

@@ -69,15 +69,15 @@ class Tree:
         self._layers: dict[TreeTransactionId, Layer] = {NO_TREE_TRANSACTION: self._bottom}
         self._bottom.nodes[ROOT] = ROOT_NODE
         self._view_of_all = View([self._bottom], tables.by_id)
-        self._change_count = 0
+        self._change_count = 1  # the root
         self._restore(state)
 
     def _restore(self, state: MasterState) -> None:
         for transaction in state.transactions:
             self._layers[transaction.transaction] = Layer()
         for owner, node in state.nodes:
+            self._change_count += node.node not in self._layers[owner].nodes
             self._layers[owner].nodes[node.node] = node
-            self._change_count += 1
             if node.table is not None:
                 self._tables.count(node.table, 1)
         for table in state.tables:

@@ -1,5 +1,6 @@
 """Mutation testing itself: what is planned, the copy it works in, and what it makes of mutants."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mutation import __main__ as program
 from mutation import equivalent, judge, report, session
 from mutation.bench import Answer, Request
 from mutation.checkout import refresh
@@ -85,12 +87,13 @@ def cached(a=0):
     return a << 1
 class Given(Struct, frozen=True):
     waits: int = 60 * SECOND
-def take(count=5):
+def take(count: str | None = 5) -> float | None:
     assert count < 9
     if self._injects_faults and self._fault_at(A):
         count += 3
     if count > 7 and self._fault_at(B):
         return Given(waits=4, fault_at=True)
+    return dict(zip(names, [6 if it else 8 for it in values], strict=True))
 """
 
 
@@ -116,6 +119,10 @@ def take(count=5):
         ("NumberReplacer", "4,", False),
         ("NumberReplacer", "4", False),
         ("ReplaceTrueWithFalse", "True)\n", False),
+        ("ReplaceBinaryOperator_BitOr_BitAnd", "| None =", True),
+        ("ReplaceBinaryOperator_BitOr_BitAnd", "| None:", True),
+        ("NumberReplacer", "6 if", False),
+        ("ReplaceTrueWithFalse", "True))", True),
     ],
 )
 def test_places_where_no_test_should_notice_a_mutant_are_left_out(
@@ -242,6 +249,17 @@ def test_a_mutant_is_killed_by_a_test_or_by_a_simulator_seed(
     assert judge.main(["m.py"]) == 1
 
 
+def test_a_second_run_in_a_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "FOLDER", tmp_path)
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit, match="Another run uses"):
+            program.main(["--report"])
+    assert [it.name for it in tmp_path.iterdir()] == ["lock"], "it copied nothing"
+
+
 def mutant(fate: Fate, after: str = "b") -> Mutant:
     return Mutant("m.py", 3, "core/Some", ("- a", f"+ {after}"), fate)
 
@@ -256,8 +274,8 @@ def test_the_report_has_a_table_of_mutants_and_a_list_of_survivors(
     assert lines[0].cells == ("m.py", 7, 1, 1, 1, 4)
     text = report.table(lines)
     assert "| `m.py` | 7 | 1 | 1 | 1 | 4 |" in text
-    assert "| together | 7 | 1 | 1 | 1 | 4 |" in text
-    assert "none.py" not in text
+    assert "| `none.py` | 9 | 0 | 0 | 0 | 9 |" in text
+    assert "| together | 16 | 1 | 1 | 1 | 13 |" in text
     assert report.survivors(lines) == "m.py:3 Some\n  - a\n  + b"
 
 

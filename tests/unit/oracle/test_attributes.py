@@ -1,16 +1,24 @@
 """Attributes of nodes: what the catalog says of them, and what users may set."""
 
+from datetime import date, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from dodona.errors import InvalidRequest, InvalidTabletState, LimitExceeded, NodeNotFound
+from dodona.errors import (
+    DataCorrupted,
+    InvalidRequest,
+    InvalidTabletState,
+    LimitExceeded,
+    NodeNotFound,
+)
 from dodona.keys import encode_key
 from dodona.schema import Column
-from dodona.types import KEY_MIN, Revision, TableSettings, TabletId, Timestamp
+from dodona.types import KEY_MIN, MAX_TIMESTAMP, Key, Revision, TableSettings, TabletId, Timestamp
 from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
+from dodona_oracle.core.records import put_table
 from dodona_wire.messages.catalog import (
     CreateTable,
     GetTable,
@@ -67,6 +75,8 @@ def test_the_attributes_of_a_node_show_its_type_path_and_times(realm: Realm) -> 
     }
     assert get(realm, "//a/t/@parent") == "//a"
     assert get(realm, "//@parent") is None
+    assert get(Realm(), "//@creation_time") == "1970-01-01T00:00:00.000000Z"
+    assert get(Realm(), "//@modification_time") == "1970-01-01T00:00:00.000000Z"
 
 
 def test_the_attributes_of_a_table_show_its_schema_settings_and_tablets(realm: Realm) -> None:
@@ -145,10 +155,24 @@ def test_the_master_ignores_invalid_retained_timestamps(realm: Realm) -> None:
         word = MountedTablet(TabletId(tablet), Revision(1), "mounted", Timestamp(timestamp))
         realm.beat(0, word)
     assert retained(realm) == [1, 1]
+    realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", MAX_TIMESTAMP))
+    assert retained(realm) == [MAX_TIMESTAMP, MAX_TIMESTAMP]
     pivots = (KEY_MIN, pivot(1))
     realm.ask(ReshardTable("//t", pivots))
     realm.beat(0, MountedTablet(TabletId(2), Revision(1), "mounted", Timestamp(5)))
     assert retained(realm) == [1, 1, 1]
+
+
+def test_a_stored_pivot_key_that_does_not_fit_is_reported_with_its_table(realm: Realm) -> None:
+    realm.ask(create("//t", tablet_count=2))
+    (stored,) = realm.state().tables
+    first, second = stored.tablets
+    damaged = msgspec.structs.replace(second, pivot_key=Key(b"\x99"))
+    realm.append(put_table(msgspec.structs.replace(stored, tablets=(first, damaged))))
+    realm.restart()
+    with pytest.raises(DataCorrupted, match="does not fit the schema of its table") as caught:
+        get(realm, "//t/@pivot_keys")
+    assert caught.value.attributes["table"] == "//t"
 
 
 def test_pivot_keys_are_shown_as_values_that_json_knows(realm: Realm) -> None:
@@ -220,6 +244,7 @@ def test_setting_all_attributes_replaces_user_attributes_and_keeps_table_setting
         ("atomicity", "half", "Atomicity"),
         ("max_data_versions", "1", "max_data_versions"),
         ("max_data_versions", -1, "max_data_versions"),
+        ("max_data_versions", 1 << 63, "max_data_versions must be 0 to 9223372036854775807"),
         ("in_memory_mode", "sometimes", "setting"),
         ("enable_shared_write_locks", 1, "enable_shared_write_locks"),
         ("x/y", 1, "part of an attribute"),
@@ -256,14 +281,16 @@ def test_attributes_are_a_map_of_names(realm: Realm, packed: bytes) -> None:
 
 def test_values_names_and_their_number_are_limited(realm: Realm) -> None:
     realm.ask(CreateDirectory("//a"))
-    put(realm, "//a/@x", "x" * 65_000)
+    header_bytes = 3
+    put(realm, "//a/@x", "x" * (65_536 - header_bytes))
     with pytest.raises(LimitExceeded, match="65536 bytes"):
-        put(realm, "//a/@x", "x" * 65_536)
+        put(realm, "//a/@x", "x" * (65_537 - header_bytes))
     deep: Any = 1
-    for _ in range(33):
+    for _ in range(32):
         deep = [deep]
+    put(realm, "//a/@x", deep)
     with pytest.raises(LimitExceeded, match="32 deep"):
-        put(realm, "//a/@x", deep)
+        put(realm, "//a/@x", [deep])
     with pytest.raises(LimitExceeded, match="256 characters"):
         put(realm, f"//a/@{'x' * 257}", 1)
     put(realm, "//a/@", {f"n{number}": 1 for number in range(256)})
@@ -290,6 +317,13 @@ def test_some_settings_change_while_mounted_and_others_only_while_unmounted(
     assert get(realm, "//t/@max_data_ttl") == 1_800_000
 
 
+@pytest.mark.parametrize("value", [0, (1 << 63) - 1])
+def test_a_setting_may_have_the_smallest_and_the_largest_value(realm: Realm, value: int) -> None:
+    realm.ask(create("//t"))
+    put(realm, "//t/@max_data_ttl", value)
+    assert get(realm, "//t/@max_data_ttl") == value
+
+
 def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
     realm.ask(create("//t"))
     for name in ("type", "atomicity", "max_data_ttl"):
@@ -314,6 +348,14 @@ def test_the_catalog_s_own_attributes_stay(realm: Realm) -> None:
 )
 def test_instants_are_shown_as_text(unix_us: int, text: str) -> None:
     assert instant_text(unix_us) == text
+
+
+def test_the_date_of_an_instant_is_that_of_the_calendar() -> None:
+    firsts = [date(year, month, 1) for year in range(1970, 2402) for month in range(1, 13)]
+    days = [*firsts, *[it - timedelta(1) for it in firsts[1:]]]
+    for day in days:
+        days_since = day.toordinal() - date(1970, 1, 1).toordinal()
+        assert instant_text(days_since * 86_400_000_000).startswith(f"{day.isoformat()}T00:00:00.")
 
 
 MISSPELLED = {

@@ -22,6 +22,7 @@ from dodona_wire.messages.catalog import (
     GetTable,
     ListTables,
     MountTable,
+    ReshardTable,
     Table,
     TableList,
     UnmountTable,
@@ -191,9 +192,11 @@ def test_ten_thousand_tablets_are_the_most_a_table_has(cluster: Realm) -> None:
     assert len(cluster.ask(create("//most", tablet_count=10_000)).tablets) == 10_000
     with pytest.raises(LimitExceeded, match="10000"):
         cluster.ask(create("//more", tablet_count=10_001))
-    long_key = pivot(1, "x" * 4096)
+    spare_bytes = 4096 - len(pivot(1, ""))
+    longest, longer = (pivot(1, "x" * (spare_bytes + more)) for more in (0, 1))
+    cluster.ask(CreateTable("//longest", COLUMNS, "full", (KEY_MIN, longest)))
     with pytest.raises(LimitExceeded, match="4096 bytes"):
-        cluster.ask(CreateTable("//long", COLUMNS, "full", (KEY_MIN, long_key)))
+        cluster.ask(CreateTable("//longer", COLUMNS, "full", (KEY_MIN, longer)))
 
 
 def test_tables_and_tablets_in_all_are_limited(
@@ -205,6 +208,9 @@ def test_tables_and_tablets_in_all_are_limited(
     with pytest.raises(LimitExceeded):
         cluster.ask(create("//b", tablet_count=3))
     cluster.ask(create("//b", tablet_count=2))
+    cluster.ask(ReshardTable("//b", (KEY_MIN, pivot(7))))
+    with pytest.raises(LimitExceeded):
+        cluster.ask(ReshardTable("//b", (KEY_MIN, pivot(7), pivot(8))))
     cluster.ask(RemoveNode("//a"))
     cluster.ask(create("//c", tablet_count=3))
     cluster.ask(RemoveNode("//b"))

@@ -263,7 +263,8 @@ def test_a_tablet_id_that_the_master_never_issued_is_not_reported_as_gone(tree: 
     before = tree.as_it_was()
     tree.ask(create(OTHER))
     (new,) = tablets(tree, OTHER)
-    assert before.beat(0, stored=[tablet, new, FAR]).dropped == (tablet,)
+    next_id = new - 1
+    assert before.beat(0, stored=[tablet, next_id, new, FAR]).dropped == (tablet,)
     assert tree.beat(0, stored=[tablet, new, FAR]).dropped == (tablet,)
 
 

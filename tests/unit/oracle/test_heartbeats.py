@@ -121,6 +121,12 @@ def test_an_answer_without_news_is_held_for_the_time_that_the_heartbeat_gives(
     assert bench.core._heartbeats.next_deadline() is None
 
 
+def test_the_shortest_hold_time_is_a_millisecond(bench: Bench) -> None:
+    held = bench.hold(hold_ms=1)
+    bench.pass_time(1)
+    assert held in bench.answers
+
+
 def test_the_master_holds_a_heartbeat_at_most_for_the_maximum_hold_time(bench: Bench) -> None:
     held = bench.hold(hold_ms=60_000)
     bench.pass_time(HOLD_MS_MAX)
@@ -165,6 +171,15 @@ def test_a_full_heartbeat_or_one_without_a_hold_time_is_answered_immediately(ben
     bench.mount()
     _, answer = bench.beat(0, is_short=True, hold_ms=HOLD_MS)
     assert not answer.is_short, "its revision is an older one"
+
+
+def test_a_short_answer_leaves_out_the_tablets(bench: Bench) -> None:
+    bench.mount()
+    ((cell, full),) = [(it, full) for it in (0, 1) if (full := bench.beat(it)[1]).tablets]
+    _, short = bench.beat(cell, is_short=True, revision=full.revision)
+    assert (short.is_short, short.tablets) == (True, ())
+    _, behind = bench.beat(cell, is_short=True)
+    assert (behind.is_short, behind.tablets) == (False, full.tablets)
 
 
 def test_a_restarted_master_asks_a_cell_for_a_full_heartbeat(bench: Bench) -> None:

@@ -128,6 +128,18 @@ def test_the_ceiling_is_renewed_by_the_clock() -> None:
     assert core.next_deadline() is None  # until it is durable
 
 
+def test_a_refusal_gives_the_reason_that_no_timestamp_is_given_out() -> None:
+    core = recovered(Disk())
+    core.handle("a", GenerateTimestamps(1), NOW)
+    core.take_effects()
+    wrong = Now(NOW.instant_us + 1, NOON_US + 25 * HOUR_US)
+    core.handle("b", GenerateTimestamps(1), wrong)
+    (effect,) = core.take_effects()
+    assert isinstance(effect, ReplyAtOnce)
+    assert effect.body == Failure("unavailable", str(core.why_not_ready(wrong)))
+    assert "clock" in effect.body.message
+
+
 @pytest.mark.parametrize("count", [0, -5, 1_000_001, 1 << 62])
 def test_a_count_out_of_bounds_is_refused(count: int) -> None:
     core = recovered(Disk())
@@ -243,6 +255,9 @@ def test_statistics_count_what_was_done() -> None:
     assert (statistics.request_count, statistics.timestamp_count) == (2, 7)
     assert statistics.catalog.table_count == 1
     assert statistics.next_unused <= statistics.ceiling_durable
+    assert statistics.ceiling_count == 1, "the one of the start"
+    core.handle("c", GenerateTimestamps(1), Now(2_000_000, NOON_US + 2_000_000))
+    assert core.statistics().ceiling_count == 2
 
 
 # So narrow that most schedules run into the ceiling.

@@ -192,6 +192,20 @@ def test_a_mount_command_changes_only_the_tablets_in_its_range() -> None:
     assert [it.state for it in mount(before, None, 0).tablets] == ["mounting"] + ["unmounted"] * 3
 
 
+def test_a_mount_asks_for_a_cell_only_for_a_tablet_that_has_none() -> None:
+    counts: list[int] = []
+
+    def place(count: int) -> list[CellId]:
+        counts.append(count)
+        return here(count)
+
+    before = table("unmounted", "unmounted", "unmounted", "mounted")
+    kept = replace(before.tablets[0], cell=CELL)
+    it = replace(before, tablets=(kept, *before.tablets[1:]))
+    mounting.mount(it, 0, 1, is_frozen=False, revision=COMMAND, place=place)
+    assert counts == [1]
+
+
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 2), (1, 0), (2, None), (None, 2), (2, 2)])
 @pytest.mark.parametrize(
     "function",
@@ -205,8 +219,10 @@ def test_a_range_that_is_none_is_refused(
         InvalidRequest, match="not a valid range: the table has tablets 0 to 1"
     ) as it:
         function(table("mounted", "mounted"), first, last)
+    end = 1 if last is None else last
+    assert f"Tablets {first or 0} to {end} are" in it.value.message
     assert it.value.attributes["first_tablet"] == (first or 0)
-    assert it.value.attributes["last_tablet"] == (1 if last is None else last)
+    assert it.value.attributes["last_tablet"] == end
 
 
 def test_one_tablet_in_the_wrong_state_refuses_the_whole_command() -> None:
@@ -318,7 +334,7 @@ def test_a_tablet_that_has_yet_to_take_over_rows_is_assigned_first(change: Any) 
 
 @pytest.mark.parametrize("state", STATES[1:])
 def test_the_error_for_a_table_that_is_not_unmounted_names_the_operation(state: str) -> None:
-    it = table("unmounted", state)
+    it = table("unmounted", state, "unmounted", "mounted" if state == "frozen" else "frozen")
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: mounting.set_atomicity(it, "none"), "change table atomicity mode"),
         (
@@ -330,8 +346,16 @@ def test_the_error_for_a_table_that_is_not_unmounted_names_the_operation(state: 
         (lambda: mounting.check_all_unmounted(it, "move table"), "move table"),
     ]
     for call, what in refused:
-        with pytest.raises(InvalidTabletState, match=f"Cannot {what}.*not all tablets are unm"):
+        with pytest.raises(
+            InvalidTabletState, match=f"Cannot {what}.*not all tablets are unm"
+        ) as told:
             call()
+        assert told.value.attributes == {
+            "table": "//t",
+            "tablet": 11,
+            "state": state,
+            "tablet_count": 2,
+        }
 
 
 def test_atomicity_and_settings_of_an_unmounted_table_change() -> None:

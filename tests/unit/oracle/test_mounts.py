@@ -11,6 +11,7 @@ from dodona.errors import (
 )
 from dodona.types import KEY_MAX, KEY_MIN, CellId
 from dodona_oracle.core import cells as cells_module
+from dodona_oracle.core.catalog import Attendance
 from dodona_wire.messages.catalog import (
     CatalogRequest,
     Cell,
@@ -82,6 +83,34 @@ def test_unmounting_ends_when_the_cell_serves_no_more(cluster: Realm) -> None:
     cluster.beat(0)
     assert cluster.states() == ["unmounted"] * 2
     assert cluster.ask(RemoveNode("//bank/accounts")) == Done()
+
+
+def test_a_report_completes_an_earlier_command_though_a_later_one_is_under_way(
+    cluster: Realm,
+) -> None:
+    for cell in range(2):
+        cluster.beat(cell)
+    cluster.ask(create("//x", tablet_count=2))
+    cluster.ask(create("//y"))
+    mounted = cluster.ask(MountTable("//x")).tablets
+    known = cluster.catalog_revision()
+    cluster.ask(MountTable("//y"))
+    cluster.serve(1)
+    assert cluster.states("//x") == ["mounting", "mounted"]
+    cluster.beat(0, MountedTablet(mounted[0].tablet, mounted[0].revision), revision=known)
+    assert cluster.states("//x") == ["mounted", "mounted"]
+    assert cluster.states("//y") == ["mounting"]
+
+
+def test_only_cells_that_were_heard_of_have_an_address(cluster: Realm) -> None:
+    for cell in range(2):
+        cluster.beat(cell)
+    cluster.ask(create(tablet_count=2))
+    cluster.ask(MountTable("//bank/accounts"))
+    cluster.restart()
+    assert cluster.ask(GetTable("//bank/accounts")).addresses == {}
+    cluster.beat(1)
+    assert cluster.ask(GetTable("//bank/accounts")).addresses == {1: "http://127.0.0.1:9001"}
 
 
 def test_each_mount_has_a_new_revision_and_the_same_cell(cluster: Realm) -> None:
@@ -265,6 +294,16 @@ def test_the_cluster_shows_which_cells_and_proxies_are_alive(cluster: Realm) -> 
     assert cluster.ask(GetCluster()).proxies == ("http://p1",)
     cluster.restart()  # cells that hold a tablet are known of, though not where they are
     assert [cell.address for cell in cluster.ask(GetCluster()).cells] == ["", ""]
+
+
+def test_the_attendance_counts_cells_that_were_heard_of_lately(cluster: Realm) -> None:
+    for cell in range(3):
+        cluster.beat(cell)
+    cluster.ask(RegisterProxy("http://p1"))
+    assert cluster.catalog.attendance(cluster.now()) == Attendance({"alive": 3, "silent": 0}, 1)
+    cluster.instant_us += 2_500_000
+    cluster.beat(0)
+    assert cluster.catalog.attendance(cluster.now()) == Attendance({"alive": 1, "silent": 2}, 1)
 
 
 def test_cells_and_proxies_are_limited(cluster: Realm, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,24 @@ def test_a_failure_of_the_master_reaches_the_callers_with_its_message() -> None:
     assert replies(core) == {"b": TimestampRange(Timestamp(7), 1)}
 
 
+def test_the_attributes_of_a_failure_name_the_silent_server() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    core.handle_failure(one_ask(core).token, "silent", at(1), {"server": "m", "is_sent": False})
+    assert replies(core)["a"].attributes == {"server": "m"}
+
+
+def test_a_failure_of_an_earlier_request_fails_no_later_caller() -> None:
+    core = ProxyCore()
+    core.handle("a", GenerateTimestamps(1), at(0))
+    first = one_ask(core)
+    core.handle("b", GenerateTimestamps(1), at(1))
+    core.tick(at(3 * SECOND))
+    core.take_effects()
+    core.handle_failure(first.token, "late", at(3 * SECOND + 1))
+    assert core.take_effects() == []
+
+
 @pytest.mark.parametrize("count", [0, -1, 1_000_001])
 def test_a_count_out_of_bounds_is_refused(count: int) -> None:
     core = ProxyCore()
@@ -220,9 +238,13 @@ def test_statistics_count_what_was_done() -> None:
     core.handle_range(one_ask(core).token, Timestamp(1), at(1))
     core.handle("b", GenerateTimestamps(1), at(2))
     core.tick(at(4 * SECOND))
+    core.take_effects()
+    core.handle("c", GenerateTimestamps(1_000_000), at(5 * SECOND))
+    core.handle_range(one_ask(core).token, Timestamp(9), at(5 * SECOND + 400))
     statistics = core.statistics()
-    assert (statistics.request_count, statistics.timestamp_count) == (2, 5)
-    assert (statistics.batch_count, statistics.failed_batch_count) == (2, 1)
+    assert (statistics.request_count, statistics.timestamp_count) == (3, 1_000_005)
+    assert (statistics.batch_count, statistics.failed_batch_count) == (3, 1)
+    assert statistics.batch_durations_us.total == 401
 
 
 STEPS = st.one_of(

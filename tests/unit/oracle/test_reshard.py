@@ -115,6 +115,12 @@ def test_pivot_keys_that_do_not_fit_are_refused(pivots: tuple[bytes, ...], reaso
         mounting.reshard(table(4), pivots, 1, 2, 100)  # type: ignore[arg-type]
 
 
+def test_the_error_for_the_last_pivot_key_has_its_place() -> None:
+    with pytest.raises(SchemaViolation) as told:
+        mounting.reshard(table(4), (pivot(10), pivot(11), pivot(30)), 1, 2, 100)
+    assert told.value.attributes["index"] == 2
+
+
 def test_the_first_tablet_begins_below_every_key() -> None:
     with pytest.raises(SchemaViolation, match="First pivot key must be empty"):
         mounting.reshard(table(2), (pivot(1),), None, None, 100)
@@ -136,8 +142,9 @@ def test_a_reshard_above_the_tablet_limit_of_a_table_is_refused(
 ) -> None:
     monkeypatch.setattr(definitions, "TABLETS_PER_TABLE_MAX", 4)
     mounting.reshard(table(3), (pivot(20), pivot(21)), 2, 2, 100)
-    with pytest.raises(LimitExceeded, match="at most 4 tablets"):
+    with pytest.raises(LimitExceeded, match="at most 4 tablets") as told:
         mounting.reshard(table(3), (pivot(20), pivot(21), pivot(22)), 2, 2, 100)
+    assert told.value.attributes["tablet_count"] == 5
 
 
 # Copies

@@ -10,6 +10,7 @@ from dodona.errors import (
     InvalidRequest,
     InvalidTabletState,
     LimitExceeded,
+    NodeLocked,
     NodeNotFound,
     TableExists,
     TableNotFound,
@@ -23,10 +24,14 @@ from dodona_oracle.core.records import (
 )
 from dodona_wire.messages.catalog import GetTable, ListTables, MountTable, TableList, UnmountTable
 from dodona_wire.messages.tree import (
+    AbortTreeTransaction,
+    BeginTreeTransaction,
+    CommitTreeTransaction,
     CopyNode,
     CreateDirectory,
     GetNode,
     ListNodes,
+    LockNode,
     MoveNode,
     NodeExists,
     RemoveNode,
@@ -238,6 +243,8 @@ def test_a_move_that_makes_a_path_too_long_is_refused(realm: Realm) -> None:
     realm.ask(create("//e/e/e"))
     with pytest.raises(LimitExceeded, match="64 names"):
         realm.ask(MoveNode("//e", f"//{deep}/e"))
+    realm.ask(MoveNode("//e/e", f"//{deep}/e"))
+    assert exists(realm, f"//{deep}/e/e") is True
 
 
 def test_nodes_are_limited(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +254,127 @@ def test_nodes_are_limited(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> Non
         realm.ask(CreateDirectory("//c/d/e", is_recursive=True))
     realm.ask(RemoveNode("//a", is_recursive=True))
     realm.ask(CreateDirectory("//c/d", is_recursive=True))
+
+
+def assert_room(realm: Realm, count: int) -> None:
+    """The tree has room for so many nodes and no more. Leaves it as it was."""
+    for number in range(count):
+        realm.ask(CreateDirectory(f"//more{number}"))
+    with pytest.raises(LimitExceeded):
+        realm.ask(CreateDirectory("//over"))
+    for number in range(count):
+        realm.ask(RemoveNode(f"//more{number}"))
+
+
+def test_a_node_takes_room_until_it_is_removed_and_after_a_restart_too(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_module, "NODES_MAX", 6)
+    assert_room(realm, 4)
+    realm.ask(CreateDirectory("//a"))
+    realm.ask(CreateDirectory("//b"))
+    realm.ask(SetNode("//b/@x", b"\x01"))
+    assert_room(realm, 2)
+    realm.restart()
+    assert_room(realm, 2)
+    realm.ask(RemoveNode("//a"))
+    assert_room(realm, 3)
+
+
+def test_a_change_takes_room_until_its_transaction_ends(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_module, "NODES_MAX", 7)
+    realm.ask(CreateDirectory("//a"))
+    for is_committed in (False, True):
+        mine = realm.ask(BeginTreeTransaction(5000)).transaction
+        realm.ask(SetNode("//a/@x", b"\x01", mine))
+        realm.ask(SetNode("//a/@y", b"\x01", mine))
+        realm.ask(CreateDirectory("//a/b", transaction=mine))
+        realm.ask(RemoveNode("//a/b", transaction=mine))
+        assert_room(realm, 3)
+        realm.restart()
+        assert_room(realm, 3)
+        realm.ask((CommitTreeTransaction if is_committed else AbortTreeTransaction)(mine))
+        assert_room(realm, 4)
+
+
+@pytest.mark.parametrize(
+    ("request_", "changed_count"),
+    [
+        (SetNode("//a/@x", b"\x01"), 1),
+        (CreateDirectory("//c/d", is_recursive=True), 3),
+        (MoveNode("//a/b", "//c/d", is_recursive=True), 4),
+        (CopyNode("//a", "//c/d", is_recursive=True), 4),
+    ],
+)
+def test_a_call_needs_room_for_each_node_that_it_may_change(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch, request_: Any, changed_count: int
+) -> None:
+    realm.ask(CreateDirectory("//a/b", is_recursive=True))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    inside = msgspec.structs.replace(request_, transaction=mine)
+    node_count = realm.catalog.statistics().node_count
+    monkeypatch.setattr(tree_module, "NODES_MAX", node_count + changed_count - 1)
+    with pytest.raises(LimitExceeded, match="nodes"):
+        realm.ask(inside)
+    monkeypatch.setattr(tree_module, "NODES_MAX", node_count + changed_count)
+    realm.ask(inside)
+
+
+def test_the_error_for_a_locked_child_has_the_path_of_its_directory(realm: Realm) -> None:
+    realm.ask(CreateDirectory("//a/b/c", is_recursive=True))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    realm.ask(LockNode("//a/b", "shared", mine, child="c"))
+    for request in (RemoveNode("//a/b/c"), MoveNode("//a/b/c", "//d")):
+        with pytest.raises(NodeLocked) as caught:
+            realm.ask(request)
+        assert caught.value.attributes["path"] == "//a/b"
+
+
+def test_a_path_has_at_most_1024_characters_after_a_move(realm: Realm) -> None:
+    target = f"//{'m' * 255}/{'n' * 255}/{'o' * 255}"
+    realm.ask(CreateDirectory(f"//a/{'x' * 255}", is_recursive=True))
+    with pytest.raises(LimitExceeded, match="1024 characters"):
+        realm.ask(MoveNode("//a", target, is_recursive=True))
+    realm.ask(CreateDirectory(f"//b/{'x' * 254}", is_recursive=True))
+    realm.ask(MoveNode("//b", target, is_recursive=True))
+    assert exists(realm, f"{target}/{'x' * 254}") is True
+
+
+def test_the_error_for_a_directory_that_is_not_empty_counts_what_is_in_it(realm: Realm) -> None:
+    realm.ask(create("//a/b/t"))
+    with pytest.raises(InvalidRequest, match="not empty") as caught:
+        realm.ask(RemoveNode("//a"))
+    assert caught.value.attributes["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("request_of", "verb"),
+    [
+        (lambda: MoveNode("/", "//b"), "moved"),
+        (lambda: CopyNode("/", "//b"), "copied"),
+        (lambda: RemoveNode("/", is_recursive=True), "removed"),
+    ],
+)
+def test_the_root_stays_where_it_is(realm: Realm, request_of: Any, verb: str) -> None:
+    with pytest.raises(InvalidRequest, match=verb):
+        realm.ask(request_of())
+
+
+def test_a_copy_in_new_directories_has_the_last_name_and_is_counted(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    realm.ask(CopyNode("//a", "//x/y/z", is_recursive=True))
+    assert get(realm, "/") == {"a": {"t": None}, "x": {"y": {"z": {"t": None}}}}
+    assert realm.catalog.statistics().table_count == 2
+
+
+def test_a_table_has_the_path_that_its_transaction_gave_it(realm: Realm) -> None:
+    realm.ask(create("//a/t"))
+    mine = realm.ask(BeginTreeTransaction(5000)).transaction
+    realm.ask(MoveNode("//a", "//b", transaction=mine))
+    assert realm.ask(GetTable("//b/t", mine)).path == "//b/t"
+    assert realm.ask(GetTable("//a/t")).path == "//a/t"
 
 
 # Records

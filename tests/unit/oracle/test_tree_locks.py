@@ -1,5 +1,7 @@
 """Locks of master transactions: who is locked out of what, and what a snapshot shows."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -10,7 +12,9 @@ from dodona.errors import (
     NodeNotFound,
     TableNotFound,
 )
+from dodona.types import TreeTransactionId
 from dodona_oracle.core import tree as tree_module
+from dodona_oracle.core.records import StoredLock, put_lock
 from dodona_wire.messages.catalog import (
     AlterTable,
     CatalogRequest,
@@ -198,6 +202,76 @@ def test_a_snapshot_lock_shows_the_node_without_later_changes(tree: Tree) -> Non
         tree.ask(RemoveNode("//a", is_recursive=True, transaction=mine))
     tree.commit(mine)
     assert not tree.exists("//a")
+
+
+def test_all_locks_of_a_transaction_are_there_after_a_restart(tree: Tree) -> None:
+    tree.make("//a")
+    mine = tree.begin()
+    for part in ({"child": "b"}, {"child": "c"}, {"attribute": "b"}, {"attribute": "c"}, {}):
+        tree.lock("//a", "shared", mine, **part)
+    locks = tree.get("//a/@locks")
+    assert len(locks) == 5
+    tree.restart()
+    assert sorted(map(str, tree.get("//a/@locks"))) == sorted(map(str, locks))
+    tree.commit(mine)
+    tree.restart()
+    assert tree.get("//a/@locks") == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "child", "attribute", "name"),
+    [
+        ("exclusive", None, None, b"ex"),
+        ("shared", None, None, b"sh"),
+        ("shared", "b", None, b"sh/b"),
+        ("shared", None, "x", b"sh@x"),
+        ("snapshot", None, None, b"sn"),
+    ],
+)
+def test_a_lock_has_the_name_that_it_has_in_stores_of_earlier_versions(
+    mode: Any, child: str | None, attribute: str | None, name: bytes
+) -> None:
+    record = put_lock(StoredLock(TreeTransactionId(7), 5, mode, child, attribute))
+    assert record.key.endswith(name)
+    assert len(record.key) == 16 + len(name)
+
+
+def test_a_snapshot_lock_hides_attributes_that_came_later(tree: Tree) -> None:
+    tree.make("//a")
+    mine = tree.begin()
+    tree.lock("//a", "snapshot", mine)
+    tree.put("//a/@y", 1)
+    assert not tree.exists("//a/@y", mine)
+    assert tree.exists("//a/@y")
+
+
+@pytest.mark.parametrize("gone", ["b", "c", "d"])
+def test_a_read_under_a_snapshot_lock_leaves_out_nodes_that_are_gone(tree: Tree, gone: str) -> None:
+    tree.make("//a")
+    for name in "bcd":
+        tree.make(f"//a/{name}")
+    outer = tree.begin()
+    mine, nested = tree.begin(), tree.begin(outer)
+    tree.lock("//a", "snapshot", mine)
+    tree.lock("//a", "snapshot", nested)
+    tree.ask(RemoveNode(f"//a/{gone}", transaction=outer))
+    left: dict[str, Any] = {name: {} for name in "bcd" if name != gone}
+    assert tree.get("//a", nested) == left
+    tree.commit(outer)
+    assert tree.get("//a", mine) == left
+    assert tree.ask(ListNodes("//a", mine)).names == ("b", "c", "d")
+
+
+def test_a_node_that_only_a_snapshot_still_names_takes_no_new_node(tree: Tree) -> None:
+    tree.make("//a")
+    tree.make("//a/b")
+    mine = tree.begin()
+    tree.lock("//a", "snapshot", mine)
+    tree.ask(RemoveNode("//a/b"))
+    with pytest.raises(InvalidRequest, match="snapshot lock"):
+        tree.make("//a/b", mine)
+    with pytest.raises(NodeNotFound, match="no directory //a/b"):
+        tree.make("//a/b/c", mine)
 
 
 def test_a_snapshot_lock_still_shows_a_table_after_a_move(tree: Tree) -> None:

@@ -1,5 +1,7 @@
 """Master transactions: who sees what, and how they end."""
 
+from typing import Any
+
 import pytest
 
 from dodona.errors import (
@@ -19,7 +21,9 @@ from dodona_wire.messages.tree import (
     CopyNode,
     CreateDirectory,
     GetNode,
+    ListNodes,
     LockNode,
+    MoveNode,
     PingTreeTransaction,
     RemoveNode,
 )
@@ -83,6 +87,53 @@ def test_changes_of_a_nested_commit_are_kept_only_if_the_parent_commits(tree: Tr
         tree.commit(mine) if is_kept else tree.abort(mine)
         assert tree.exists("//a") == is_kept
         tree.ask(RemoveNode("//a", is_forced=True))
+
+
+def test_a_table_of_the_outer_transaction_stays_if_a_nested_one_changes_it(tree: Tree) -> None:
+    outer = tree.begin()
+    tree.make_table("//t", outer)
+    nested = tree.begin(outer)
+    tree.put("//t/@x", 1, nested)
+    tree.put("//t/@max_data_ttl", 7, nested)
+    tree.commit(nested)
+    tree.restart()
+    tree.commit(outer)
+    assert tree.get("//t/@x") == 1
+    assert tree.ask(GetTable("//t")).settings.max_data_ttl == 7
+
+
+def test_a_table_is_counted_once_through_nested_commits(tree: Tree) -> None:
+    outer = tree.begin()
+    nested = tree.begin(outer)
+    tree.make_table("//t", nested)
+    for transaction in (nested, outer):
+        tree.commit(transaction)
+        statistics = tree.catalog.statistics()
+        assert (statistics.table_count, statistics.tablet_count) == (1, 1)
+    tree.ask(RemoveNode("//t"))
+    assert tree.catalog.statistics().table_count == 0
+    assert tree.catalog._tables._retained == {}, "nothing is kept of a tablet that is gone"
+
+
+def test_a_restarted_master_shows_the_moves_and_removals_of_an_open_transaction(
+    tree: Tree,
+) -> None:
+    tree.make("//a")
+    for name in ("kept", "moved", "gone"):
+        tree.make(f"//a/{name}")
+    mine = tree.begin()
+    tree.put("//a/kept/@x", 1, mine)
+    tree.ask(MoveNode("//a/moved", "//a/elsewhere", transaction=mine))
+    tree.ask(RemoveNode("//a/gone", transaction=mine))
+    tree.make("//a/new", mine)
+    tree.restart()
+    inside: dict[str, Any] = {"a": {"elsewhere": {}, "kept": {}, "new": {}}}
+    assert tree.get("/", mine) == inside
+    assert tree.ask(ListNodes("//a", mine)).names == ("elsewhere", "kept", "new")
+    assert tree.get("/") == {"a": {"gone": {}, "kept": {}, "moved": {}}}
+    tree.commit(mine)
+    assert tree.get("/") == inside
+    assert tree.get("//a/kept/@x") == 1
 
 
 def test_a_table_made_in_one_and_removed_in_the_next_was_never_there(tree: Tree) -> None:
@@ -175,6 +226,23 @@ def test_a_copy_can_be_copied_before_its_transaction_commits(tree: Tree) -> None
 
 
 # Beginning and ending
+
+
+def test_a_copy_that_is_refused_leaves_no_trace(tree: Tree) -> None:
+    """The first table could be copied. The second still waits for its rows."""
+    tree.beat(0)
+    tree.make_table("//from")
+    tree.ask(MountTable("//from"))
+    tree.serve(0)
+    tree.ask(UnmountTable("//from"))
+    tree.beat(0)
+    tree.make_table("//a/first")
+    tree.ask(CopyNode("//from", "//a/second"))
+    before, record_count = tree.catalog.statistics(), len(tree.records)
+    with pytest.raises(Unavailable, match="still being copied"):
+        tree.ask(CopyNode("//a", "//b"))
+    assert tree.catalog.statistics() == before
+    assert len(tree.records) == record_count
 
 
 def test_one_that_ended_or_never_was_is_not_found(tree: Tree) -> None:
@@ -286,6 +354,8 @@ def test_a_time_out_is_one_second_to_one_hour(tree: Tree, timeout_ms: int) -> No
     with pytest.raises(InvalidRequest, match="1000 to 3600000 ms"):
         tree.ask(BeginTreeTransaction(timeout_ms))
     assert tree.records == []
+    for allowed_ms in (1_000, 3_600_000):
+        assert tree.ask(BeginTreeTransaction(allowed_ms)).timeout_ms == allowed_ms
 
 
 def test_transactions_their_nesting_and_titles_are_limited(

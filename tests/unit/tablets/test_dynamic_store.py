@@ -58,6 +58,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 # Counts
 
 
+def test_the_size_of_a_version_from_elsewhere_does_not_depend_on_its_time() -> None:
+    early, late = DynamicStore(1), DynamicStore(2)
+    early.put(key(1), chain(5))
+    late.put(key(1), version_of(Timestamp(1 << 60), 1, (5,)))
+    assert early.size_bytes == late.size_bytes
+
+
 def test_a_new_store_is_empty_and_nothing_has_happened_to_it() -> None:
     store = DynamicStore(7)
     assert (store.number, len(store), store.size_bytes, store.version_count) == (7, 0, 0, 0)

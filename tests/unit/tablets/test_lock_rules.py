@@ -14,6 +14,7 @@ from dodona.types import (
     Key,
     LockType,
     Revision,
+    SpecialWrites,
     TabletId,
     Timestamp,
     TransactionId,
@@ -35,6 +36,7 @@ from dodona_tablets.core.tablet.lock_set import (
 from dodona_tablets.core.tablet.locks import (
     Lost,
     acquire,
+    acquire_all,
     blocking_reader,
     check_locks,
     check_versions,
@@ -58,6 +60,7 @@ SUM, NOTE = 2, 4
 KEY = SCHEMA.key_of({"id": 1})
 OTHER = SCHEMA.key_of({"id": 2})
 START = Timestamp(100)
+TABLET, AT = TabletId(1), Revision(1)
 
 
 def asked(kind: int, groups: int) -> LockSet:
@@ -356,6 +359,10 @@ def test_the_type_of_a_lock_decides_how_its_groups_are_locked(
     assert lock_locks(6, lock_type) == groups
 
 
+def locks_in(table: LockTable) -> dict[Key, list[LockSet]]:
+    return {key: [it.locks for it in locks.holders] for key, locks in table.items()}
+
+
 def test_writes_and_locks_of_a_part_take_their_groups() -> None:
     part = TabletModifications(
         TabletId(1),
@@ -371,6 +378,26 @@ def test_writes_and_locks_of_a_part_take_their_groups() -> None:
     ]
     plain = TabletModifications(TabletId(1), Revision(1), ((KEY, SUM, (1,)),), (), None)
     assert [*locks_of(SCHEMA, plain)] == [(KEY, (COUNTS, 0, 0))]
+
+
+def test_each_key_of_a_part_is_locked_as_its_own_write_asks() -> None:
+    third = SCHEMA.key_of({"id": 3})
+    writes = ((KEY, SUM, (1,)), (OTHER, SUM, (2,)), (third, SUM | NOTE, (3, "x")))
+    table: LockTable = {}
+    special: SpecialWrites = {OTHER: (SUM, COUNTS)}
+    acquire_all(table, SCHEMA, transaction(), TabletModifications(TABLET, AT, writes, (), special))
+    assert locks_in(table) == {
+        KEY: [(COUNTS, 0, 0)],
+        OTHER: [(0, COUNTS, 0)],
+        third: [(COUNTS | NOTES, 0, 0)],
+    }
+    plain: LockTable = {}
+    acquire_all(plain, SCHEMA, transaction(), TabletModifications(TABLET, AT, writes))
+    assert locks_in(plain) == {
+        KEY: [(COUNTS, 0, 0)],
+        OTHER: [(COUNTS, 0, 0)],
+        third: [(COUNTS | NOTES, 0, 0)],
+    }
 
 
 # Readers

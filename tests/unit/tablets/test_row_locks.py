@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona.schema import TableSchema
 from dodona.types import (
@@ -13,6 +14,7 @@ from dodona.types import (
     LockType,
     SpecialWrites,
     TableSettings,
+    TabletId,
     Timestamp,
     TransactionId,
     Write,
@@ -269,3 +271,24 @@ def test_times_stay_until_the_newest_of_all_kinds_is_not_needed() -> None:
         assert not locks.is_idle, needed
     locks.forget(Timestamp(20))
     assert locks.is_idle
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_row_of_each_tablet_is_checked_for_conflicts(number: int) -> None:
+    """The first tablet and the first row of the second have none."""
+    bench = bench_of()
+    second = replace(bench.tables[0], tablet=TabletId(9), path="//test/second")
+    bench.assign(CellId(0), [*bench.tables, second])
+    bench.answer_oracle()
+
+    def in_second(*ids: int) -> TabletModifications:
+        writes = tuple(SCHEMA.write_of({"id": it, "a": it}) for it in ids)
+        return TabletModifications(second.tablet, REVISION, writes, ())
+
+    start = bench.begin()
+    at_of(commit(bench, in_second(number)))
+    route = bench.ask(CommitOne(start, (part(update(a=5)), in_second(3, 1, 2))))
+    bench.answer_oracle()
+    refused = failure(bench.answer(route))
+    assert (refused.kind, refused.attributes["key"]) == ("transaction_conflict", {"id": number})
+    assert read(bench) is None
