@@ -67,6 +67,8 @@ class Adoption(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def read(cls, folder: Path) -> "Adoption | None":
         """Return what was written, or None if there is no adoption. Raises LaunchFailed."""
         path = folder / FILE_NAME
+        if not path.exists():  # which takes no descriptor: an embedded database may lack one
+            return None
         try:
             return msgspec.json.decode(path.read_bytes(), type=Adoption)
         except FileNotFoundError:

@@ -248,8 +248,8 @@ class Standby:
         """Return whether a replica has heard nothing of the owner for too long.
 
         An owner that has not fenced the replica yet is not heard there: its time began with its
-        document. The log of another node is not silent for longer than this process stands by:
-        after a start of all processes, each node gets its own log."""
+        document. The log of another node is not silent for longer than this process stands by. So
+        each node gets its own log after a start of all processes."""
         limits, document = self._limits, watched.seen.document
         silence_us = reply.silence_ms * 1000
         if reply.epoch != document.epoch:

@@ -36,7 +36,6 @@ from dodona_tablets.shell.replicated_node import replication_of
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.errors import DataCorrupted, Unavailable
 from dodona_wire.net.folder import LockedFolder, lock_folder
-from dodona_wire.types import CellId
 
 BATCH_BYTES: Final = 4 << 20
 """Bytes of the records that are one group of the copy, unless one record is longer."""
@@ -99,7 +98,7 @@ class _Copying:
 
     def store_chunks(self) -> None:
         """Put all chunks that the log names into the object store, unless they are there."""
-        cell = CellId(self._settings.cell)
+        cell = self._settings.cell_id
         names = ChunkNames(self._replication.cluster, cell, epoch=0)
         stored = frozenset(self._objects.names(names.prefix))
         core = replayed(self._folder.path) if self._has_log else None
@@ -137,7 +136,7 @@ class _Copying:
         return self._folder.path / LOG_NAME
 
     async def _copy_log(self, advance: Callable[[int], None]) -> AdoptedLog:
-        cell = CellId(self._settings.cell)
+        cell = self._settings.cell_id
         bytes_max = self._settings.log_bytes_max
         log = ReplicatedCellLog(self._folder, cell, bytes_max, self._replication)
         lacking = _sized(read_log(self._folder.path) if self._has_log else iter(()), advance)

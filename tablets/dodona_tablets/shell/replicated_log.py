@@ -132,6 +132,16 @@ class ReplicatedCellLog(DistantLog):
 
     # ---- the start and the end
 
+    def note_owner(self) -> None:
+        """Write into the folder which process is about to own the log. Raises OSError."""
+        owner = self._host.identity.owner
+
+        def write(place: Path) -> None:
+            with private_file(place, "w") as file:
+                file.write(owner)
+
+        make_whole(self.path / OWNER, write, is_anew=True)
+
     async def prepare(
         self, recover: Callable[[], Made], expected: Revisioned | None = None
     ) -> Made:
@@ -141,7 +151,6 @@ class ReplicatedCellLog(DistantLog):
 
         `expected` is the document as it was when its owner was silent. If there is another one, the
         log is left alone."""
-        _note_owner(self._folder, self._host.identity.owner)
         await self.join()
         try:
             await self._host.take_over(self._copies, expected)
@@ -311,14 +320,6 @@ def log_of(cell: CellId) -> str:
 def cell_of(log: str) -> CellId:
     """Return the cell that has a log of this name."""
     return CellId(int(log.removeprefix(LOG_PREFIX)))
-
-
-def _note_owner(folder: LockedFolder, owner: str) -> None:
-    def write(place: Path) -> None:
-        with private_file(place, "w") as file:
-            file.write(owner)
-
-    make_whole(folder.path / OWNER, write, is_anew=True)
 
 
 def former_owner(folder: LockedFolder) -> str | None:

@@ -127,6 +127,7 @@ def _serve(
         return recover_node(here, log, chunks)._replace(report_copies=report)
 
     def recover() -> RecoveredNode:
+        log.note_owner()
         try:
             return asyncio.run(log.prepare(recover_it, found.seen))
         except LogLost as error:

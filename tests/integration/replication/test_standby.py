@@ -15,7 +15,8 @@ from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
 from dodona_local.replicas import Replicas
 from dodona_server.lifecycle import HEALTH_PATHS
-from integration.replication.test_replicated_node import SCHEMA, forgetful
+from integration.replication.clusters import SCHEMA
+from integration.replication.test_replicated_node import forgetful
 from suite.etcd import NEEDS_ETCD
 from suite.waiting import wait_until
 
