@@ -7,12 +7,11 @@ checked which chunks the logs name. The owner of a part defines how the part is 
 are checked, even if one is damaged. Changes nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dodona_local.adoption import PLAIN
 from dodona_local.backup.manifest import (
     MANIFEST_NAME,
     is_unfinished,
@@ -81,16 +80,7 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
     with ExitStack() as stack:
         if parts[0].path != path and (path / LOCK_NAME).exists():
             stack.enter_context(locked_to_read(path))
-        return _checked(parts, progress)
-
-
-def check_parts(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
-    """Check all data in a folder that the caller has locked. Raises InvalidRequest, FolderInUse."""
-    return _checked(_parts_of(path), progress)
-
-
-def _checked(parts: Iterable[_Part], progress: Progress | None) -> list[CheckedPart]:
-    return [_check(part, progress or Progress()) for part in parts]
+        return [_check(part, progress or Progress()) for part in parts]
 
 
 def _parts_of(path: Path) -> Iterator[_Part]:
@@ -128,8 +118,6 @@ def _replicated_parts(path: Path) -> Iterator[_Part]:
         yield _Part(f"etcd member-{index}", path / "etcd" / f"member-{index}", _member)
     if not found.object_store:
         yield _Part(OBJECTS, path / OBJECTS, _objects)
-    for node in sorted((path / PLAIN).glob("node-*"), key=_number):
-        yield _Part(f"{PLAIN}/{node.name}", node, _cell)
 
 
 def _missing_master(folder: Path, _: Progress) -> CheckedPart:

@@ -139,8 +139,7 @@ class DataFolder:
             if any(self.path.glob("node-*/log/*")):
                 raise LaunchFailed(
                     f"the nodes in {self.path} have their logs in their own folders: start it "
-                    "without --replicas, or give the logs copies with `dodona cluster adopt "
-                    f"{self.path}`"
+                    "without --replicas, or choose another folder with --data-dir"
                 )
             return wanted
         for what, before, now in (
@@ -233,7 +232,7 @@ class DataFolder:
             if _is_alive(holder) or time.monotonic() > deadline:
                 raise LaunchFailed(
                     f"{self.path} is in use by another process (pid {holder or 'unknown'}): "
-                    "stop that process, or choose another folder"
+                    "stop that process, or choose another folder with --data-dir"
                 )
             time.sleep(0.05)
 

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace as replace_fields
 
-from dodona_local.adoption import note_served
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST, PortReservation, reserve_ports
@@ -102,17 +101,14 @@ def cluster_plans(
             options = {"data_dir": folder.standby(index), **more}
             plans.append(_plan(name, "dodona_tablets", port=next(free), **options))
     plans += others
-    return with_key(plans, folder) if layout.has_key else plans
-
-
-def with_key(plans: Sequence[Plan], folder: DataFolder) -> list[Plan]:
-    """Let the processes show each other the folder's key."""
-    key_file = str(folder.cluster_key)
-    is_ours = [it.module in FORK_MODULES for it in plans]
-    return [
-        it.with_option("--cluster-key-file", key_file) if ours else it
-        for it, ours in zip(plans, is_ours, strict=True)
-    ]
+    if layout.has_key:
+        key_file = str(folder.cluster_key)
+        is_ours = [it.module in FORK_MODULES for it in plans]
+        plans = [
+            it.with_option("--cluster-key-file", key_file) if ours else it
+            for it, ours in zip(plans, is_ours, strict=True)
+        ]
+    return plans
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -177,7 +173,6 @@ class _Launch:
 
     def note_ready(self) -> None:
         """Note that all processes have been ready once."""
-        note_served(self.folder.path)
         if self.replicated is not None and not self.replicated.has_been_ready:
             self.replicated = replace_fields(self.replicated, has_been_ready=True)
             self.replicated.write(self.folder.path)

@@ -39,12 +39,6 @@ class Replicas(NamedTuple):
     def check(self, folder: DataFolder, node_count: int) -> ReplicatedFolder:
         """Return what the folder has with these replicas. Raises LaunchFailed if these processes
         can't run here."""
-        self.check_place(folder)
-        wanted = ReplicatedFolder(random_name(), self.replica_count, node_count, self.object_store)
-        return folder.check_replicated(wanted)
-
-    def check_place(self, folder: DataFolder) -> None:
-        """Raise LaunchFailed if these processes can't run in this folder."""
         if not COPIES <= self.replica_count <= REPLICAS_MAX:
             bounds = f"{COPIES} to {REPLICAS_MAX}"
             raise LaunchFailed(
@@ -67,6 +61,9 @@ class Replicas(NamedTuple):
             text = f"the path of {folder.path} has a comma, and lists of sockets have commas, too"
             raise LaunchFailed(f"{text}: choose another folder")
         self._check_object_store()
+        name = f"local-{os.urandom(8).hex()}"
+        wanted = ReplicatedFolder(name, self.replica_count, node_count, self.object_store)
+        return folder.check_replicated(wanted)
 
     def _check_object_store(self) -> None:
         scheme, _, rest = self.object_store.partition("://")
@@ -101,11 +98,6 @@ class Replicas(NamedTuple):
             "etcd": ",".join(f"unix://{it}" for it in sockets),
             "object_store": self.object_store or folder.make_objects(),
         }
-
-
-def random_name() -> str:
-    """Return a name for a new cluster. Two folders may use one object store."""
-    return f"local-{os.urandom(8).hex()}"
 
 
 def _member(folder: Path, index: int, port: int) -> Plan:

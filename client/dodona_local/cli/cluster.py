@@ -1,16 +1,15 @@
-"""Show a running cluster, and give a stopped one copies of its logs: `dodona cluster`.
+"""Show the state of a running cluster: `dodona cluster`.
 
-Owns: the arguments, and the output of `status` for an embedded database.
+Owns: its arguments, and its output for an embedded database.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from dodona_local.cli.extras import require_extras
-from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url, folder_word
-from dodona_local.cli.running import FAILED, client_of, say, warn
+from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
+from dodona_local.cli.running import FAILED, client_of, warn
 
 if TYPE_CHECKING:
     from dodona_local.status import PartStatus
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 SERVER_FIELDS: Final = 9
 """The first fields of a `PartStatus` are columns."""
 
-commands = typer.Typer(
-    no_args_is_help=True,
-    help="Show the state of a running cluster, or give the logs of a stopped one copies.",
-)
+commands = typer.Typer(no_args_is_help=True, help="Show the state of a running cluster.")
 
 
 @commands.command()
@@ -53,54 +49,6 @@ def status(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.
     print_list(form, columns, rows)
     if not all(it.is_ready for it in found):
         raise typer.Exit(FAILED)
-
-
-@commands.command()
-def adopt(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            parser=folder_word, metavar="FOLDER", help="Data folder of a cluster that is stopped."
-        ),
-    ],
-    replicas: Annotated[
-        int, typer.Option(min=3, max=16, help="Number of log replicas. Needs etcd.")
-    ] = 3,
-    object_store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Move chunks there: s3://bucket/prefix. By default into the folder `objects` in "
-            "FOLDER.",
-        ),
-    ] = None,
-    undo: Annotated[
-        bool,
-        typer.Option("--undo", help="Go back to the logs of the nodes, unless that loses writes."),
-    ] = False,
-    finish: Annotated[
-        bool, typer.Option("--finish", help="Remove the folders that the nodes had before.")
-    ] = False,
-) -> None:
-    """Give the logs of a stopped cluster copies on log replicas, as `dodona up --replicas` has.
-    The folders of the nodes stay in the folder `plain` until --finish."""
-    if undo and finish:
-        raise typer.BadParameter("--undo goes back, and --finish makes that impossible: choose one")
-    require_extras("server", "replication")
-    from dodona_local import adopting
-    from dodona_local.progress_screen import Screen
-    from dodona_local.replicas import Replicas
-
-    if undo:
-        adopting.undo(path, warn)
-        say(f"undone: start it with dodona up --data-dir {path}")
-    elif finish:
-        adopting.finish(path)
-        say("finished: the folders that the nodes had before are removed")
-    else:
-        with Screen() as screen:
-            adopting.adopt(path, Replicas(replicas, object_store or ""), screen, warn)
-        say(f"adopted: start it with dodona up --data-dir {path} --replicas {replicas}")
 
 
 def _of_copies(found: "PartStatus") -> tuple[str | None, int | None, str | None]:

@@ -8,9 +8,9 @@ among the value columns is its bit in a column mask. A lock group's place is its
 and bit 0 is the main lock. Imports no clock and no I/O.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -56,6 +56,12 @@ from dodona_wire.types import Key, Write
 
 class TableSchema(SchemaShape, frozen=True, dict=True):
     """A checked list of columns. Make it with `TableSchema.parse`."""
+
+    @classmethod
+    def parse_altered(cls, columns: "Iterable[Column | Mapping[str, Any]] | SchemaShape") -> Self:
+        """As `parse`, for a table that exists. Its computed columns stay as they are, even if a new
+        table could not have them. Raises SchemaViolation."""
+        return cls(SchemaShape.parse(columns).columns)
 
     def _check(self) -> None:
         super()._check()

@@ -78,8 +78,11 @@ def _check_pivot_key(key: Key, schema: TableSchema, index: int) -> None:
 def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
     """Check that a table with the old columns and its rows may change to the new columns. Raises
     SchemaViolation with the reason."""
-    before, after = TableSchema(old), TableSchema.parse(new)
+    before, after = TableSchema(old), TableSchema.parse_altered(new)
     known = {column.name: column for column in old}
+    for it in after.computed:
+        if it.name not in known:
+            it.check_possible()
     _check_key_columns(before, after)
     for column in after.columns:
         was = known.get(column.name)

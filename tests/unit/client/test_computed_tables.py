@@ -149,6 +149,7 @@ def test_a_row_without_a_value_is_named(db: dodona.Client) -> None:
 
 def test_an_expression_that_no_row_can_compute_is_refused(db: dodona.Client) -> None:
     schema = [{**SCHEMA[2], "name": "c", "expression": "if(n > 5, n % 0, n)"}, *SCHEMA[2:]]
+    db.unmount_table("//t")
     calls: list[Callable[[], Any]] = [
         lambda: db.create_table("//d", schema),
         lambda: db.create_table("//d", TableSchema(tuple(Column(**it) for it in schema))),
@@ -176,6 +177,10 @@ def test_a_stored_table_with_an_impossible_expression_opens(
         assert db.query("select v from [//d]").to_pylist() == [{"v": 1}]
         with pytest.raises(SchemaViolation, match="divides by zero"):
             db.insert_rows("//d", [{"n": 1, "v": 1}])
+        db.unmount_table("//d")
+        db.alter_table("//d", [*schema, {"name": "w", "type": "int64"}])
+        db.mount_table("//d")
+        assert list(db.select("//d")) == [{"c": None, "n": None, "v": 1, "w": None}]
 
 
 def test_a_schema_keeps_its_expressions(db: dodona.Client) -> None:

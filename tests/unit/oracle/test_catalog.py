@@ -238,9 +238,9 @@ def test_a_stored_table_that_divides_a_key_column_by_zero_is_read(
     cluster.restart()
     cluster.beat(0)
     assert cluster.ask(GetTable("//bank/accounts")).columns == IMPOSSIBLE
-    with pytest.raises(SchemaViolation, match=r"column 'h' is wrong.*divides by zero"):
-        cluster.ask(AlterTable("//bank/accounts", (*IMPOSSIBLE, Column("w", "int64"))))
+    altered = (*IMPOSSIBLE, Column("w", "int64"))
+    cluster.ask(AlterTable("//bank/accounts", altered))
     cluster.ask(MountTable("//bank/accounts"))
     (tablet,) = cluster.beat(0).tablets
-    assert tablet.columns == IMPOSSIBLE
+    assert tablet.columns == altered
     cluster.ask(RemoveNode("//bank/accounts"))

@@ -159,7 +159,7 @@ class CatalogSession(TreeSession):
         """Give an unmounted table a new schema, which its rows must fit. Raises TableNotFound,
         InvalidTabletState, SchemaViolation."""
         check_path(path)
-        parsed = TableSchema.parse(schema)
+        parsed = TableSchema.parse_altered(schema)
         yield from self._change_mounting(AlterTable(path, parsed.columns), None)
 
     def begin_change(self, request: TableLifeRequest) -> Protocol[None]:

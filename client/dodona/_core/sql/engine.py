@@ -79,19 +79,20 @@ class Engine:
         self._parameters_by_place.clear()
         hash_counts: set[int] = set()
         raw = text.encode()
-        waiting: list[Any] = tree["statements"]
+        waiting: list[tuple[Any, int]] = [(tree["statements"], 0)]
         while waiting:
-            node = waiting.pop()
+            node, depth = waiting.pop()
             if isinstance(node, list):
-                waiting += node
+                waiting += [(it, depth) for it in node]
             elif isinstance(node, dict):
                 _check_node(node)
                 if node.get("type") == _PARAMETER:
                     _check_parameter(node, raw)
                     self._parameters_by_place[node["query_location"]] = node["identifier"].lower()
                 if node.get("type") == "FUNCTION" and node["function_name"].lower() == NAME:
-                    hash_counts.add(checked_count(node["arguments"]))
-                waiting += node.values()
+                    depth += 1
+                    hash_counts.add(checked_count(node["arguments"], depth))
+                waiting += [(it, depth) for it in node.values()]
         self._define_hash(hash_counts)
         return sorted(names, key=lambda it: (len(it) if it.isdecimal() else 0, it))
 

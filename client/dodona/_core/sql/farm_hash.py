@@ -18,27 +18,32 @@ from dodona_wire.expressions.terms import ARGUMENTS_MAX, Term
 from dodona_wire.expressions.values import UINT64_MAX, Kind
 from dodona_wire.rows.computed_arrow import plain_values
 from dodona_wire.rows.logical_arrow import stored_array
-from dodona_wire.rows.logical_types import DAY_SECONDS, SECOND_US, logical_type
+from dodona_wire.rows.logical_types import logical_type
 
 NAME: Final = "farm_hash"
+DEPTH_MAX: Final = 4
+"""Calls within calls. The macro names each argument twice, so each level doubles the query."""
 _VECTORS: Final = "_farm_hash"
 """The function of vectors that the macro calls."""
 _UUID_BYTES: Final = 16
-_MONTHS_DAYS_NANOSECONDS: Final = [("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _TAKEN: Final = (
-    "It takes integers, booleans, text, bytes, dates, intervals, UUIDs and decimals. "
-    "Convert the value."
+    "It takes integers, booleans, text, bytes, dates, UUIDs and decimals. Convert the value."
 )
 _HINTS: Final = {
+    "INTERVAL": "Pass the stored number: epoch_us(i).",
     "TIMESTAMP WITH TIME ZONE": (
         "Pass the stored number: epoch(at)::bigint of a datetime, epoch_us(at) of a timestamp."
     ),
 }
 
 
-def checked_count(arguments: Sequence[Any]) -> int:
-    """Return how many arguments a call has. Raises InvalidRequest if they are too many, or none."""
+def checked_count(arguments: Sequence[Any], depth: int) -> int:
+    """Return how many arguments a call has. `depth` is 1 for a call that is in no other one. Raises
+    InvalidRequest if they are too many, or none, or if the call is too deep."""
+    if depth > DEPTH_MAX:
+        text = f"{NAME} may have calls of itself in its arguments, up to {DEPTH_MAX} deep."
+        raise InvalidRequest(text, function=NAME)
     count = len(arguments)
     if not 1 <= count <= ARGUMENTS_MAX:
         text = f"{NAME} takes 1 to {ARGUMENTS_MAX} arguments, not {count}."
@@ -133,20 +138,6 @@ def _uuids(array: Any) -> Any:
     return _with_nulls(fixed, array)
 
 
-def _microseconds(array: Any) -> Any:
-    """Return the microseconds of intervals. Raises ValueError for one with months."""
-    import numpy
-    import pyarrow
-
-    _, data = array.buffers()
-    found = numpy.frombuffer(data, _MONTHS_DAYS_NANOSECONDS)[array.offset :][: len(array)]
-    is_null = array.is_null().to_numpy(zero_copy_only=False)
-    if (found["months"].astype(bool) & ~is_null).any():
-        raise ValueError(f"{NAME} takes no INTERVAL with months, which have no fixed length.")
-    days_us = found["days"].astype("i8") * DAY_SECONDS * SECOND_US
-    return _with_nulls(pyarrow.array(days_us + found["nanoseconds"] // 1000), array)
-
-
 def _with_nulls(found: Any, array: Any) -> Any:
     import pyarrow.compute
 
@@ -160,7 +151,6 @@ _TYPES: Final[dict[str, tuple[Kind, Callable[[Any], Any]]]] = {
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"), (Kind.UINT64, _as("uint64"))),
     "HUGEINT": (Kind.UINT64, _wide),
     "DATE": (Kind.INT64, _days),
-    "INTERVAL": (Kind.INT64, _microseconds),
     "UUID": (Kind.STRING, _uuids),
     **dict.fromkeys(("VARCHAR", "BLOB", "JSON"), (Kind.STRING, _as("binary"))),
 }

@@ -28,6 +28,10 @@ def check_depth(depth: int, place: str) -> None:
         raise LimitExceeded(text, nesting_max=TYPE_DEPTH_MAX)
 
 
+_SIZED: Final = (str, bytes, list, dict)
+"""Values with a length. DuckDB compares the lengths, of characters with those of lists, too."""
+
+
 def shown_key(key: Any) -> str:
     """Return a key as it stands in the place of a part."""
     return key if isinstance(key, str) and key.isidentifier() else shown(key)
@@ -40,9 +44,9 @@ def checked_dict(keys: Sequence[Any], values: Sequence[Any], place: str) -> dict
     if kinds == {str}:
         _check_names(keys, place)
         found = dict(zip(keys, values, strict=True))
-        if found.keys() == _MAP and all(it is None or type(it) is list for it in values):
-            text = f"{place} has the fields key and value, both with lists. DuckDB takes it for a"
-            raise InvalidRequest(f"{text} MAP. Rename a field, or pass both as parameters.")
+        if found.keys() == _MAP and all(it is None or isinstance(it, _SIZED) for it in values):
+            text = f"{place} has the fields key and value, and DuckDB takes such a dict for a MAP,"
+            raise InvalidRequest(f"{text} by their lengths. Rename one, or pass two parameters.")
         return found
     if len(kinds) > 1 or kinds - {int, bytes}:
         names = " and ".join(sorted(it.__name__ for it in kinds))
