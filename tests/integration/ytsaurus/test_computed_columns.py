@@ -52,5 +52,5 @@ def test_an_expression_that_no_row_can_compute_is_refused(client: yt.YtClient, f
         client.create("table", f"{folder}/zero", attributes={"dynamic": True, "schema": schema})
     assert refused.value.contains_code(307)
     client.create("table", f"{folder}/zero", attributes={"dynamic": True, "schema": SCHEMA})
-    with pytest.raises(yt.YtResponseError, match=r"'hash' is wrong.*divides by zero"):
+    with pytest.raises(yt.YtResponseError, match="The expression of a column can't change"):
         client.alter_table(f"{folder}/zero", schema=schema)
