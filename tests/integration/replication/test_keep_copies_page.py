@@ -81,7 +81,7 @@ def test_with_a_node_that_stands_by(tmp_path: Path) -> None:
 
 
 def test_with_an_object_store(tmp_path: Path) -> None:
-    words = words_of(1)
+    words = words_of(2)
     assert words[-1] == "s3://bucket/dodona"
     words[-1] = f"s3://{BUCKET}/dodona"
     with (
