@@ -4,8 +4,8 @@ Owns: the requests to etcd, which member gets them, and what their answers mean.
 linearizable Range. A compare is one Txn: it stores the document if the revision is right, else it
 returns the document that is there. A watch is a read, and then a Watch from behind it.
 
-Invariant: after a Txn was sent once, this module never sends it again. Leases of etcd are not used:
-nothing ends here because time passed.
+Invariants: after a Txn was sent once, this module never sends it again. Leases of etcd are not
+used: nothing ends here because time passed. All calls run in the loop of `etcd_loop`.
 Must not import: anything that is imported before etcd is used (`aetcd` and gRPC take a moment, and
 do not survive a fork).
 """
@@ -22,6 +22,7 @@ from dodona_replication.core.coordination import Answer, Applied, InDoubt, Newes
 from dodona_replication.core.document import Document, Revisioned, decode, encode
 from dodona_replication.core.errors import DocumentMissing
 from dodona_replication.shell.coordinator import readable
+from dodona_replication.shell.etcd_loop import in_etcd_loop, streamed
 from dodona_replication.shell.etcd_member import MS_PER_S, CallFailed, EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import events_of
@@ -34,7 +35,7 @@ _Call = Callable[[EtcdMember, float], Awaitable[Any]]
 
 
 class EtcdCoordinator:
-    """The documents in etcd, as a `Coordinator`. Use it in one event loop."""
+    """The documents in etcd, as a `Coordinator`. Use it in any event loop."""
 
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
@@ -46,12 +47,13 @@ class EtcdCoordinator:
 
     async def read(self, log: str) -> Revisioned | None:
         """See `Coordinator.read`. Asks the members in turn for up to `call_ms_max`."""
-        return _found(log, await self._range(log))
+        return _found(log, await in_etcd_loop(self._range(log)))
 
     async def documents(self) -> dict[str, Revisioned]:
         """See `Coordinator.documents`."""
         prefix = self._options.prefix
-        answer = await self._ranged(rpc.RangeRequest(key=prefix, range_end=_end_of(prefix)))
+        request = rpc.RangeRequest(key=prefix, range_end=_end_of(prefix))
+        answer = await in_etcd_loop(self._ranged(request))
         pairs = {it.key.removeprefix(prefix).decode(errors="replace"): it for it in answer.kvs}
         return readable(pairs, lambda log: _revisioned(log, pairs[log]))
 
@@ -60,7 +62,9 @@ class EtcdCoordinator:
         certainly not done it."""
         request = _txn(self._options.key(log), revision, encode(log, document))
         try:
-            answer = await self._ask(lambda it, wait_s: it.txn(request, wait_s), may_repeat=False)
+            answer = await in_etcd_loop(
+                self._ask(lambda it, wait_s: it.txn(request, wait_s), may_repeat=False)
+            )
         except CallFailed as error:
             return InDoubt(str(error))
         if answer.succeeded:
@@ -69,6 +73,11 @@ class EtcdCoordinator:
 
     async def watch(self, log: str, after_revision: int) -> AsyncGenerator[Revisioned]:
         """See `Coordinator.watch`. It begins again if a member is silent for `silence_ms_max`."""
+        async with aclosing(streamed(lambda: self._watch(log, after_revision))) as found:
+            async for current in found:
+                yield current
+
+    async def _watch(self, log: str, after_revision: int) -> AsyncGenerator[Revisioned]:
         seen = NewestSeen(after_revision)
         pause_ms = self._options.pause_ms
         while not self._closing.is_set():
@@ -90,6 +99,9 @@ class EtcdCoordinator:
 
     async def close(self) -> None:
         """Close all connections. Watches end. A repeat is harmless."""
+        await in_etcd_loop(self._close())
+
+    async def _close(self) -> None:
         self._closing.set()
         for member in self._members:
             await member.close()
