@@ -5,7 +5,8 @@ that stops sends nothing, so calls to it would wait until they time out. If anot
 the cell over, they end much sooner: their connection is replaced.
 
 Limits: one question at a time, and longer pauses between them the longer a cell is quiet. Without a
-quiet cell nothing is asked. A cell that no other node can take over is asked about once a minute.
+quiet cell nothing is asked. If the master knows that no other node can take the cell over, it is
+asked once a minute.
 Belongs to one event loop.
 """
 

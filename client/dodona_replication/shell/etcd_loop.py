@@ -5,14 +5,17 @@ event loops, one after the other: it stands by, takes a log over, and serves. gR
 answer for a loop that is closed stops the answers of all loops, and calls wait for ever.
 
 Invariants: the loop begins with the first call, and is open until the process ends. What a caller
-cancels is cancelled here. Of a stream, only the newest element waits for the caller.
+cancels is cancelled here. Of a stream, only the newest element waits for the caller. gRPC does not
+survive a fork, so a fork of a process that has asked etcd can't ask it.
 Must not import: gRPC, and what asks etcd.
 """
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
@@ -23,8 +26,10 @@ END_S_MAX: Final = 1.0
 
 
 async def in_etcd_loop(call: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in the loop of etcd's calls. Return or raise what it does."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, _thread.loop()))
+    """Run a coroutine in the loop of etcd's calls. Return or raise what it does. Raises
+    RuntimeError if there is no loop: in a fork, at the end of the process, without room for a
+    thread."""
+    return await asyncio.wrap_future(_thread.begin(call))
 
 
 async def streamed(make: Callable[[], AsyncGenerator[_T]]) -> AsyncGenerator[_T]:
@@ -48,7 +53,7 @@ async def streamed(make: Callable[[], AsyncGenerator[_T]]) -> AsyncGenerator[_T]
             async for element in elements:
                 here.call_soon_threadsafe(put, element)
 
-    running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run(), _thread.loop()))
+    running = asyncio.wrap_future(_thread.begin(run()))
     running.add_done_callback(end)
     try:
         while newest or not running.done():
@@ -68,21 +73,44 @@ class _Thread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._why_not = ""
+        """Why no call can begin any more."""
 
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, which runs from now on."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
-                thread = threading.Thread(target=run, name="dodona-etcd", daemon=True)
-                thread.start()
-                atexit.register(self._end, self._loop, thread)
-            return self._loop
+    def begin(self, call: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Begin a coroutine in the loop, which runs from now on. Raises RuntimeError."""
+        try:
+            with self._lock:
+                if self._why_not:
+                    raise RuntimeError(self._why_not)
+                return asyncio.run_coroutine_threadsafe(call, self._loop or self._start())
+        except BaseException:
+            call.close()
+            raise
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="dodona-etcd", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            loop.close()
+            raise
+        atexit.register(self._end, loop, thread)
+        self._loop = loop
+        return loop
 
     def _end(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        with self._lock:
+            self._why_not = "the process is ending: etcd can't be asked any more"
         loop.call_soon_threadsafe(loop.stop)
         thread.join(END_S_MAX)
 
+    def after_fork(self) -> None:
+        """Refuse calls in a fork, if gRPC may be in use here."""
+        self._lock = threading.Lock()
+        if self._loop is not None:
+            self._why_not = "this process is a fork of one that has asked etcd: start it by itself"
+
 
 _thread: Final = _Thread()
+os.register_at_fork(after_in_child=_thread.after_fork)

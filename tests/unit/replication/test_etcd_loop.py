@@ -1,13 +1,16 @@
 """Calls of many event loops run in one, which stays open."""
 
 import asyncio
+import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
 
+from dodona_replication.shell import etcd_loop
 from dodona_replication.shell.etcd_loop import in_etcd_loop, streamed
-from suite.waiting import until
+from suite.waiting import WAIT_S_MAX, until
 
 
 async def running_loop() -> asyncio.AbstractEventLoop:
@@ -121,3 +124,48 @@ def test_a_stream_that_is_closed_ends_its_source() -> None:
         await until(lambda: ended == ["source"])
 
     asyncio.run(close())
+
+
+def test_a_stream_whose_caller_is_gone_ends_and_later_calls_run() -> None:
+    ended = threading.Event()
+
+    async def wait() -> AsyncGenerator[int]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def leave() -> None:
+        assert await anext(streamed(wait)) == 1
+
+    asyncio.run(leave())
+    assert ended.wait(WAIT_S_MAX)
+    assert asyncio.run(in_etcd_loop(running_loop())).is_running()
+
+
+def test_without_a_thread_each_call_fails_until_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(etcd_loop, "_thread", etcd_loop._Thread())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                asyncio.run(in_etcd_loop(running_loop()))
+    assert asyncio.run(in_etcd_loop(running_loop())).is_running()
+
+
+def test_a_fork_of_a_process_that_has_asked_etcd_fails_instead_of_waiting() -> None:
+    asyncio.run(in_etcd_loop(running_loop()))
+    child = os.fork()
+    if not child:
+        try:
+            asyncio.run(in_etcd_loop(running_loop()))
+        except RuntimeError as error:
+            os._exit("is a fork" not in str(error))
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
