@@ -114,6 +114,12 @@ def _missing_java() -> str | None:
     return missing_java()
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Nothing of Dodona runs under trio."""
+    return "asyncio"
+
+
 def check_names(items: list[pytest.Item]) -> None:
     """Each worker has to find the same names: no address of an object may be in one."""
     if unstable := [it.nodeid for it in items if ADDRESS in it.nodeid]:
