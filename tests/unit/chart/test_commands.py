@@ -35,6 +35,7 @@ from helm_chart.rendering import (  # noqa: E402
     NAMESPACE,
     Object,
     Rendered,
+    container_of,
     pod_owners,
     pod_template,
     render,
@@ -59,12 +60,6 @@ def _no_settings_from_here() -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("DODONA_")]:
             patch.delenv(name)
         yield
-
-
-def container_of(owner: Object) -> Object:
-    (container,) = pod_template(owner)["spec"]["containers"]
-    found: Object = container
-    return found
 
 
 def role_of(owner: Object) -> str:
