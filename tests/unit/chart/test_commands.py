@@ -2,11 +2,9 @@
 by the real settings, as a kubelet would hand them over."""
 
 import functools
-import os
 import re
 import runpy
 import shlex
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -42,6 +40,8 @@ from helm_chart.rendering import (  # noqa: E402
 )
 from helm_chart.settings import KINDS  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("without_settings")
+
 CLIENT_VARIABLES: Final = {"DODONA_URL", "DODONA_CLUSTER_KEY"}
 SECRET: Final = "the-key-that-a-secret-has"
 MIB: Final = 1 << 20
@@ -52,14 +52,6 @@ QUERY_BYTES_MAX: Final = 3 * QueryLimits().memory_mib_max * MIB
 class AnyKey(dict[tuple[str, str], str]):
     def __missing__(self, wanted: tuple[str, str]) -> str:
         return SECRET
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_here() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("DODONA_")]:
-            patch.delenv(name)
-        yield
 
 
 def role_of(owner: Object) -> str:
