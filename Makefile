@@ -61,8 +61,9 @@ chart: $(INSTALLED) ## write what is generated of the Helm chart, and lint it
 	$(BIN)/python -m helm_chart
 	$(BIN)/python -m pytest tests/unit/chart $(ARGS)
 
-soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real kills; the summaries go into docs
+soak: $(INSTALLED) ## thousands of simulated clusters, logs and crash images, 200 real kills; the summaries go into docs
 	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/explanation/reliability.md $(ARGS)
+	$(BIN)/python -m simulator.logs $(SOAK_SEEDS) --markdown docs/explanation/reliability.md
 	$(BIN)/python -m disk_faults --images 20000 --markdown docs/explanation/reliability.md
 	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/explanation/reliability.md
 
