@@ -79,7 +79,7 @@ bench: $(INSTALLED) ## measure side by side with peers
 bench-spark: $(INSTALLED) ## measure Spark's way in and out side by side with Parquet and PostgreSQL
 	$(BIN)/python -m dodona_loadtest.bench --rows spark $(ARGS)
 
-picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium
+picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium and etcd
 	$(BIN)/python -m integration.gateway.picture docs/console.png
 
 # Our own packages are found in the checkout, by [tool.uv.sources]: no index is asked for them.
