@@ -35,7 +35,7 @@ SUITE := $(BIN)/python -m suite --beside '$(MAKE) --no-print-directory lint' --l
 check: $(INSTALLED) ## while you write, 3 minutes: lint, and the tests that start no servers and compute little
 	@$(SUITE) check $(ARGS)
 
-test: $(INSTALLED) ## for every change, 9 minutes: lint, and tests of every kind
+test: $(INSTALLED) ## for every change, 8 minutes: lint, and tests of every kind
 	@$(SUITE) test $(ARGS)
 
 test-all: $(INSTALLED) ## before a release, 45 minutes: lint, and every test there is
@@ -61,8 +61,9 @@ chart: $(INSTALLED) ## write what is generated of the Helm chart, and lint it
 	$(BIN)/python -m helm_chart
 	$(BIN)/python -m pytest tests/unit/chart $(ARGS)
 
-soak: $(INSTALLED) ## thousands of simulated clusters and crash images, 200 real kills; the summaries go into docs
+soak: $(INSTALLED) ## thousands of simulated clusters, logs and crash images, 200 real kills; the summaries go into docs
 	$(BIN)/python -m simulator --seeds $(SOAK_SEEDS) --markdown docs/explanation/reliability.md $(ARGS)
+	$(BIN)/python -m simulator.logs $(SOAK_SEEDS) --markdown docs/explanation/reliability.md
 	$(BIN)/python -m disk_faults --images 20000 --markdown docs/explanation/reliability.md
 	$(BIN)/python -m dodona_loadtest.kills --kills 200 --markdown docs/explanation/reliability.md
 
@@ -78,7 +79,7 @@ bench: $(INSTALLED) ## measure side by side with peers
 bench-spark: $(INSTALLED) ## measure Spark's way in and out side by side with Parquet and PostgreSQL
 	$(BIN)/python -m dodona_loadtest.bench --rows spark $(ARGS)
 
-picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium
+picture: $(INSTALLED) ## take the README's picture of the console, with the system's chromium and etcd
 	$(BIN)/python -m integration.gateway.picture docs/console.png
 
 # Our own packages are found in the checkout, by [tool.uv.sources]: no index is asked for them.

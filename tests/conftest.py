@@ -5,6 +5,7 @@ nothing about time. Which tests run, and when, is said in `suite`.
 """
 
 import gc
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -112,6 +113,19 @@ def _missing_java() -> str | None:
     from dodona_local.java import missing_java  # the product is under test: not before it is needed
 
     return missing_java()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Nothing of Dodona runs under trio."""
+    return "asyncio"
+
+
+@pytest.fixture
+def without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of commands: servers must not read settings of this process's environment."""
+    for name in [name for name in os.environ if name.startswith("DODONA_")]:
+        monkeypatch.delenv(name)
 
 
 def check_names(items: list[pytest.Item]) -> None:

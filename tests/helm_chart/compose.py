@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from helm_chart.kubelet import Pod, command_of, entry_point
-from helm_chart.rendering import NAMESPACE, Object, Rendered, pod_template, render
+from helm_chart.rendering import NAMESPACE, Object, Rendered, container_of, pod_template, render
 
 PORT: Final = "${DODONA_PORT:-8502}"
 """On this machine, of the gateway. Whoever has something else there sets the variable."""
@@ -178,7 +178,7 @@ def _host(owner: Object, index: int | None) -> str:
 
 
 def _server(owner: Object, index: int, names: dict[str, str]) -> Service:
-    container = _container(owner)
+    container = container_of(owner)
     pod = Pod(f"{owner['metadata']['name']}-{index}", HERE, index)
     run = command_of(container, pod, {})
     hosts = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
@@ -196,12 +196,6 @@ def _server(owner: Object, index: int, names: dict[str, str]) -> Service:
         "mem_limit": container["resources"]["limits"]["memory"].removesuffix("i").lower(),
     }
     return found | ({"ports": [f"{HERE}:{PORT}:{port}"]} if _role(owner) == "gateway" else {})
-
-
-def _container(owner: Object) -> Object:
-    (container,) = pod_template(owner)["spec"]["containers"]
-    found: Object = container
-    return found
 
 
 def _order(role: str, names: dict[str, str]) -> Service:
@@ -256,7 +250,7 @@ def _prepare(rendered: Rendered, volumes: list[str]) -> Service:
     owner = rendered.find("StatefulSet", "-master")
     user = pod_template(owner)["spec"]["securityContext"]["runAsUser"]
     return {
-        **_image(_container(owner), "master", is_built=False),
+        **_image(container_of(owner), "master", is_built=False),
         "entrypoint": [PYTHON, "-I", "-c", PREPARATION],
         "command": [f"/volumes/{KEY_VOLUME}/{KEY_FILE}", str(user)],
         "restart": "no",
@@ -270,7 +264,7 @@ def _prepare(rendered: Rendered, volumes: list[str]) -> Service:
 
 def _tools(rendered: Rendered) -> Service:
     """Commands get the key from its file, as a variable."""
-    container = _container(rendered.find("Deployment", "-tools"))
+    container = container_of(rendered.find("Deployment", "-tools"))
     mount = f"/etc/dodona/{KEY_VOLUME}"
     script = (
         f'DODONA_CLUSTER_KEY=$$(cat {mount}/{KEY_FILE}) exec {PYTHON} -I -m dodona_local.cli "$$@"'

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import httpx
 
 from helm_chart.kubelet import Command, Pod, command_of
-from helm_chart.rendering import NAMESPACE, Object, Rendered, pod_owners, pod_template
+from helm_chart.rendering import NAMESPACE, Object, Rendered, container_of, pod_owners, pod_template
 
 READY_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
@@ -36,9 +36,7 @@ class RunningPod:
 
     @property
     def container(self) -> Object:
-        (container,) = pod_template(self.owner)["spec"]["containers"]
-        found: Object = container
-        return found
+        return container_of(self.owner)
 
     @property
     def log(self) -> Path:

@@ -83,6 +83,13 @@ def pod_template(owner: Object) -> Object:
     return template
 
 
+def container_of(owner: Object) -> Object:
+    """The one container of the pods. Raises ValueError if there are more."""
+    (container,) = pod_template(owner)["spec"]["containers"]
+    found: Object = container
+    return found
+
+
 def pod_owners(rendered: Rendered) -> list[Object]:
     """All that make pods, and pods."""
     kinds = ("StatefulSet", "Deployment", "CronJob", "Pod")

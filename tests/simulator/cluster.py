@@ -32,7 +32,6 @@ FUSE_EFFECTS_MAX = 40
 
 CLOCKS_APART_US = 1_000_000
 """How far the clocks of two machines may be apart."""
-DAY_MS = 86_400_000
 
 TIDY = {"clean_period_ms": 1_000, "reader_lease_ms_max": 1_000, "reader_renewal_ms_max": 1_000}
 

@@ -21,11 +21,6 @@ from suite.waiting import until
 from unit.tablets.cells import Bench, put
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def start(folder: Path, record_count: int = 5) -> RecoveryBook:
     book = RecoveryBook.open(folder)
     book.begin(Recovery(1_000_000, 20, record_count=record_count))

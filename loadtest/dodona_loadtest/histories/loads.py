@@ -147,19 +147,12 @@ class LoadAttempt:
             while True:
                 _note_names(self.record, step)
                 replies = yield step
-                self._note_end(step, replies)
+                self.is_closed |= _closes(step, replies)
                 step = protocol.send(replies)
         except StopIteration as end:
             return cast("Result", end.value)
         finally:
             protocol.close()
-
-    def _note_end(self, step: Step, replies: Sequence[Reply]) -> None:
-        """Note whether the load is over. One step asks all cells of the cluster together."""
-        bodies = [body for _, body in step.requests] if isinstance(step, Calls) else []
-        if bodies and all(isinstance(body, CloseLoad) for body in bodies):
-            over = [isinstance(it, LoadHeld) and it.lease_ms == 0 for it in replies]
-            self.is_closed = self.is_closed or all(over)
 
     def _end(self, published: Published | None) -> None:
         record = self.record
@@ -240,18 +233,20 @@ class StampedLoad:
             step = next(finishing)
             while True:
                 replies = yield step
-                self._note_end(step, replies)
+                self.is_closed |= _closes(step, replies)
                 step = finishing.send(replies)
         except StopIteration:
             return
         finally:
             finishing.close()
 
-    def _note_end(self, step: Step, replies: Sequence[Reply]) -> None:
-        bodies = [body for _, body in step.requests] if isinstance(step, Calls) else []
-        if bodies and all(isinstance(body, CloseLoad) for body in bodies):
-            over = [isinstance(it, LoadHeld) and it.lease_ms == 0 for it in replies]
-            self.is_closed = self.is_closed or all(over)
+
+def _closes(step: Step, replies: Sequence[Reply]) -> bool:
+    """Return whether this step shows that the load is over. One step asks all cells together."""
+    bodies = [body for _, body in step.requests] if isinstance(step, Calls) else []
+    if not bodies or not all(isinstance(body, CloseLoad) for body in bodies):
+        return False
+    return all(isinstance(it, LoadHeld) and it.lease_ms == 0 for it in replies)
 
 
 def begin_stamped_load(db: Recorder, table: TableShape, lease_ms: int) -> Protocol[StampedLoad]:

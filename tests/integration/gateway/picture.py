@@ -1,5 +1,5 @@
 """`python -m integration.gateway.picture FILE`: the README's picture of the console, of a cluster
-that is at work.
+that is at work. Its logs have copies, for which it needs etcd.
 
 Owns: what is in the picture. It takes a minute, for charts that have a past.
 """
@@ -11,10 +11,11 @@ from typing import Final
 
 import dodona
 from dodona_local.launcher import LocalCluster
+from dodona_local.replicas import Replicas
 from integration.gateway.browser import Watched, find_browser, launched
 from integration.gateway.busy import Writer, furnish
 
-SIZE: Final = {"width": 1280, "height": 812}
+SIZE: Final = {"width": 1280, "height": 1010}
 PAST_MS: Final = 54_000
 
 
@@ -25,7 +26,9 @@ def take_picture(path: Path) -> None:
         raise SystemExit("there is no chromium: apt-get install chromium")
     with (
         tempfile.TemporaryDirectory() as folder,
-        LocalCluster(f"{folder}/data", gateway_count=1, is_insecure=True) as cluster,
+        LocalCluster(
+            f"{folder}/data", gateway_count=1, is_insecure=True, replicas=Replicas(3)
+        ) as cluster,
         launched(program) as browser,
     ):
         with dodona.connect(cluster.master_url) as db:

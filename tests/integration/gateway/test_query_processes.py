@@ -83,11 +83,6 @@ class Asker:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def ask(tmp_path: Path) -> AsyncIterator[Asker]:
     async with await dodona.aio.open(tmp_path / "db") as db:
         await db.create_table("//t", SCHEMA, mount=True)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -15,7 +14,7 @@ from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
 from dodona_local.replicas import Replicas
 from dodona_server.lifecycle import HEALTH_PATHS
-from integration.replication.clusters import SCHEMA
+from integration.replication.clusters import SCHEMA, write
 from integration.replication.test_replicated_node import forgetful
 from suite.etcd import NEEDS_ETCD
 from suite.waiting import wait_until
@@ -40,12 +39,6 @@ def db(cluster: LocalCluster) -> Iterator[dodona.Client]:
     with dodona.connect(cluster.master_url, timeout_ms=60_000) as it:
         it.create_table("//t", schema=SCHEMA, mount=True)
         yield it
-
-
-def write(db: dodona.Client, first: int, count: int) -> None:
-    for key in range(first, first + count):
-        rows = [{"k": key, "v": key * key}]
-        db.run_in_transaction(partial(dodona.Transaction.insert_rows, path="//t", rows=rows))
 
 
 def rows(db: dodona.Client) -> list[int]:

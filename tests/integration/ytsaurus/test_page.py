@@ -17,7 +17,6 @@ pytestmark = pytest.mark.integration
 PAGE: Final = (
     Path(__file__).resolve().parents[3] / "docs" / "reference" / "ytsaurus-client.md"
 ).read_text()
-WRITTEN_URL: Final = "http://127.0.0.1:8502"
 BY_STATUS: Final = {401: "YtTokenError", 500: "YtProxyUnavailable"}
 
 

@@ -2,11 +2,9 @@
 by the real settings, as a kubelet would hand them over."""
 
 import functools
-import os
 import re
 import runpy
 import shlex
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -35,11 +33,14 @@ from helm_chart.rendering import (  # noqa: E402
     NAMESPACE,
     Object,
     Rendered,
+    container_of,
     pod_owners,
     pod_template,
     render,
 )
 from helm_chart.settings import KINDS  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("without_settings")
 
 CLIENT_VARIABLES: Final = {"DODONA_URL", "DODONA_CLUSTER_KEY"}
 SECRET: Final = "the-key-that-a-secret-has"
@@ -51,20 +52,6 @@ QUERY_BYTES_MAX: Final = 3 * QueryLimits().memory_mib_max * MIB
 class AnyKey(dict[tuple[str, str], str]):
     def __missing__(self, wanted: tuple[str, str]) -> str:
         return SECRET
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_here() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("DODONA_")]:
-            patch.delenv(name)
-        yield
-
-
-def container_of(owner: Object) -> Object:
-    (container,) = pod_template(owner)["spec"]["containers"]
-    found: Object = container
-    return found
 
 
 def role_of(owner: Object) -> str:

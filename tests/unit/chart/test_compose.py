@@ -7,7 +7,6 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,19 +35,13 @@ from helm_chart.kubelet import entry_point  # noqa: E402
 from helm_chart.settings import KINDS  # noqa: E402
 from suite.projects import project_of  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("without_settings")
+
 FILE: Final = read_compose(COMPOSE)
 SERVERS: Final = {name: it for name, it in FILE.services.items() if name not in (PREPARE, TOOLS)}
 """By name, without the two that end."""
 SERVER_NAMES: Final = ["master", "proxy", "node-0", "node-1", "gateway"]
 MIB: Final = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_here() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("DODONA_")]:
-            patch.delenv(name)
-        yield
 
 
 def settings_of(service: Service) -> Any:

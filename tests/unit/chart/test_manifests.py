@@ -21,6 +21,7 @@ from helm_chart.rendering import (  # noqa: E402
     NAMESPACE,
     Object,
     Rendered,
+    container_of,
     pod_owners,
     pod_template,
     render,
@@ -237,7 +238,7 @@ def talks(found: Rendered, source: str, target: str) -> bool:
     pods = {role_of(it): template_labels(it) for it in pod_owners(found)}
     ports = {it["metadata"]["name"]: it["spec"]["ports"][0] for it in found.of_kind("Service")}
     owner = next(it for it in pod_owners(found) if role_of(it) == target)
-    (container,) = pod_template(owner)["spec"]["containers"]
+    container = container_of(owner)
     assert ports[owner["metadata"]["name"]]["targetPort"] == container["ports"][0]["name"]
     port = container["ports"][0]["containerPort"]
     ends = (("egress", "to", source, target), ("ingress", "from", target, source))

@@ -100,7 +100,15 @@ def test_the_place_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_database_is_made_to_look_at_it(tmp_path: Path) -> None:
     commands = Commands(tmp_path / "nothing")
-    for words in (("list",), ("select", "//t"), ("timestamp",), ("insert", "//t", "x.csv")):
+    words_of_commands = (
+        "list",
+        "select //t",
+        "timestamp",
+        "insert //t x.csv",
+        "loads list",
+        "tokens list",
+    )
+    for words in map(str.split, words_of_commands):
         assert "there is no embedded database in" in commands.refused(*words)
     assert list(tmp_path.iterdir()) == []
 

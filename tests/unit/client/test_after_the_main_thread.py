@@ -1,6 +1,7 @@
 """Clients in a thread that goes on after the main thread has ended: they work, or say why not.
 
 Python's own pools of threads take no work there, and can't be imported for the first time.
+A report of the same kind elsewhere: python/cpython #148280.
 """
 
 import subprocess

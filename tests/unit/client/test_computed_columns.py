@@ -18,7 +18,6 @@ from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.rows.computed_arrow import check_computed_columns, with_computed
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-SIGNED_42 = (farm_hash(42) + (1 << 63)) % (1 << 64) - (1 << 63)
 INPUTS = {
     "i": "int64",
     "u": "uint64",

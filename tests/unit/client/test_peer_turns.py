@@ -15,11 +15,6 @@ from unit.client.endpoint import Endpoint, serving
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def echo(body: object) -> DataReply | None:
     """Commits are told by their numbers; of rows there are none."""
     if isinstance(body, AskOutcome):

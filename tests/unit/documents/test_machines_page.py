@@ -1,13 +1,11 @@
 """docs/how-to/run-on-machines.md: what its units run is what the servers take, as the servers' own
 settings read it, and what they say of starts and ends fits."""
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +23,8 @@ from dodona_server.settings import USAGE_STATUS, ProcessSettings, parse_settings
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.net.addresses import is_loopback
 
+pytestmark = pytest.mark.usefixtures("without_settings")
+
 PAGE: Final = "docs/how-to/run-on-machines.md"
 FILES: Final = files_of(PAGE)
 SERVERS: Final[dict[str, type[ProcessSettings]]] = {
@@ -36,14 +36,6 @@ SERVERS: Final[dict[str, type[ProcessSettings]]] = {
 OWN_VARIABLES: Final = {"ADDRESS", "MASTER", "PORT"}
 LEFT_S: Final = 30
 """What a server gets beyond its own bounds, says the page on stopping."""
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_here() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("DODONA_")]:
-            patch.delenv(name)
-        yield
 
 
 def settings_of(unit: str, instance: str = "") -> Any:

@@ -24,11 +24,6 @@ SECOND = 1_000_000
 DOWN = Unavailable("the node is away")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def make(place: int = 1, name: str = "ada") -> NewToken:
     return new_token(
         name,

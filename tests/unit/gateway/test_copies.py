@@ -44,11 +44,6 @@ PAGES: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Service:
     """As much of a gateway's as the handler uses."""
 

@@ -25,11 +25,6 @@ from unit.gateway.exchange import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 # ---- who gets through
 
 

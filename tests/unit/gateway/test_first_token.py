@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[AsyncClient]:
     async with await dodona.aio.open(tmp_path / "db") as client:
         yield client

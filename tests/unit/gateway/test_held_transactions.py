@@ -38,11 +38,6 @@ LEASE_MS = 60_000
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[AsyncClient]:
     async with await dodona.aio.open(str(tmp_path / "data")) as client:
         await client.create_table(PATH, SCHEMA, mount=True)

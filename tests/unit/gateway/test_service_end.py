@@ -14,11 +14,6 @@ from dodona_server.settings import parse_settings
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize(
     ("owner", "name"), [(Service, "watch_cluster"), (Transactions, "run"), (None, "")]
 )

@@ -27,11 +27,6 @@ NOBODYS = "0123456789abcdef"
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[AsyncClient]:
     async with await dodona.aio.open(tmp_path / "db") as client:
         yield client

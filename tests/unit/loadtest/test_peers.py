@@ -1,10 +1,9 @@
 """The peers that a user may or may not have: each once, small, for what it is to do."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -54,14 +53,6 @@ def test_lance_takes_rows_in_and_gives_them_back(tmp_path: Path) -> None:
         worker.call(LanceWorker.remove, "t")
     assert files_in(tmp_path) == set()
     assert version().startswith("Lance, pylance ")
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that a server can reach which runs as another user."""
-    with TemporaryDirectory(prefix="dodona-peers-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 def live(study: Study, name: str, folder: Path, scale: float) -> Figures:

@@ -1,8 +1,6 @@
 """Every contender of a row, each once and small: whoever is not on this machine is left out."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -25,14 +23,6 @@ CONTENDERS = {
     if row.pinning is None and not contender.name.startswith("Redis")  # it has tests of its own
 }
 CONFLICTING = ("hot-rows", "one-row")
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that a server can reach which runs as another user."""
-    with TemporaryDirectory(prefix="dodona-peers-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.mark.integration

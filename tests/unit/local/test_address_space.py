@@ -1,4 +1,7 @@
-"""A limit of address space (`ulimit -v`) that is too low: said, with the limit, before any harm."""
+"""A limit of address space (`ulimit -v`) that is too low: said, with the limit, before any harm.
+
+A report of the same kind elsewhere: jnwatson/py-lmdb #225.
+"""
 
 import mmap
 import resource

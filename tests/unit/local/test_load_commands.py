@@ -108,10 +108,3 @@ def test_a_recovery_is_a_row_of_a_table(capsys: pytest.CaptureFixture[str]) -> N
     assert heading.split() == ["load", "began", "outcome", "was", "tables", "by", "why"]
     words = [str(load), "2023-11-14", "22:13:20Z", "rolled_back", "running", "//t,", "//u", "ada"]
     assert line.split() == [*words, "late"]
-
-
-def test_no_database_is_made_to_look_at_it(tmp_path: Path) -> None:
-    refused = run(tmp_path / "nothing", "list")
-    assert refused.exit_code == 1
-    assert "there is no embedded database" in refused.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -105,10 +105,3 @@ def test_a_token_given_instead_of_its_id_is_not_repeated_in_the_output(folder: P
         done = run(folder, *words)
         assert done.exit_code == 1
         assert text[-43:] not in done.output
-
-
-def test_no_database_is_made_to_look_at_it(tmp_path: Path) -> None:
-    refused = run(tmp_path / "nothing", "list")
-    assert refused.exit_code == 1
-    assert "there is no embedded database" in refused.stderr
-    assert list(tmp_path.iterdir()) == []

@@ -14,11 +14,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """What the process would have ended with."""
     errors: list[BaseException] = []

@@ -30,11 +30,6 @@ pytestmark = pytest.mark.anyio
 CONTEXT = f"00-{'a' * 32}-{'b' * 16}-01"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 # ---- off, unless asked for
 
 

@@ -430,8 +430,3 @@ async def test_a_request_and_its_log_lines_continue_the_trace_of_the_caller() ->
     assert attributes(span)["dodona.request_id"] == exchange.headers["x-request-id"]
     assert not span.status.is_ok
     assert current_ids() == {}, "the span is over"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -1,7 +1,7 @@
 """Replicated logs in a storm: what is acknowledged stays, and no read is stale."""
 
 from collections import Counter
-from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,8 +11,10 @@ from dodona_replication.core.owner_effects import OwnerLimits
 from dodona_replication.core.take_over import TakeOver
 from dodona_wire.messages.replicas import LogFenced
 from dodona_wire.types import Now
+from simulator import logs
 from simulator.acknowledged import Truth
-from simulator.replica_host import LOG
+from simulator.logs import KINDS, changes, main, run_seed
+from simulator.pool import Failed
 from simulator.replicated_log import ReplicatedLogRun
 from suite.levels import some
 
@@ -20,33 +22,21 @@ SEEDS: Final = range(50)
 SEEDS_TO_CATCH_MAX: Final = 12
 
 
-def documents(run: ReplicatedLogRun) -> Counter[str]:
-    """What the documents of a run changed."""
-    history = [it.document for it in run.etcd.history[LOG]]
-    counts: Counter[str] = Counter()
-    for old, new in pairwise(history):
-        counts["take-over"] += new.epoch > old.epoch
-        counts["release"] += new.released and not old.released
-        counts["member dropped"] += bool({*old.members} - {*new.members})
-        counts["member added"] += bool({*new.members} - {*old.members})
-    return counts
-
-
 def test_no_storm_breaks_a_promise() -> None:
     counts: Counter[str] = Counter()
-    changes: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
     seeds = [*some(SEEDS, one_in=13)]
     for seed in seeds:
         run = ReplicatedLogRun(seed)
         truth = run.run()
         assert truth.faults == [], seed
         counts.update(truth.counts)
-        changes.update(documents(run))
+        changed.update(changes(run))
     assert counts["acknowledged"] > 100 * len(seeds)
     assert counts["reads"] > 100 * len(seeds)
     for name in ("take-over", "member dropped", "member added"):
-        assert changes[name] >= len(seeds) // 2, name
-    assert changes["release"] >= len(seeds) // 4, "a third of the runs has none"
+        assert changed[name] >= len(seeds) // 2, name
+    assert changed["release"] >= len(seeds) // 4, "a third of the runs has none"
 
 
 @pytest.mark.slow("many seeds")
@@ -64,6 +54,39 @@ def test_without_leases_no_storm_breaks_a_promise() -> None:
         assert truth.faults == [], seed
         reads += truth.counts["reads"]
     assert reads > 100
+
+
+# ---- the command
+
+
+@pytest.mark.part("the command runs with processes")
+def test_the_command_writes_what_was_run_into_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- logs: begin -->\n<!-- logs: end -->\nbehind\n")
+    assert main(["3:6", "--jobs", "1", "--markdown", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("behind\n")
+    assert "python -m simulator.logs 3:6 --jobs 1" in text
+    assert all(f"| {it} | 1 |" in text for it in KINDS)
+    assert "| broken promises | 0 |" in text
+    assert "| broken promises | 0 |" in capsys.readouterr().out
+
+
+def test_the_command_names_each_broken_promise_with_its_seed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = run_seed(3)
+    broken = outcome._replace(faults=["node-0 reads too little"])
+    answers = [(3, broken), (4, Failed("it ended"))]
+    monkeypatch.setattr(logs, "work_off", lambda *_: iter(answers))
+    assert main(["3:5"]) == 1
+    said = capsys.readouterr().out
+    assert "| broken promises | 2 |" in said
+    assert "seed 3, take-overs at any time: node-0 reads too little" in said
+    assert "seed 4: it ended" in said
 
 
 # ---- planted bugs

@@ -15,11 +15,6 @@ from unit.tablets.cells import Bench, put
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def page_of(core: NodeCore) -> Any:
     pages = FastAPI()
     add_doubt_page(pages, core)

@@ -30,8 +30,6 @@ from unit.tablets.test_importing import (
     wanted,
 )
 
-THIRD = TabletId(13)
-
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,6 @@ class NoLog:
         raise AssertionError(records)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def pages_of(core: NodeCore) -> AsyncIterator[httpx.AsyncClient]:
     """The core's application, without a socket."""

@@ -17,11 +17,6 @@ from unit.tablets.cells import ATOMIC, NON_ATOMIC, Bench, put
 ZERO, ONE = CellId(0), CellId(1)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def outcomes(found: Recovered) -> list[Any]:
     return [(it.transaction, it.found, it.outcome) for it in found.transactions]
 

@@ -15,11 +15,6 @@ from suite.waiting import WAIT_S_MAX, until
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def taken(made: Turns[int]) -> list[int]:
     return list(made)
 

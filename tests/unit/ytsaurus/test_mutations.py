@@ -25,11 +25,6 @@ from dodona_ytsaurus.commands.mutations import (
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Change:
     """Counts how often it is carried out; fails or waits if told to."""
 

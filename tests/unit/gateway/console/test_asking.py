@@ -19,11 +19,6 @@ from suite.waiting import WAIT_S_MAX
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def asker_of(answer: Any, key: ClusterKey | None = None) -> AsyncIterator[Asker]:
     """One whose servers are a function of the request."""

@@ -30,11 +30,6 @@ CLUSTER: dict[str, Any] = {
 START = {"began_us": 1, "replay_ms": 2, "after": "crash", "of_tomorrow": 1}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Servers:
     """What servers say, by address and path; an address that is `silent` says nothing."""
 

@@ -40,11 +40,6 @@ UNHEARD = ReportedCluster(0, (Server("master", "m", "silent"),), "no answer with
 DOUBT = Doubt(TransactionId(7), ZERO, (ZERO, ONE), Timestamp(9), 1_500)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Known:
     """As `Cached`: answers once all that are expected have been asked."""
 

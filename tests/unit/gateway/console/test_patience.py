@@ -12,11 +12,6 @@ from dodona_gateway.shell.console.patience import in_time, unless_gone
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Caller:
     """As much of a request as is listened to, once its body was read."""
 

@@ -24,11 +24,6 @@ A = Token("a", "ada", bytes(32), parse_grants(["read:/"]), 0)
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_a_watcher_keeps_access_as_long_as_the_cookie_if_tokens_are_unreadable() -> None:
     assert CacheLimits().watching_grace_ms == COOKIE_SECONDS * 1000
     cache = TokenCache()
