@@ -179,7 +179,7 @@ def _long_decimals(kind: LogicalType, words: Any) -> tuple[Any, bool]:
 
 
 def _check_decimals(kind: LogicalType, column: str, array: Any) -> None:
-    """Check that all decimals are in the range. Raises SchemaViolation."""
+    """Check that all decimals are in the range. Raises SchemaViolation with the row."""
     import pyarrow.compute
 
     ends = pyarrow.compute.min_max(array)
@@ -187,7 +187,9 @@ def _check_decimals(kind: LogicalType, column: str, array: Any) -> None:
     for end in (ends["min"], ends["max"]):
         value = end.as_py()
         if value is not None and abs(int(value.scaleb(kind.scale, _CONTEXT))) > largest:
-            raise refusal(kind, value, column)
+            error = refusal(kind, value, column)
+            error.attributes["row_index"] = array.to_pylist().index(value)
+            raise error
 
 
 # ---- from the stored column to a user's
