@@ -90,8 +90,10 @@ def test_a_decimal_is_stored_as_its_digits_say(name: str, number: Decimal) -> No
 class Nowhere(tzinfo):
     """A time zone without an offset, so that its times are no moments."""
 
-    def utcoffset(self, _: datetime | None) -> timedelta | None:
+    def utcoffset(self, _: datetime | None) -> None:
         return None
+
+    dst = tzname = utcoffset
 
 
 ZONES: list[tzinfo | None] = [
