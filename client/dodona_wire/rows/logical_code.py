@@ -80,8 +80,8 @@ def code_of(kind: LogicalType) -> TypeCode:
 
 
 def _time_code(kind: LogicalType) -> TypeCode:
-    """The test converts the value, and keeps the stored form under a name of its own: its ends are
-    compared sooner than those of a time."""
+    """The test converts the value, and keeps the stored form under a name of its own. Numbers compare
+    faster than times."""
     scope: tuple[tuple[str, Any], ...]
     if kind.form == "date":
         scope = (("date", date), ("date_of", DATES))
