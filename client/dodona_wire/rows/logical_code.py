@@ -80,8 +80,8 @@ def code_of(kind: LogicalType) -> TypeCode:
 
 
 def _time_code(kind: LogicalType) -> TypeCode:
-    """The test converts the value, and keeps the stored form under a name of its own. Numbers compare
-    faster than times."""
+    """The test converts the value, and keeps the stored form under a name of its own. Numbers are
+    compared sooner than times."""
     scope: tuple[tuple[str, Any], ...]
     if kind.form == "date":
         scope = (("date", date), ("date_of", DATES))
