@@ -9,6 +9,7 @@ import pytest
 
 import dodona
 from dodona.errors import SchemaViolation
+from dodona.types import Atomicity
 
 COUNT = 3_000
 BAD = 2_100
@@ -51,7 +52,7 @@ def staged(db: dodona.Client, path: str, data: Any) -> None:
         load.write(path, data)
 
 
-CALLS: dict[str, tuple[str, Callable[[dodona.Client, str, Any], Any]]] = {
+CALLS: dict[str, tuple[Atomicity, Callable[[dodona.Client, str, Any], Any]]] = {
     "write_arrow": ("none", lambda db, path, data: db.write_arrow(path, data)),
     "a stream": ("none", lambda db, path, data: db.write_arrow(path, iter(data.to_batches(700)))),
     "write": ("full", lambda db, path, data: db.write(path, data)),
