@@ -162,6 +162,9 @@ class Reader(ChangeReader):
         - A list is a LIST, and all of its items have one type. A dict whose keys are text is a
           STRUCT: `$order.price`. DuckDB compares it with columns of structs and of dicts. A dict
           whose keys are ints or bytes, or an empty dict, is a MAP: `$stock[5]`.
+        - Fields of structs compare by name, and a missing field is null. The order of the items of
+          lists counts, and so does the order of the entries of dicts. The page of types has
+          examples ("Order in lists, structs and dicts").
         - All dicts in a list have the same fields. Lists and dicts are nested at most 16 deep. Such
           a list is a table in `from (select unnest($rows, recursive := true))`.
         - For a column of type `any`, pass the text of `dodona.json_of_any(value)`.

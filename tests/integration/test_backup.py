@@ -16,6 +16,7 @@ import dodona.aio
 from dodona_local.backup import back_up, restore
 from dodona_local.launcher import LocalCluster
 from dodona_local.progress import Progress
+from unit.backup.tables import make_impossible
 
 pytestmark = pytest.mark.integration
 
@@ -147,6 +148,23 @@ def test_a_backup_under_writes_is_one_snapshot_and_can_be_restored(
         while again.count < TRANSFERS_MIN:
             threading.Event().wait(0.01)
     assert total(bank.read_arrow(BANK)) == ACCOUNTS * BALANCE
+
+
+def test_a_table_with_an_expression_that_is_refused_today_is_restored(
+    db: dodona.Client, tmp_path: Path
+) -> None:
+    path = "//impossible/old"
+    rows = make_impossible(db, path)
+    try:
+        back_up(db, tmp_path / "backup", [path])
+        db.remove_table(path)
+        restore(db, tmp_path / "backup")
+        assert list(db.select(path)) == rows
+        with dodona.open(tmp_path / "embedded") as embedded:
+            restore(embedded, tmp_path / "backup")
+            assert list(embedded.select(path)) == rows
+    finally:
+        db.remove("//impossible", recursive=True)
 
 
 def run(*words: object) -> "subprocess.CompletedProcess[str]":

@@ -1,9 +1,11 @@
 """Logical types: a value comes back as it was, and keys have the order of the values."""
 
 import pickle
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -83,6 +85,58 @@ def test_a_decimal_is_stored_as_its_digits_say(name: str, number: Decimal) -> No
         assert quick in (raw, None)
         assert store_of(kind)(number, "k") == raw
         assert load_of(kind)(raw).as_tuple().exponent == -kind.scale
+
+
+class Nowhere(tzinfo):
+    """A time zone without an offset, so that its times are no moments."""
+
+    def utcoffset(self, _: datetime | None) -> None:
+        return None
+
+    dst = tzname = utcoffset
+
+
+ZONES: list[tzinfo | None] = [
+    *(timezone(timedelta(hours=it)) for it in (-23, 0, 5.75, 14)),
+    *map(ZoneInfo, ("UTC", "Europe/Berlin", "Asia/Kathmandu", "Pacific/Apia")),
+    Nowhere(),
+    None,
+]
+
+
+HOUR = timedelta(hours=1)
+TWICE = [
+    datetime(2024, 10, 27, 2, 30, tzinfo=UTC),
+    datetime(2024, 3, 31, 2, 30, tzinfo=UTC),
+    datetime(2011, 12, 30, tzinfo=UTC),
+]
+"""Times that Berlin had twice, and that Berlin and Apia never had."""
+
+
+@pytest.mark.parametrize("name", ["datetime", "timestamp", "datetime64", "timestamp64"])
+@EXAMPLES
+@given(data=st.data())
+def test_a_time_of_any_zone_is_a_plain_value_if_it_is_a_moment_in_the_range(
+    name: str, data: st.DataObject
+) -> None:
+    """The ends of the ranges, and the hours that a zone has twice, are among the times."""
+    kind, schema = logical_type(name), schema_of(name)
+    ends = [load_of(kind)(it) for it in (kind.lowest, kind.highest)]
+    year = st.integers(0, 8_784).map(lambda it: datetime(2024, 1, 1, tzinfo=UTC) + it * HOUR)
+    zone, fold = data.draw(st.sampled_from(ZONES)), data.draw(st.integers(0, 1))
+    value = data.draw(st.sampled_from([*ends, *TWICE]) | year).replace(tzinfo=zone, fold=fold)
+    if not name.startswith("timestamp"):
+        value = value.replace(microsecond=0)
+    row = {"k": value, "a": value, "b": None}
+    plain = schema.code.write_of(row)
+    try:
+        write = without_code(schema_of(name)).write_of(row)
+    except SchemaViolation:
+        assert plain is None
+        return
+    assert plain == write
+    (moment,) = schema.decode_key(write[0])
+    assert moment - value.replace(tzinfo=UTC) == -(value.utcoffset() or timedelta(0))
 
 
 @EXAMPLES

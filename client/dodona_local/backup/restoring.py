@@ -113,7 +113,9 @@ class _Staged(NamedTuple):
 
     @property
     def schema(self) -> TableSchema:
-        return TableSchema.parse(self.saved.columns)
+        """The schema of the saved table, as it was: also with an expression that Dodona accepted
+        once, and refuses now."""
+        return TableSchema.parse_existing(self.saved.columns)
 
     @property
     def pivot_keys(self) -> list[tuple[Any, ...]]:
@@ -169,14 +171,10 @@ def _make(db: Client, staging: str, tables: Sequence[_Staged], folder: Path) -> 
     """Create empty tables. Their settings follow later, so that no row expires during the load."""
     db.create_directory(staging, attributes={"restored_from": str(folder)})
     for table in tables:
-        db.create_table(
-            table.path,
-            table.schema,
-            atomicity="none",
-            pivot_keys=table.pivot_keys,
-            attributes=table.saved.attributes,
-            mount=True,
-        )
+        pivot_keys = tuple(map(Key, table.saved.pivot_keys))
+        attributes = table.saved.attributes
+        restored = db._catalog.restore_table(table.path, table.schema, pivot_keys, attributes)
+        db._run(restored)  # a new table could not have each schema
 
 
 def _load(db: Client, folder: Path, tables: Sequence[_Staged], progress: Progress) -> None:

@@ -26,8 +26,9 @@ from dodona_wire.types import (
 
 class CreateTable(Message, frozen=True, array_like=True, gc=False, tag=70):
     """Create a table. → Table. `pivot_keys` (encoded, the first is empty) divide it into tablets.
-    Missing directories above it are made. `attributes` are MessagePack: settings, and users'
-    own."""
+    Missing directories above it are made. `attributes` are MessagePack: settings, and users' own.
+    `is_restored`: the table comes from a backup, so its expressions stay as they are, even if a new
+    table could not have them."""
 
     path: str
     columns: tuple[Column, ...]
@@ -35,6 +36,7 @@ class CreateTable(Message, frozen=True, array_like=True, gc=False, tag=70):
     pivot_keys: tuple[Key, ...]
     attributes: bytes = b"\x80"
     transaction: TreeTransactionId = NO_TREE_TRANSACTION
+    is_restored: bool = False
 
 
 class GetTable(Message, frozen=True, array_like=True, gc=False, tag=72):

@@ -11,7 +11,9 @@ from typing import Any, Final
 from dodona_wire.rows.arrow_bytes import numpy_module
 
 _WORD_BYTES: Final = 8
-BLOCK_ROWS: Final = 1 << 14
+BLOCK_ROWS: Final = 1 << 13
+"""Words of one block take 64 KiB. From 128 KiB on, the C library may get each block from the system
+and return it, which takes longer than the work on it."""
 _OFFSET_MAX: Final = (1 << 31) - 1
 """Bytes of all values of a binary array. Arrow has the refusal of longer ones."""
 
@@ -84,15 +86,16 @@ def array_of_rows(wanted: Any, rows: Any, like: Any) -> Any:
     return array_of_buffer(wanted, buffer, like)
 
 
-def new_rows(count: int, wanted: Any) -> tuple[Any, Any]:
-    """Return a buffer for values of a type, and its words in rows, which the caller fills. Arrow
-    keeps memory that is free again. numpy returns it to the system, which takes longer than to fill
-    it."""
+def new_rows(count: int, width: int, word: str) -> tuple[Any, Any]:
+    """Return a buffer for values of so many bytes, and its words of this type of numpy in rows,
+    which the caller fills. Arrow keeps memory that is free again. numpy returns it to the system,
+    which takes longer than to fill it."""
     import pyarrow
 
-    buffer = pyarrow.allocate_buffer(count * wanted.byte_width)
-    words = numpy_module().frombuffer(buffer, "<i8")
-    return buffer, words.reshape(count, wanted.byte_width // _WORD_BYTES)
+    numpy = numpy_module()
+    buffer = pyarrow.allocate_buffer(count * width)
+    words = numpy.frombuffer(buffer, word)
+    return buffer, words.reshape(count, width // words.itemsize)
 
 
 def array_of_buffer(wanted: Any, buffer: Any, like: Any) -> Any:
@@ -106,15 +109,24 @@ def binary_of_rows(rows: Any, like: Any) -> Any:
     """Return rows of bytes as binary values, with null where `like` has it. A null has zeros."""
     import pyarrow
 
-    numpy, (count, width) = numpy_module(), rows.shape
+    count, width = rows.shape
     if like.null_count:
         word = f"u{min(width, _WORD_BYTES)}"
         rows = rows.view(word) * valid_of(like).astype(word)[:, None]
     if count * width > _OFFSET_MAX:
         return array_of_rows(pyarrow.binary(width), rows, like).cast(pyarrow.binary())
-    offsets = numpy.arange(0, count * width + 1, width, "i4")
-    buffers = [_mask_of(like), pyarrow.py_buffer(offsets), pyarrow.py_buffer(rows)]
+    buffers = [_mask_of(like), _offsets_of(count, width), pyarrow.py_buffer(rows)]
     return pyarrow.Array.from_buffers(pyarrow.binary(), count, buffers)
+
+
+def _offsets_of(count: int, width: int) -> Any:
+    """Return the offsets of so many values of one length, in memory of Arrow."""
+    numpy = numpy_module()
+    buffer, offsets = new_rows(count + 1, 4, "i4")
+    for block in blocks_of(count + 1):
+        ends = block.start * width, (block.stop - 1) * width + 1
+        offsets[block, 0] = numpy.arange(*ends, width, dtype="i4")
+    return buffer
 
 
 def _mask_of(array: Any) -> Any:

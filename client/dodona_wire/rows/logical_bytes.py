@@ -17,8 +17,8 @@ from dodona_wire.rows.logical_types import PRECISION_MAX, LogicalType
 _EXACT: Final = Context(prec=2 * PRECISION_MAX, traps=[Inexact, InvalidOperation, Overflow])
 """Arithmetic of decimals that raises an error before it rounds."""
 EXACT_TIMES: Final[Callable[[int, Decimal], Decimal]] = _EXACT.multiply
-_UUID_OF: Final = msgspec.msgpack.Decoder(UUID).decode
-_UUID_HEAD: Final = b"\xc4\x10"
+UUID_OF: Final[Callable[[bytes], UUID]] = msgspec.msgpack.Decoder(UUID).decode
+UUID_HEAD: Final = b"\xc4\x10"
 """Begins the MessagePack of 16 bytes."""
 _KINDS_MAX: Final = 4096
 """Types whose functions are kept."""
@@ -33,19 +33,15 @@ def sign_of(kind: LogicalType) -> int:
 def plain_decimal_of(kind: LogicalType) -> Callable[[Decimal], bytes | None]:
     """Return the function that makes the stored value of nearly every decimal that fits, in a fifth
     of the time of `unscaled_of`. It returns None for all others."""
-    largest = Decimal(10**kind.precision - 1)
-    scale, smallest = Decimal(kind.scale), -largest
-    size, sign = kind.size_bytes, sign_of(kind)
-    shift, whole = _EXACT.scaleb, _EXACT.to_integral_exact
+    scale, size, sign = Decimal(kind.scale), kind.size_bytes, sign_of(kind)
+    as_whole = Context(prec=kind.precision, traps=[Inexact, InvalidOperation, Overflow]).quantize
+    shift, one = _EXACT.scaleb, Decimal(1)
 
     def plain(number: Decimal) -> bytes | None:
         try:
-            unscaled = whole(shift(number, scale))
-            if smallest <= unscaled <= largest:
-                return (int(unscaled) + sign).to_bytes(size, "big")
-        except DecimalException:
+            return (int(as_whole(shift(number, scale), one)) + sign).to_bytes(size, "big")
+        except (DecimalException, ValueError):
             return None  # it has more digits, or it is not a number
-        return None
 
     return plain
 
@@ -82,4 +78,4 @@ def unit_of(kind: LogicalType) -> Decimal:
 def load_uuid(raw: bytes) -> UUID:
     """Return a UUID in a quarter of the time of its constructor, which checks far more: msgspec
     makes it without a step of Python."""
-    return _UUID_OF(_UUID_HEAD + raw)
+    return UUID_OF(UUID_HEAD + raw)

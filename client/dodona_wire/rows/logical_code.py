@@ -6,6 +6,7 @@ the same results. Pure.
 """
 
 import re
+from ctypes import c_float
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -13,8 +14,15 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.rows.logical_bytes import EXACT_TIMES, plain_decimal_of, sign_of, unit_of
-from dodona_wire.rows.logical_types import LogicalType
+from dodona_wire.rows.logical_bytes import (
+    EXACT_TIMES,
+    UUID_HEAD,
+    UUID_OF,
+    plain_decimal_of,
+    sign_of,
+    unit_of,
+)
+from dodona_wire.rows.logical_types import UUID_BYTES, LogicalType
 from dodona_wire.rows.logical_values import (
     DATES,
     EPOCH,
@@ -52,12 +60,16 @@ def code_of(kind: LogicalType) -> TypeCode:
             return TypeCode(f"type({{0}}) is int and {kind.lowest} <= {{0}} <= {kind.highest}")
         case "float":
             test = f"type({{0}}) is float and {-FLOAT_MAX!r} <= {{0}} <= {FLOAT_MAX!r}"
-            return TypeCode(test, "single({0})", scope=(("single", single),))
+            return TypeCode(test, "c_float({0}).value", scope=(("c_float", c_float),))
         case "date" | "seconds" | "microseconds" | "interval":
             return _time_code(kind)
         case "uuid":
-            scope = (("UUID", UUID), ("load_uuid", load_of(kind)))
-            return TypeCode("type({0}) is UUID", "{0}.bytes", "load_uuid({0})", scope)
+            scope = (("UUID", UUID), ("uuid_of", UUID_OF))
+            store, load = (
+                f"{{0}}.int.to_bytes({UUID_BYTES}, 'big')",
+                f"uuid_of({UUID_HEAD!r} + {{0}})",
+            )
+            return TypeCode("type({0}) is UUID", store, load, scope)
         case "decimal":
             return _decimal_code(kind)
         case "list" | "struct" | "dict":
@@ -68,31 +80,33 @@ def code_of(kind: LogicalType) -> TypeCode:
 
 
 def _time_code(kind: LogicalType) -> TypeCode:
-    """The ends are compared as users' values, which are named after the type."""
-    low, high = f"{kind.name}_low", f"{kind.name}_high"
-    load = load_of(kind)
-    ends = ((low, load(kind.lowest)), (high, load(kind.highest)))
+    """The test converts the value, and keeps the stored form under a name of its own. Numbers are
+    compared sooner than times."""
     scope: tuple[tuple[str, Any], ...]
-    within = f"{low} <= {{0}} <= {high}"
     if kind.form == "date":
-        scope = (("date", date), ("date_of", DATES), *ends)
-        return TypeCode(
-            f"type({{0}}) is date and {within}",
-            f"{{0}}.toordinal() - {EPOCH_ORDINAL}",
-            "date_of[{0}]",
-            scope,
-        )
+        scope = (("date", date), ("date_of", DATES))
+        stored = f"{{0}}.toordinal() - {EPOCH_ORDINAL}"
+        return _ranged_code(kind, "type({0}) is date", stored, "date_of[{0}]", scope)
     if kind.form == "interval":
-        scope = (("timedelta", timedelta), ("microsecond", MICROSECOND), *ends)
-        test = f"type({{0}}) is timedelta and {within}"
-        return TypeCode(test, "{0} // microsecond", "{0} * microsecond", scope)
+        scope = (("timedelta", timedelta), ("microsecond", MICROSECOND))
+        stored, load = "{0} // microsecond", "{0} * microsecond"
+        return _ranged_code(kind, "type({0}) is timedelta", stored, load, scope)
     is_second = kind.form == "seconds"
     unit, size = ("second", SECOND) if is_second else ("microsecond", MICROSECOND)
-    scope = (("datetime", datetime), ("utc", UTC), ("epoch", EPOCH), (unit, size), *ends)
-    test = f"type({{0}}) is datetime and {{0}}.tzinfo is utc and {within}"
+    scope = (("datetime", datetime), ("utc", UTC), ("epoch", EPOCH), (unit, size))
+    has_zone = "({0}.tzinfo is utc or {0}.utcoffset() is not None)"
+    test = f"type({{0}}) is datetime and {has_zone}"
     if is_second:
         test = f"{test} and not {{0}}.microsecond"
-    return TypeCode(test, f"({{0}} - epoch) // {unit}", f"epoch + {{0}} * {unit}", scope)
+    stored, load = f"({{0}} - epoch) // {unit}", f"epoch + {{0}} * {unit}"
+    return _ranged_code(kind, test, stored, load, scope)
+
+
+def _ranged_code(
+    kind: LogicalType, test: str, stored: str, load: str, scope: tuple[tuple[str, Any], ...]
+) -> TypeCode:
+    within = f"{kind.lowest} <= ({{0}}_raw := {stored}) <= {kind.highest}"
+    return TypeCode(f"{test} and {within}", "{0}_raw", load, scope)
 
 
 def _decimal_code(kind: LogicalType) -> TypeCode:

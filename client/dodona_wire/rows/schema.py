@@ -58,14 +58,31 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
     """A checked list of columns. Make it with `TableSchema.parse`."""
 
     @classmethod
-    def parse_altered(cls, columns: "Iterable[Column | Mapping[str, Any]] | SchemaShape") -> Self:
-        """As `parse`, for a table that exists. Its computed columns stay as they are, even if a new
-        table could not have them. Raises SchemaViolation."""
-        return cls(SchemaShape.parse(columns).columns)
+    def parse(cls, columns: "Iterable[Column | Mapping[str, Any]] | SchemaShape") -> Self:
+        """Check a schema that a user gives. Raises SchemaViolation with the reason."""
+        schema = cls.parse_existing(columns)
+        schema._check_possible()
+        return schema
 
-    def _check(self) -> None:
-        super()._check()
-        for it in computed_of(self.key_columns, self._logical_keys):
+    @classmethod
+    def parse_existing(cls, columns: "Iterable[Column | Mapping[str, Any]] | SchemaShape") -> Self:
+        """As `parse`, for a table that exists or that a backup has. Its computed columns stay as
+        they are, even if a new table could not have them. Raises SchemaViolation."""
+        schema = super().parse(columns)
+        computed_of(schema.key_columns, schema._logical_keys)  # compiles the expressions
+        return schema
+
+    @cached_property
+    def is_possible(self) -> bool:
+        """Whether a new table could have these computed columns."""
+        try:
+            self._check_possible()
+        except SchemaViolation:
+            return False
+        return True
+
+    def _check_possible(self) -> None:
+        for it in self.computed:
             it.check_possible()
 
     @cached_property

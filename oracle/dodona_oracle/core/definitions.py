@@ -22,8 +22,9 @@ SETTING_MAX: Final = (1 << 63) - 1
 
 
 def check_definition(request: CreateTable) -> None:
-    """Check a new table. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
-    schema = TableSchema.parse(request.columns)
+    """Check a new or a restored table. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
+    parse = TableSchema.parse_existing if request.is_restored else TableSchema.parse
+    schema = parse(request.columns)
     check_pivots_between(schema.columns, request.pivot_keys, KEY_MIN, KEY_MAX, 0)
 
 
@@ -78,7 +79,7 @@ def _check_pivot_key(key: Key, schema: TableSchema, index: int) -> None:
 def check_alteration(old: tuple[Column, ...], new: tuple[Column, ...]) -> None:
     """Check that a table with the old columns and its rows may change to the new columns. Raises
     SchemaViolation with the reason."""
-    before, after = TableSchema(old), TableSchema.parse_altered(new)
+    before, after = TableSchema(old), TableSchema.parse_existing(new)
     known = {column.name: column for column in old}
     for it in after.computed:
         if it.name not in known:

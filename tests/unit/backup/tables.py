@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow
 import pyarrow.ipc
+import pytest
 
 from dodona.client import Client
+from dodona.errors import SchemaViolation
+from dodona.schema import TableSchema
 from dodona_local.progress import Progress
+from dodona_wire.types import KEY_MIN
 
 Row = dict[str, Any]
 
@@ -18,6 +22,26 @@ PLAIN: list[Row] = [
     {"name": "k", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "int64"},
 ]
+
+
+IMPOSSIBLE: list[Row] = [
+    {"name": "c", "type": "int64", "sort_order": "ascending", "expression": "if(k > 5, k % 0, k)"},
+    {"name": "k", "type": "int64", "sort_order": "ascending"},
+    {"name": "v", "type": "int64"},
+]
+"""A new table can't have this expression: some rows have no value of it. Older tables may have
+it."""
+
+
+def make_impossible(db: Client, path: str) -> list[Row]:
+    """Make a table that has the expression, and return its rows."""
+    schema = TableSchema.parse_existing(IMPOSSIBLE)
+    pivots = (KEY_MIN, schema.bound_of([3]))
+    db._run(db._catalog.restore_table(path, schema, pivots, {"owner": "ada"}))
+    db.insert_rows(path, [{"k": number, "v": number} for number in (None, *range(6))])
+    with pytest.raises(SchemaViolation, match="divides by zero"):
+        db.insert_rows(path, [{"k": 6, "v": 6}])
+    return list(db.select(path))
 
 
 def make_plain(db: Client, path: str, count: int = 10, **options: Any) -> None:

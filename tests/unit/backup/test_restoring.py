@@ -10,13 +10,14 @@ from dodona.client import Client
 from dodona.errors import (
     DataCorrupted,
     InvalidRequest,
+    SchemaViolation,
     TableExists,
     Unavailable,
 )
 from dodona_local.backup import back_up, restore, restoring
 from dodona_local.backup.manifest import write_manifest
 from dodona_local.errors import RestoreFailed
-from unit.backup.tables import Counting, Interrupting, make_plain, same
+from unit.backup.tables import Counting, Interrupting, make_impossible, make_plain, same
 
 
 def test_nothing_is_overwritten(db: Client, other: Client, folder: Path) -> None:
@@ -91,6 +92,39 @@ def test_a_failed_restore_leaves_nothing(
         assert str(caught.value).startswith(text)
     assert other.get("//") == {}
     restore(other, folder)
+
+
+def test_a_table_with_an_expression_that_is_refused_today_is_restored(
+    db: Client, other: Client, folder: Path
+) -> None:
+    rows = make_impossible(db, "//a/old")
+    assert len(rows) == 7
+    make_plain(db, "//a/t")
+    back_up(db, folder)
+    restore(other, folder)
+    assert list(other.select("//a/old")) == rows
+    before, after = (it.get_table("//a/old") for it in (db, other))
+    assert after.schema == before.schema
+    assert [it.pivot_key for it in after.tablets] == [it.pivot_key for it in before.tablets]
+    assert other.get("//a/old/@owner") == "ada"
+    with pytest.raises(SchemaViolation, match="divides by zero"):
+        other.insert_rows("//a/old", [{"k": 6, "v": 6}])
+    with pytest.raises(SchemaViolation, match="divides by zero"):
+        other.create_table("//a/new", after.schema)
+    back_up(other, folder.with_name("again"))
+
+
+def test_a_table_with_an_expression_that_nothing_can_read_is_not_restored(
+    db: Client, other: Client, folder: Path
+) -> None:
+    make_impossible(db, "//a/old")
+    made = back_up(db, folder)
+    (table,) = made.tables
+    columns = (replace(table.columns[0], expression="k %"), *table.columns[1:])
+    write_manifest(folder, replace(made, tables=(replace(table, columns=columns),)))
+    with pytest.raises(RestoreFailed, match=r"left nothing behind.*'c' is wrong"):
+        restore(other, folder)
+    assert other.get("//") == {}
 
 
 def test_a_failed_restore_names_a_folder_that_it_could_not_remove(

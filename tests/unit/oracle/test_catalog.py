@@ -160,6 +160,33 @@ def test_a_schema_that_is_none_is_refused(
     assert cluster.records == []
 
 
+def computed(expression: str) -> tuple[Column, ...]:
+    return (Column("c", "int64", sort_order="ascending", expression=expression), *COLUMNS)
+
+
+def test_a_restored_table_keeps_an_expression_that_a_new_table_can_not_have(
+    cluster: Realm,
+) -> None:
+    columns = computed("k % 0")
+    with pytest.raises(SchemaViolation, match="divides by zero"):
+        cluster.ask(CreateTable("//a", columns, "full", (KEY_MIN,)))
+    assert cluster.records == []
+    restored = CreateTable("//a", columns, "full", (KEY_MIN,), is_restored=True)
+    assert cluster.ask(restored).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [(computed("k %"), "'c' is wrong"), (computed("v"), "'c' is wrong"), ((), "sort_order")],
+)
+def test_a_restored_table_has_a_schema_that_servers_can_read(
+    cluster: Realm, columns: tuple[Column, ...], reason: str
+) -> None:
+    with pytest.raises(SchemaViolation, match=reason):
+        cluster.ask(CreateTable("//a", columns, "full", (KEY_MIN,), is_restored=True))
+    assert cluster.records == []
+
+
 @pytest.mark.parametrize(
     ("pivots", "reason"),
     [

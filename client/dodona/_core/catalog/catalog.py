@@ -12,7 +12,13 @@ from typing import Any, Final
 from dodona._core.catalog.like import Columns
 from dodona._core.catalog.tables import pivots_of
 from dodona._core.catalog.tree import TreeSession
-from dodona._core.protocol.arguments import check_flag, check_number, check_path, check_text
+from dodona._core.protocol.arguments import (
+    check_flag,
+    check_number,
+    check_path,
+    check_text,
+    pack_map,
+)
 from dodona._core.protocol.retry import Patience, has_time
 from dodona._core.protocol.routing import FROZEN, MOUNTED, UNMOUNTED
 from dodona._core.protocol.steps import Protocol
@@ -20,6 +26,7 @@ from dodona_wire.errors import InvalidRequest, Unavailable
 from dodona_wire.messages.catalog import (
     AlterTable,
     Cluster,
+    CreateTable,
     FreezeTable,
     GetCluster,
     GetTable,
@@ -36,7 +43,7 @@ from dodona_wire.messages.catalog import (
 )
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
-from dodona_wire.types import Atomicity
+from dodona_wire.types import Atomicity, Key
 
 MOUNT_TIMEOUT_MS: Final = 30_000
 TABLETS_NAMED_MAX: Final = 100
@@ -68,6 +75,23 @@ class CatalogSession(TreeSession):
         yield from create(path, schema, *settings, like, keys, if_not_exists)
         if mount:
             yield from self.mount_table(path)
+
+    def restore_table(
+        self,
+        path: str,
+        schema: TableSchema,
+        pivot_keys: tuple[Key, ...],
+        attributes: Mapping[str, Any],
+    ) -> Protocol[None]:
+        """Create and mount the table of a backup, without atomicity. Its pivot keys are encoded.
+        Its expressions stay as they are. Raises as `create_table` does."""
+        packed = pack_map(attributes, "attributes")
+        request = CreateTable(
+            path, schema.columns, "none", pivot_keys, packed, is_restored=not schema.is_possible
+        )
+        yield from self._ask(request, Table)
+        self._context.routing.forget(path)
+        yield from self.mount_table(path)
 
     def mount_table(
         self,
@@ -159,7 +183,7 @@ class CatalogSession(TreeSession):
         """Give an unmounted table a new schema, which its rows must fit. Raises TableNotFound,
         InvalidTabletState, SchemaViolation."""
         check_path(path)
-        parsed = TableSchema.parse_altered(schema)
+        parsed = TableSchema.parse_existing(schema)
         yield from self._change_mounting(AlterTable(path, parsed.columns), None)
 
     def begin_change(self, request: TableLifeRequest) -> Protocol[None]:

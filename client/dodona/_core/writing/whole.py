@@ -12,12 +12,17 @@ from typing import Any, Final, Literal, NamedTuple
 
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.protocol.steps import Pause, Protocol
-from dodona._core.writing.bulk import PART_BYTES_FIRST, Pace, counted_from, parts_of
+from dodona._core.writing.bulk import (
+    PART_BYTES_FIRST,
+    Pace,
+    check_values,
+    counted_from,
+    parts_of,
+)
 from dodona._core.writing.tabular import batches_of, converted, is_whole
 from dodona_wire.errors import DuplicateKey, InvalidRequest, LimitExceeded
 from dodona_wire.rows.arrow import arrow_schema, value_rows
 from dodona_wire.rows.arrow_keys import KEYS_BYTES_MAX, encode_keys, first_disorder, first_repeated
-from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import DELETE_MASK, BatchKind, Key, Write
@@ -67,20 +72,13 @@ def _checking(schema: TableSchema, data: Any, kind: BatchKind, checked: Checked)
     row_count = 0
     for part in parts_of(schema, batches, Pace(PART_BYTES_FIRST), kind):
         with counted_from(row_count):
-            _check_packed(schema, part)
+            check_values(schema, part)
             keys = encode_keys(schema, part)
         checked.parts.append(part)
         checked.keys.append(keys)
         row_count += part.num_rows
         yield
     _check_repeated(schema, checked.keys)
-
-
-def _check_packed(schema: TableSchema, part: Any) -> None:
-    """Check the values of type any as cells do, which would refuse them one message at a time."""
-    given = set(part.schema.names)
-    for name in [it.name for it in schema.columns if it.type == "any" and it.name in given]:
-        nulls_in_packed(part.column(name).to_pylist(), name)
 
 
 def _check_repeated(schema: TableSchema, parts: list[Any]) -> None:
