@@ -37,6 +37,10 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "client/dodona_local/backup/making.py": (3, ("`tables` of a backup that failed",)),
     "client/dodona_local/backup/manifest.py": (1, ("the manifest of a backup",)),
     "client/dodona_local/folder.py": (1, ("server logs",)),
+    "client/dodona_local/adopting.py": (
+        7,
+        ("`replication.json`, when", "the folder of a node, when", "`adoption.json`"),
+    ),
     "client/dodona_local/demo.py": (1, ("the folder of a node in the demonstration",)),
     "client/dodona_local/etcd_member.py": (1, ("sockets of etcd",)),
 }

@@ -7,11 +7,13 @@ checked which chunks the logs name. The owner of a part defines how the part is 
 are checked, even if one is damaged. Changes nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dodona_local.adoption import FILE_NAME as ADOPTION_NAME
+from dodona_local.adoption import PLAIN
 from dodona_local.backup.manifest import (
     MANIFEST_NAME,
     is_unfinished,
@@ -80,7 +82,16 @@ def check_folder(path: Path, progress: Progress | None = None) -> list[CheckedPa
     with ExitStack() as stack:
         if parts[0].path != path and (path / LOCK_NAME).exists():
             stack.enter_context(locked_to_read(path))
-        return [_check(part, progress or Progress()) for part in parts]
+        return _checked(parts, progress)
+
+
+def check_parts(path: Path, progress: Progress | None = None) -> list[CheckedPart]:
+    """Check all data in a folder that the caller has locked. Raises InvalidRequest, FolderInUse."""
+    return _checked(_parts_of(path), progress)
+
+
+def _checked(parts: Iterable[_Part], progress: Progress | None) -> list[CheckedPart]:
+    return [_check(part, progress or Progress()) for part in parts]
 
 
 def _parts_of(path: Path) -> Iterator[_Part]:
@@ -118,6 +129,21 @@ def _replicated_parts(path: Path) -> Iterator[_Part]:
         yield _Part(f"etcd member-{index}", path / "etcd" / f"member-{index}", _member)
     if not found.object_store:
         yield _Part(OBJECTS, path / OBJECTS, _objects)
+    if (path / ADOPTION_NAME).exists():
+        yield from _kept_parts(path / PLAIN)
+
+
+def _kept_parts(plain: Path) -> Iterator[_Part]:
+    """Yield the parts of the cluster that an adoption keeps until it is finished."""
+    if not (plain / "master").is_dir():
+        yield _Part(PLAIN, plain, _missing_kept)
+    for part in _parts_of(plain):
+        yield part._replace(name=f"{PLAIN}/{part.name}")
+
+
+def _missing_kept(folder: Path, _: Progress) -> CheckedPart:
+    text = "the cluster as it was before the adoption is missing: put it back, or use --finish"
+    raise DataCorrupted(text, path=str(folder))
 
 
 def _missing_master(folder: Path, _: Progress) -> CheckedPart:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from dodona_local.adoption import check_startable
 from dodona_local.completeness import lacks_master
 from dodona_local.embedded_combiner import Combiner
 from dodona_local.embedded_cores import Cores, in_use
+from dodona_local.errors import LaunchFailed
 from dodona_local.places import calling_place
 from dodona_local.replicated_folder import FILE_NAME, replicas_in
 from dodona_oracle.shell.store import FILE_NAME as MASTER_NAME
@@ -52,6 +54,7 @@ class OpenFolder:
             except FolderInUse as error:
                 raise in_use(self.path, error) from error
             with no_space_told(self.path):
+                _check_single_node(self.path)  # again, since it may have changed before the lock
                 _check_master(self.path)
         return Cores.open(self.path)
 
@@ -90,6 +93,10 @@ def admit(folder: OpenFolder, combiner: Combiner) -> None:
 
 
 def _check_single_node(folder: Path) -> None:
+    try:
+        check_startable(folder)
+    except LaunchFailed as error:
+        raise InvalidRequest(error.message, path=str(folder)) from error
     if (folder / FILE_NAME).exists() or replicas_in(folder):
         raise InvalidRequest(
             f"{folder} has its logs on log replicas: start it with `dodona up --replicas`",

@@ -3,7 +3,10 @@
 Owns: `LaunchFailed` and similar errors. Their messages say in one sentence what to do.
 """
 
-from dodona_wire.errors import DodonaError
+from pathlib import Path
+
+from dodona_wire.errors import DiskFull, DodonaError
+from dodona_wire.net.folder import NO_SPACE
 
 
 class LaunchFailed(DodonaError):
@@ -23,3 +26,11 @@ class RestoreFailed(DodonaError):
     anything."""
 
     kind, code, status, action = "restore_failed", 11192, 500, "stop"
+
+
+def unwritable(path: Path, error: OSError) -> DodonaError:
+    """Return the error about a file that could not be written: DiskFull, or LaunchFailed."""
+    if error.errno in NO_SPACE:
+        text = f"the disk of {path} is full: make room, then run the command again"
+        return DiskFull(text, path=str(path))
+    return LaunchFailed(f"cannot write {path}: {error.strerror}")

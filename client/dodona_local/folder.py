@@ -8,6 +8,7 @@ Must not import: asyncio. All of this happens before or beside the event loop.
 """
 
 import os
+import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from dodona_local.errors import LaunchFailed
+from dodona_local.errors import LaunchFailed, unwritable
 from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder, members_in
 from dodona_wire.net.cluster_key import KEY_FILE, make_key
 from dodona_wire.net.folder import (
@@ -139,7 +140,8 @@ class DataFolder:
             if any(self.path.glob("node-*/log/*")):
                 raise LaunchFailed(
                     f"the nodes in {self.path} have their logs in their own folders: start it "
-                    "without --replicas, or choose another folder with --data-dir"
+                    "without --replicas, or give the logs copies with `dodona cluster adopt "
+                    f"{shlex.quote(str(self.path))}`"
                 )
             return wanted
         for what, before, now in (
@@ -187,11 +189,11 @@ class DataFolder:
         sync_folder(self.path)
 
     def make_key(self) -> None:
-        """Make the cluster's key, unless it exists. Raises LaunchFailed."""
+        """Make the cluster's key, unless it exists. Raises DiskFull, LaunchFailed."""
         try:
             make_key(self.cluster_key)
         except OSError as error:
-            raise LaunchFailed(f"cannot write {self.cluster_key}: {error.strerror}") from error
+            raise unwritable(self.cluster_key, error) from error
 
     def open_log(self, name: str) -> int:
         """Return a file descriptor that appends to `logs/<name>.log`. A log above `LOG_BYTES_MAX`
@@ -232,7 +234,7 @@ class DataFolder:
             if _is_alive(holder) or time.monotonic() > deadline:
                 raise LaunchFailed(
                     f"{self.path} is in use by another process (pid {holder or 'unknown'}): "
-                    "stop that process, or choose another folder with --data-dir"
+                    "stop that process, or choose another folder"
                 )
             time.sleep(0.05)
 

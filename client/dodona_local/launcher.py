@@ -101,14 +101,17 @@ def cluster_plans(
             options = {"data_dir": folder.standby(index), **more}
             plans.append(_plan(name, "dodona_tablets", port=next(free), **options))
     plans += others
-    if layout.has_key:
-        key_file = str(folder.cluster_key)
-        is_ours = [it.module in FORK_MODULES for it in plans]
-        plans = [
-            it.with_option("--cluster-key-file", key_file) if ours else it
-            for it, ours in zip(plans, is_ours, strict=True)
-        ]
-    return plans
+    return with_key(plans, folder) if layout.has_key else plans
+
+
+def with_key(plans: Sequence[Plan], folder: DataFolder) -> list[Plan]:
+    """Let the processes show each other the folder's key."""
+    key_file = str(folder.cluster_key)
+    is_ours = [it.module in FORK_MODULES for it in plans]
+    return [
+        it.with_option("--cluster-key-file", key_file) if ours else it
+        for it, ours in zip(plans, is_ours, strict=True)
+    ]
 
 
 def _names(kind: str, count: int) -> list[str]:
@@ -286,8 +289,8 @@ class LocalCluster:
         trace: TracebackType | None,
     ) -> None:
         self._thread.end()
-        if self._thread.failure is not None and error is None:
-            raise self._thread.failure
+        if error is None:
+            self._thread.check()
 
     @property
     def master_url(self) -> str:

@@ -15,7 +15,7 @@ from dodona_local import etcd_member
 from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST
-from dodona_local.replicated_folder import MEMBERS, ReplicatedFolder
+from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder
 from dodona_local.supervisor import Plan
 
 COPIES: Final = 3
@@ -39,6 +39,12 @@ class Replicas(NamedTuple):
     def check(self, folder: DataFolder, node_count: int) -> ReplicatedFolder:
         """Return what the folder has with these replicas. Raises LaunchFailed if these processes
         can't run here."""
+        self.check_place(folder)
+        wanted = ReplicatedFolder(random_name(), self.replica_count, node_count, self.object_store)
+        return folder.check_replicated(wanted)
+
+    def check_place(self, folder: DataFolder) -> None:
+        """Raise LaunchFailed if these processes can't run in this folder."""
         if not COPIES <= self.replica_count <= REPLICAS_MAX:
             bounds = f"{COPIES} to {REPLICAS_MAX}"
             raise LaunchFailed(
@@ -61,9 +67,6 @@ class Replicas(NamedTuple):
             text = f"the path of {folder.path} has a comma, and lists of sockets have commas, too"
             raise LaunchFailed(f"{text}: choose another folder")
         self._check_object_store()
-        name = f"local-{os.urandom(8).hex()}"
-        wanted = ReplicatedFolder(name, self.replica_count, node_count, self.object_store)
-        return folder.check_replicated(wanted)
 
     def _check_object_store(self) -> None:
         scheme, _, rest = self.object_store.partition("://")
@@ -74,6 +77,13 @@ class Replicas(NamedTuple):
             )
         if scheme == "file" and not Path(unquote(rest)).is_dir():
             raise LaunchFailed(f"there is no folder {rest}: make it, or mount it")
+
+    def objects_folder(self, folder: DataFolder) -> Path | None:
+        """Return the folder that gets the chunks, or None if they are not on a disk."""
+        scheme, _, rest = self.object_store.partition("://")
+        if not self.object_store:
+            return folder.path / OBJECTS
+        return Path(unquote(rest)) if scheme == "file" else None
 
     def plans(self, folder: DataFolder, cluster: str, ports: Iterator[int]) -> list[Plan]:
         """Return the plans of the replicas, and of the members of etcd."""
@@ -98,6 +108,11 @@ class Replicas(NamedTuple):
             "etcd": ",".join(f"unix://{it}" for it in sockets),
             "object_store": self.object_store or folder.make_objects(),
         }
+
+
+def random_name() -> str:
+    """Return a name for a new cluster. Two folders may use one object store."""
+    return f"local-{os.urandom(8).hex()}"
 
 
 def _member(folder: Path, index: int, port: int) -> Plan:

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from dodona_local.adoption import check_startable, write_json
 from dodona_local.errors import LaunchFailed
-from dodona_wire.net.folder import make_whole, private_file
 from dodona_wire.preload import preload_decoder
 
 FILE_NAME: Final = "replication.json"
@@ -36,7 +36,8 @@ class ReplicatedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def read(cls, folder: Path) -> "ReplicatedFolder | None":
         """Return what was written, or None if the logs of this folder have no copies. Raises
-        LaunchFailed."""
+        LaunchFailed, also while the logs are getting their copies."""
+        check_startable(folder)
         path = folder / FILE_NAME
         try:
             return msgspec.json.decode(path.read_bytes(), type=ReplicatedFolder)
@@ -49,17 +50,8 @@ class ReplicatedFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise LaunchFailed(f"cannot read {path}: {error}") from error
 
     def write(self, folder: Path) -> None:
-        """Write it durably. Raises LaunchFailed."""
-        path, text = folder / FILE_NAME, msgspec.json.encode(self)
-
-        def make(unfinished: Path) -> None:
-            with private_file(unfinished, "wb") as file:
-                file.write(text)
-
-        try:
-            make_whole(path, make, is_anew=True)
-        except OSError as error:
-            raise LaunchFailed(f"cannot write {path}: {error.strerror}") from error
+        """Write it durably. Raises DiskFull, LaunchFailed."""
+        write_json(folder / FILE_NAME, self)
 
 
 def replicas_in(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from dodona_local.errors import LaunchFailed
 from dodona_local.folder import DataFolder
 from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_local.supervisor import Plan, ProcessStatus, Report, Supervisor
+from dodona_wire.errors import DodonaError
 
 START_WAIT_S_MAX: Final = 120.0
 
@@ -65,6 +66,11 @@ class SupervisorThread:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
+    def check(self) -> None:
+        """Raise the error that ended all processes, if they could not be kept running."""
+        if self.failure is not None:
+            raise self.failure
+
     def statuses(self) -> dict[str, ProcessStatus]:
         """Return the status of each process, by name."""
         return self._supervisor.statuses()
@@ -80,7 +86,7 @@ class SupervisorThread:
         try:
             with self._runner as runner:
                 runner.run(self._supervisor.run(self._announce, self._stop))
-        except (LaunchFailed, OSError) as error:  # raised by `start`, or by the caller of `end`
+        except (DodonaError, OSError) as error:  # raised by `start`, or by the caller of `end`
             self.failure = error
         finally:
             self._on_end()

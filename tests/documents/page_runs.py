@@ -113,7 +113,7 @@ SHOWN: Final = {
     ("README.md", "text"): (1, "a drawing"),
     ("docs/explanation/reliability.md", "text"): (1, "the report of a failure"),
     ("docs/explanation/replication.md", "text"): (2, "a drawing, and a trace of the model"),
-    ("docs/how-to/keep-copies-of-logs.md", "sh"): (3, "run on; test_keep_copies_page.py runs them"),
+    ("docs/how-to/keep-copies-of-logs.md", "sh"): (7, "run on; test_keep_copies_page.py runs them"),
     ("docs/how-to/observe.md", "yaml"): (1, "is Prometheus's; test_observe_page.py reads it"),
     ("docs/how-to/run-on-kubernetes.md", "sh"): (16, "need a cluster; tests/unit/chart reads them"),
     ("docs/how-to/run-on-kubernetes.md", "yaml"): (3, "are values and pods, which tests compare"),

@@ -1,15 +1,17 @@
-"""Show the state of a running cluster: `dodona cluster`.
+"""Show a running cluster, and give a stopped one copies of its logs: `dodona cluster`.
 
-Owns: its arguments, and its output for an embedded database.
+Owns: the arguments, and the output of `status` for an embedded database.
 """
 
-from typing import TYPE_CHECKING, Final
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from dodona_local.cli.extras import require_extras
-from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url
-from dodona_local.cli.running import FAILED, client_of, warn
+from dodona_local.cli.options import MASTER_URL, DataDir, Form, Format, Url, folder_word
+from dodona_local.cli.running import FAILED, client_of, say, warn
 
 if TYPE_CHECKING:
     from dodona_local.status import PartStatus
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 SERVER_FIELDS: Final = 9
 """The first fields of a `PartStatus` are columns."""
 
-commands = typer.Typer(no_args_is_help=True, help="Show the state of a running cluster.")
+commands = typer.Typer(
+    no_args_is_help=True,
+    help="Show the state of a running cluster, or give the logs of a stopped one copies.",
+)
 
 
 @commands.command()
@@ -49,6 +54,60 @@ def status(url: Url = MASTER_URL, data_dir: DataDir = None, form: Form = Format.
     print_list(form, columns, rows)
     if not all(it.is_ready for it in found):
         raise typer.Exit(FAILED)
+
+
+@commands.command()
+def adopt(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            parser=folder_word, metavar="FOLDER", help="Data folder of a cluster that is stopped."
+        ),
+    ],
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=3, max=16, help="Number of log replicas, by default 3. Needs etcd."),
+    ] = None,
+    object_store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Move chunks there: s3://bucket/prefix. By default into the folder `objects` in "
+            "FOLDER.",
+        ),
+    ] = None,
+    undo: Annotated[
+        bool,
+        typer.Option("--undo", help="Go back to the logs of the nodes, unless that loses writes."),
+    ] = False,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End the adoption. Then it can't be undone.")
+    ] = False,
+) -> None:
+    """Give the logs of a stopped cluster copies on log replicas, as `dodona up --replicas` has.
+    The folders of the nodes move into the folder `plain`, and stay there as they are."""
+    if undo and finish:
+        raise typer.BadParameter("--undo goes back, and --finish makes that impossible: choose one")
+    if (undo or finish) and (replicas is not None or object_store is not None):
+        raise typer.BadParameter("--undo and --finish know the replicas: leave the options out")
+    require_extras("server", "replication")
+    from dodona_local import adopting
+    from dodona_local.adoption import start_of
+    from dodona_local.progress_screen import Screen
+    from dodona_local.replicas import COPIES, Replicas
+
+    if undo:
+        aside = adopting.undo(path)
+        say(f"undone: start it with dodona up --data-dir {shlex.quote(str(path))}")
+        say(f"not needed any more: {aside}, and objects that were stored elsewhere")
+    elif finish:
+        kept = adopting.finish(path)
+        say(f"finished: remove {kept} when you have a backup")
+    else:
+        with Screen() as screen:
+            wanted = Replicas(replicas or COPIES, object_store or "")
+            adoption = adopting.adopt(path, wanted, screen, warn)
+        say(f"adopted: start it with {start_of(path, adoption)}")
 
 
 def _of_copies(found: "PartStatus") -> tuple[str | None, int | None, str | None]:

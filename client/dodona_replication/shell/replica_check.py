@@ -1,15 +1,18 @@
-"""Verify every byte of a log replica's folder that no process has open.
+"""Read a log replica's folder that no process has open: verify every byte, or look into one log.
 
-Owns: `verify_replica`. Damage to one log does not keep the others from being checked. Changes
-nothing.
+Owns: `verify_replica`, and `opened_replica`. Damage to one log does not keep the others from being
+checked. Changes nothing.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import lmdb
 import msgspec
 
-from dodona_replication.shell.replica_keys import StoredState, damaged
+from dodona_replication.shell.replica_keys import Identity, StoredState, damaged
 from dodona_replication.shell.replica_reading import (
     check_end,
     last_index_of,
@@ -20,6 +23,7 @@ from dodona_replication.shell.replica_reading import (
 from dodona_replication.shell.replica_store import FILE_NAME
 from dodona_server.environment import open_environment, verify_pages
 from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.messages.replicas import Entry
 from dodona_wire.net.folder import locked_to_read
 
 
@@ -42,6 +46,44 @@ def verify_replica(folder: Path) -> ReplicaSummary:
     Raises DataCorrupted (the file, or the state of a log, is damaged), InvalidRequest (there is no
     file of a replica), FolderInUse.
     """
+    with opened_replica(folder) as stored:
+        counts = [_Count(name, state, stored.path) for name, state in stored.states.items()]
+        for count in counts:
+            count.run(stored.cursor)
+    return ReplicaSummary(
+        stored.identity.cluster,
+        stored.identity.replica,
+        len(stored.states),
+        sum(it.entry_count for it in counts),
+        sum(it.entry_bytes for it in counts),
+        tuple([it.damage for it in counts if it.damage is not None]),
+    )
+
+
+class StoredReplica(NamedTuple):
+    """The file of a replica, open to read."""
+
+    path: Path
+    identity: Identity
+    states: dict[str, StoredState]
+    """The state of each log, by its name."""
+    cursor: "lmdb.Cursor[bytes]"
+
+    def entries_behind(self, log: str, index: int) -> Iterator[Entry]:
+        """Yield the entries of a log with higher indexes, in order. Raises DataCorrupted."""
+        state = self.states[log]
+        first, last = (
+            max(state.first_index, index + 1),
+            last_index_of(self.cursor, state, self.path),
+        )
+        for it in range(first, last + 1):
+            yield read_entry(self.cursor, log, state.number, it, self.path)
+
+
+@contextmanager
+def opened_replica(folder: Path) -> Iterator[StoredReplica]:
+    """Read the folder of a log replica in the block. Its pages are checked first. Raises
+    DataCorrupted, InvalidRequest (there is no file of a replica), FolderInUse."""
     path = folder / FILE_NAME
     if not path.exists():
         raise InvalidRequest(f"There is no log replica in {folder}.", path=str(path))
@@ -53,18 +95,7 @@ def verify_replica(folder: Path) -> ReplicaSummary:
             transaction.cursor() as cursor,
         ):
             identity = read_identity(transaction, path)
-            states = read_states(cursor, path)
-            counts = [_Count(name, stored, path) for name, stored in states]
-            for count in counts:
-                count.run(cursor)
-    return ReplicaSummary(
-        identity.cluster,
-        identity.replica,
-        len(states),
-        sum(it.entry_count for it in counts),
-        sum(it.entry_bytes for it in counts),
-        tuple([it.damage for it in counts if it.damage is not None]),
-    )
+            yield StoredReplica(path, identity, dict(read_states(cursor, path)), cursor)
 
 
 class _Count:

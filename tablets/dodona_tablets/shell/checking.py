@@ -55,7 +55,7 @@ def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
         raise InvalidRequest(f"There is no log in {folder}.", path=str(folder))
     with locked_to_read(folder):
         log = verify_log(folder, begin)
-        core = _replayed(folder)
+        core = replayed(folder)
         needed = core.chunks_needed()
         found = numbers_in(folder / CHUNKS_NAME)
         check_orphans(core, found, str(folder / CHUNKS_NAME))
@@ -73,7 +73,8 @@ def verify_cell(folder: Path, begin: Begin = unwatched) -> CellSummary:
         )
 
 
-def _replayed(folder: Path) -> NodeCore:
+def replayed(folder: Path) -> NodeCore:
+    """Return a core as the log in this data folder has it, without chunks. Raises DataCorrupted."""
     core = NodeCore(_SOME_CELL, "offline")
     for record in read_log(folder, is_survey=True):
         core.foresee(record)

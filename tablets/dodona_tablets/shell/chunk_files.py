@@ -118,7 +118,7 @@ class ChunkFiles:
 
     def paths(self, number: int) -> tuple[Path, Path]:
         """Return the paths of the two files of a chunk."""
-        return _paths(self.path, number)
+        return paths_of(self.path, number)
 
 
 def numbers_in(path: Path) -> set[int]:
@@ -135,7 +135,7 @@ def verify_chunk(path: Path, number: int) -> ChunkInfo:
 
     Raises DataCorrupted, which names the file and the place.
     """
-    data_path, index_path = _paths(path, number)
+    data_path, index_path = paths_of(path, number)
     info = verify_files(data_path, index_path)
     if info.number != number:
         text = f"The index belongs to chunk {info.number}."
@@ -153,7 +153,8 @@ def verify_files(data_path: Path, index_path: Path) -> ChunkInfo:
     return info
 
 
-def _paths(folder: Path, number: int) -> tuple[Path, Path]:
+def paths_of(folder: Path, number: int) -> tuple[Path, Path]:
+    """Return the paths of the two files of a chunk in a folder of chunks."""
     return folder / f"{number}.arrow", folder / f"{number}.index"
 
 

@@ -118,6 +118,18 @@ class ReplicatedCellLog(DistantLog):
         assert taken is not None
         return taken.epoch
 
+    @property
+    def last_index(self) -> int:
+        """Return the index of the last entry, once the log is open."""
+        assert self._host.owner is not None
+        return self._host.owner.last_index
+
+    @property
+    def copy_count(self) -> int:
+        """Return how many replicas the set has, once the log is open."""
+        assert self._host.owner is not None
+        return len(self._host.owner.document.members)
+
     # ---- the start and the end
 
     def note_owner(self) -> None:

@@ -27,11 +27,20 @@ SCHEMA = [
 ]
 
 
-def words_of(place: int) -> list[str]:
-    """The words of the command that starts a cluster, in a block of the page."""
-    text = [it for it in blocks_of(PAGE) if it.language == "sh"][place].text
-    (line,) = [it for it in text.splitlines() if it.startswith("dodona up")]
+def words_of(place: int, command: str = "dodona up") -> list[str]:
+    """The words of the command in a block of the page that begins so."""
+    (line,) = [it for it in lines_of(place) if it.startswith(command)]
     return shlex.split(line)[1:]
+
+
+def lines_of(place: int) -> list[str]:
+    """The lines of a block of the page."""
+    return [it for it in blocks_of(PAGE) if it.language == "sh"][place].text.splitlines()
+
+
+def run(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "dodona_local.cli", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @contextmanager
@@ -55,11 +64,15 @@ def running(words: list[str], folder: Path, **environment: str) -> Iterator[str]
 def use(url: str) -> None:
     """Write rows, and bring them into a chunk."""
     with dodona.connect(url, timeout_ms=60_000) as db:
-        db.create_table("//t", schema=SCHEMA, mount=True)
-        db.insert_rows("//t", [{"k": key, "v": key} for key in range(100)])
-        db.unmount_table("//t")
-        db.mount_table("//t")
-        assert len(db.query("select k from [//t]")) == 100
+        fill(db)
+
+
+def fill(db: dodona.Client) -> None:
+    db.create_table("//t", schema=SCHEMA, mount=True)
+    db.insert_rows("//t", [{"k": key, "v": key} for key in range(100)])
+    db.unmount_table("//t")
+    db.mount_table("//t")
+    assert len(db.query("select k from [//t]")) == 100
 
 
 def test_on_one_machine(tmp_path: Path) -> None:
@@ -68,8 +81,28 @@ def test_on_one_machine(tmp_path: Path) -> None:
     with running(words, tmp_path) as url:
         use(url)
     assert list(tmp_path.glob("safe-data/objects/**/*.arrow")) != []
-    checked = [sys.executable, "-m", "dodona_local.cli", "check", "./safe-data"]
-    assert subprocess.run(checked, cwd=tmp_path, check=False).returncode == 0
+    assert run(["check", "./safe-data"], tmp_path).returncode == 0
+
+
+def test_a_cluster_gets_copies_and_the_change_is_finished(tmp_path: Path) -> None:
+    adopt, up = words_of(2, "dodona cluster"), words_of(2)
+    finish, undo = words_of(3, "dodona cluster"), words_of(4, "dodona cluster")
+    with dodona.open(tmp_path / "dodona-data") as db:  # the folder of a cluster, too
+        fill(db)
+    assert "no adoption is under way here" in run(finish, tmp_path).stderr
+    assert "adopted: start it with dodona up" in run(adopt, tmp_path).stdout
+    with running(up, tmp_path) as url, dodona.connect(url, timeout_ms=60_000) as db:
+        assert len(db.query("select k from [//t]")) == 100
+        db.insert_rows("//t", [{"k": 100, "v": 0}])
+    refused = run(undo, tmp_path)
+    assert "may have acknowledged writes since the adoption" in refused.stderr
+    assert refused.returncode == 1
+    copying = lines_of(5)
+    subprocess.run("\n".join(copying[:-1]), cwd=tmp_path, shell=True, check=True)
+    with running(shlex.split(copying[-1])[1:], tmp_path) as url, dodona.connect(url) as db:
+        assert len(db.query("select k from [//t]")) == 100
+    assert "finished" in run(finish, tmp_path).stdout
+    assert run(["check", "./dodona-data"], tmp_path).returncode == 0
 
 
 def test_with_a_node_that_stands_by(tmp_path: Path) -> None:
@@ -81,7 +114,7 @@ def test_with_a_node_that_stands_by(tmp_path: Path) -> None:
 
 
 def test_with_an_object_store(tmp_path: Path) -> None:
-    words = words_of(2)
+    words = words_of(6)
     assert words[-1] == "s3://bucket/dodona"
     words[-1] = f"s3://{BUCKET}/dodona"
     with (
