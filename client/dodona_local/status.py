@@ -6,6 +6,7 @@ master lists the other servers, and then each of them is asked. A cell whose log
 the log replicas.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,7 +27,9 @@ from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, Timestamp, TransactionId
 
 TIMEOUT_S: Final = 3.0
-AT_A_TIME_MAX: Final = 16
+ANSWER_S_MAX: Final = 10.0
+"""After this time no further server is asked, if so many of them are silent."""
+AT_A_TIME_MAX: Final = 128
 READY: Final = "ready"
 FULL: Final = "it has no space for new entries: free its disk, or raise its map-mib-max"
 PROGRAM: Final = "dodona/"
@@ -188,7 +191,22 @@ def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
 
 def _http(url: str) -> httpx.Client:
     headers = key_headers(ClusterKey.of_client(url))
-    return httpx.Client(headers=headers, timeout=TIMEOUT_S, trust_env=False)
+    hooks = {"request": [_bounded(time.monotonic() + ANSWER_S_MAX)]}
+    limits = httpx.Limits(max_connections=AT_A_TIME_MAX)
+    return httpx.Client(
+        headers=headers, timeout=TIMEOUT_S, trust_env=False, event_hooks=hooks, limits=limits
+    )
+
+
+def _bounded(until_s: float) -> Callable[[httpx.Request], None]:
+    """Return what refuses all requests from an instant of the monotonic clock on."""
+
+    def check(_: httpx.Request) -> None:
+        if time.monotonic() >= until_s:
+            text = f"it was not asked, since other servers did not answer in {ANSWER_S_MAX:g} s"
+            raise httpx.ConnectTimeout(text)
+
+    return check
 
 
 def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:
