@@ -125,11 +125,12 @@ class _ReplicaCounts(msgspec.Struct):
 @preload_decoder
 class _ReplicaPage(msgspec.Struct):
     replica: _ReplicaCounts
+    candidates: tuple[str, ...] = ()
 
 
 def look_at_cluster(url: str) -> list[PartStatus]:
-    """Return the status of the master, the proxies, the cells, and the log replicas if there are
-    any. Raises InvalidRequest if the URL is not valid."""
+    """Return the status of the master, the proxies, the cells, and if there are any, of the log
+    replicas and of the nodes that stand by. Raises InvalidRequest if the URL is not valid."""
     master_url = check_url(url)
     with _http(url) as http:
         master = _look(http, "master", master_url)
@@ -141,8 +142,11 @@ def look_at_cluster(url: str) -> list[PartStatus]:
         proxies = [partial(_look, http, "proxy", address) for address in cluster.proxies]
         cells = [partial(_look_at_cell, http, cell) for cell in cluster.cells]
         found = _all([*proxies, *cells])
-        replicas = [partial(_look_at_replica, http, it) for it in _replicas_of(found)]
-        return [master, *found, *_all(replicas)]
+        looks = _all([partial(_look_at_replica, http, it) for it in _replicas_of(found)])
+        replicas = [part for part, _ in looks]
+        waiting = sorted({it for _, candidates in looks for it in candidates})
+        standbys = _all([partial(_look, http, "standby", it) for it in waiting])
+        return [master, *found, *replicas, *standbys]
 
 
 def list_copies(url: str) -> tuple[list[CopyStatus], list[str]]:
@@ -287,13 +291,15 @@ def _replicas_of(found: Sequence[PartStatus]) -> list[str]:
     return list(dict.fromkeys(it for it in addresses if "://" in it))
 
 
-def _look_at_replica(http: httpx.Client, address: str) -> PartStatus:
+def _look_at_replica(http: httpx.Client, address: str) -> tuple[PartStatus, tuple[str, ...]]:
+    """Return the status of a log replica, and the addresses of the nodes that stand by there."""
     status = _look(http, "replica", address)
     if not status.is_ready:
-        return status
+        return status, ()
     page = _page(http, f"{address}/v1/statistics", _ReplicaPage)
-    is_full = not isinstance(page, str) and page.replica.is_full
-    return status._replace(state=FULL) if is_full else status
+    if isinstance(page, str):
+        return status, ()
+    return status._replace(state=FULL) if page.replica.is_full else status, page.candidates
 
 
 def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:

@@ -55,6 +55,7 @@ from dodona_tablets.shell.service import (
     serve_cell,
 )
 from dodona_tablets.shell.settings import NodeSettings
+from dodona_tablets.shell.standby_pages import StandbyPages
 from dodona_wire.errors import DodonaError
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
@@ -116,7 +117,8 @@ class _Search(NamedTuple):
         links = ReplicaLinks(replication.cluster, "standby", replication.replicas, replication.key)
 
         def stand_by() -> None:
-            self.listener.is_standing_by = True
+            pages = StandbyPages(settings.cell, settings.admission, lambda: host.report)
+            self.listener.standby_pages = pages
             text = "this node stands by for cells whose owners are silent"
             tell(_logger, logging.INFO, "stands_by", text, own_cell=settings.cell)
 
@@ -124,7 +126,7 @@ class _Search(NamedTuple):
         try:
             return await host.wait()
         finally:
-            self.listener.is_standing_by = False
+            self.listener.standby_pages = None
 
 
 class _Start:

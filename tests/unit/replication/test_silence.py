@@ -140,6 +140,24 @@ def test_a_log_without_waits_needs_no_ticks() -> None:
     assert rig.core.next_deadline() is None
 
 
+def test_the_processes_that_stand_by_are_listed_for_as_long_as_they_ask() -> None:
+    rig = fenced()
+    for address in ("http://b", "http://a", "http://b", "", "x" * 600):
+        rig.ask(request(AwaitSilence, 1, 700, 1_000, address))
+    assert rig.core.candidates(rig.now) == ["http://a", "http://b"]
+    rig.wait(9_000 * MS)
+    rig.ask(request(AwaitSilence, 1, 700, 1_000, "http://a"))
+    rig.wait(2_000 * MS)
+    assert rig.core.candidates(rig.now) == ["http://a"]
+
+
+def test_only_the_last_processes_that_stand_by_are_listed() -> None:
+    rig = fenced(limits=ReplicaLimits(candidates_max=2))
+    for address in ("a", "b", "a", "c"):
+        rig.ask(request(AwaitSilence, 1, 700, 1_000, address))
+    assert rig.core.candidates(rig.now) == ["a", "c"]
+
+
 def test_the_owners_that_followed_each_other_are_counted_for_half_a_minute() -> None:
     rig = fenced()
     assert rig.answers[rig.ask(request(AwaitSilence, 7, 700, 1_000))] == LogSilence(1, 0, 0)
