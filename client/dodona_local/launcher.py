@@ -290,6 +290,11 @@ class LocalCluster:
             raise self._thread.failure
 
     @property
+    def folder(self) -> Path:
+        """Return the data folder."""
+        return self._launch.folder.path
+
+    @property
     def master_url(self) -> str:
         """Return the address for `dodona.connect`."""
         return self._launch.plans[0].url
