@@ -159,7 +159,11 @@ class Pulses:
         pivots = [[it * KEYS_PER_TABLET] if it else [] for it in range(count)]
         await db.create_table(self._path, COLUMNS, pivot_keys=pivots, mount=True)
         tablets = (await db.get_table(self._path)).tablets
-        first_keys = {int(it.cell): at * KEYS_PER_TABLET for at, it in enumerate(tablets)}
+        first_keys = {
+            int(it.cell): at * KEYS_PER_TABLET
+            for at, it in enumerate(tablets)
+            if it.cell is not None  # all are mounted
+        }
         self.each = tuple(Pulse(self._path, *it) for it in sorted(first_keys.items()))
 
     async def _beat(self) -> None:

@@ -14,7 +14,7 @@ ANSWER_BYTES_MAX: Final = 4 << 20
 """What gRPC takes as one answer, by default."""
 
 
-class Refused(grpc.RpcError):
+class Refused(grpc.RpcError):  # type: ignore[misc]  # gRPC has no types
     """An error of gRPC, as etcd sends it."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:

@@ -67,7 +67,9 @@ class Log:
 
 
 def log_in(
-    folder: Path, coordinator: type[FolderCoordinator] = FolderCoordinator, **limits: int
+    folder: Path,
+    limits: OwnerLimits | None = None,
+    coordinator: type[FolderCoordinator] = FolderCoordinator,
 ) -> ReplicatedCellLog:
     """The log of a node whose folder is there."""
 
@@ -75,7 +77,7 @@ def log_in(
         return coordinator.open(folder / "etcd")
 
     coordination = Replication(
-        CLUSTER, tuple("abcd"), open_coordinator, limits=OwnerLimits(**limits)
+        CLUSTER, tuple("abcd"), open_coordinator, limits=limits or OwnerLimits()
     )
     return ReplicatedCellLog(lock_folder(folder / "node"), CellId(1), BYTES_MAX, coordination)
 
@@ -83,7 +85,7 @@ def log_in(
 @asynccontextmanager
 async def opened(folder: Path, found: list[Any], **limits: int) -> AsyncIterator[Log]:
     """Open the log as a node does. `found` gets what it replays."""
-    log = log_in(folder, **limits)
+    log = log_in(folder, OwnerLimits(**limits))
     try:
         await log.prepare(lambda: found.extend([*log.survey(), "all", *log.read()]))
         opened_log = Log(log)
@@ -243,7 +245,7 @@ async def test_replicas_hear_of_the_owner_until_another_event_loop_has_the_log(
 ) -> None:
     """A process that builds its server after the take-over asked no replica anything, and another
     one could take the log over."""
-    log = log_in(tmp_path, ping_ms=5)
+    log = log_in(tmp_path, OwnerLimits(ping_ms=5))
     assert await asyncio.to_thread(log.take, lambda: "recovered") == "recovered"
     for is_joined in (False, True):
         if is_joined:
@@ -300,7 +302,7 @@ class ReadOnly(FolderCoordinator):
 async def test_a_process_that_may_not_write_documents_says_so_and_does_not_wait_for_ever(
     tmp_path: Path, replicas: Replicas
 ) -> None:
-    log = log_in(tmp_path, ReadOnly)
+    log = log_in(tmp_path, coordinator=ReadOnly)
     with pytest.raises(Forbidden, match="the user ann needs a role"):
         async with asyncio.timeout(WAIT_S_MAX):
             await log.prepare(lambda: None)
