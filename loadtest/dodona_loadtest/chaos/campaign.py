@@ -197,9 +197,11 @@ def run_campaign(
 
 def _progress(summary: Summary, result: RoundResult) -> str:
     counts = result.counts
+    pauses_s = [it.pause_us / 1e6 for it in result.failovers]
+    pauses = f"; pauses of up to {max(pauses_s):.2f} s" if pauses_s else ""
     return (
         f"round {result.plan.number}, {result.plan.workload}: {len(result.kills)} kills, "
         f"{len(result.pauses)} pauses in {result.seconds:.0f} s; {counts.committed} committed, "
         f"{counts.conflicts} conflicts, {counts.unsure} unsure, {result.version_count} versions; "
-        f"{len(result.violations)} violations; {summary.kill_count} kills so far"
+        f"{len(result.violations)} violations; {summary.kill_count} kills so far{pauses}"
     )

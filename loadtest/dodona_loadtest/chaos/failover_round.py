@@ -27,7 +27,7 @@ from dodona_loadtest.chaos.pulses import Pulses
 from dodona_loadtest.chaos.round import Round
 from dodona_loadtest.live.phases import NotLive
 from dodona_loadtest.live.session_group import now_us
-from dodona_local.status import CopyStatus, list_copies
+from dodona_local.status import list_copies
 
 SETTLED_S_MAX: Final = 30.0
 """How long a failover may take until all processes are ready and each cell acknowledges."""
@@ -135,8 +135,13 @@ class FailoverRound(Round):
 
     def _replica(self, failover: Failover) -> str:
         """Return a member of the set of a cell's log."""
-        copies = [it for it in self._copies() if it.cell == failover.cell and it.role == "member"]
-        return _chosen((self._names_by_url()[it.address] for it in copies), failover)
+        for _ in self._tries(f"the owner of cell {failover.cell} does not say which copies it has"):
+            copies, _silent = list_copies(self._cluster.master_url)
+            members = [it for it in copies if it.cell == failover.cell and it.role == "member"]
+            names = self._names_by_url()
+            if known := [names[it.address] for it in members if it.address in names]:
+                return _chosen(known, failover)
+        raise AssertionError("unreachable")
 
     def _owners(self) -> Mapping[int, str]:
         """Return the process that owns each cell. Waits until the master knows all of them."""
@@ -147,13 +152,6 @@ class FailoverRound(Round):
             known = {cell: name for cell, name in owners.items() if name is not None}
             if len(known) == len(self._cluster.node_urls):
                 return known
-        raise AssertionError("unreachable")
-
-    def _copies(self) -> list[CopyStatus]:
-        for _ in self._tries("cells do not say which replicas they have"):
-            copies, silent = list_copies(self._cluster.master_url)
-            if not silent:
-                return copies
         raise AssertionError("unreachable")
 
     def _leader(self) -> str:
