@@ -129,8 +129,8 @@ class _ReplicaPage(msgspec.Struct):
 
 
 def look_at_cluster(url: str) -> list[PartStatus]:
-    """Return the status of the master, the proxies, the cells, and if there are any, of the log
-    replicas and of the nodes that stand by. Raises InvalidRequest if the URL is not valid."""
+    """Return the status of the master, the proxies and the cells. Log replicas and nodes that stand
+    by follow, if there are any. Raises InvalidRequest if the URL is not valid."""
     master_url = check_url(url)
     with _http(url) as http:
         master = _look(http, "master", master_url)

@@ -5,7 +5,8 @@ that stops sends nothing, so calls to it would wait until they time out. If anot
 the cell over, they end much sooner: their connection is replaced.
 
 Limits: one question at a time, and longer pauses between them the longer a cell is quiet. Without a
-quiet cell nothing is asked, nor about a cell that no other node can take over.
+quiet cell nothing is asked. If the master knows that no other node can take the cell over, it is
+asked once a minute.
 Belongs to one event loop.
 """
 
@@ -23,6 +24,8 @@ QUIET_SECONDS: Final = 0.75
 """A server that has sent nothing for so long may have failed. It may also have much to do."""
 PAUSE_RATIO: Final = 0.3
 """The pause before the next question, in relation to the time for which the cell has been quiet."""
+FIXED_SECONDS: Final = 60.0
+"""The pause if no other node can take the cell over. That can change: clusters get copies later."""
 
 Peers = Callable[[], dict[CellId, tuple[str, Peer]]]
 Learn = Callable[[], Awaitable[Container[CellId] | None]]
@@ -42,7 +45,7 @@ class Moves:
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
         self._ask_at: dict[Peer, float] = {}
-        """When to ask about a cell that is quiet, by its connection. Infinity: it can't move."""
+        """When to ask about a cell that is quiet, by its connection."""
 
     def expect(self) -> None:
         """Look at the connections from now on, as long as calls wait."""
@@ -75,7 +78,7 @@ class Moves:
         now = self._loop.time()
         for cell, (_, peer) in list(self._peers().items()):
             if may_move is not None and cell not in may_move:
-                self._ask_at[peer] = float("inf")
+                self._ask_at[peer] = now + FIXED_SECONDS
             elif (quiet_s := peer.quiet_s(now)) >= QUIET_SECONDS:
                 self._ask_at[peer] = now + quiet_s * PAUSE_RATIO * random.uniform(0.8, 1.2)
                 self._replace(cell)

@@ -200,12 +200,12 @@ class Network:
 
     async def _learn_cells(self) -> frozenset[CellId] | None:
         """Ask the master where all cells are. Return those that may move, or None without an
-        answer."""
+        answer. Of a cell that is not alive, the master may not know whether it has copies."""
         reply = await self._ask_master(GetCluster())
         if not isinstance(reply, Cluster):
             return None
         self._routing.learn_cells(reply)
-        return frozenset(it.cell for it in reply.cells if it.epoch > 0)
+        return frozenset(it.cell for it in reply.cells if it.epoch > 0 or not it.is_alive)
 
     def _answered(self, reply: Reply) -> "asyncio.Future[Reply]":
         future: asyncio.Future[Reply] = self._loop.create_future()

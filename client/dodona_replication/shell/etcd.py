@@ -4,8 +4,8 @@ Owns: the requests to etcd, which member gets them, and what their answers mean.
 linearizable Range. A compare is one Txn: it stores the document if the revision is right, else it
 returns the document that is there. A watch is a read, and then a Watch from behind it.
 
-Invariant: after a Txn was sent once, this module never sends it again. Leases of etcd are not used:
-nothing ends here because time passed.
+Invariants: after a Txn was sent once, this module never sends it again. Leases of etcd are not
+used: nothing ends here because time passed. All calls run in the loop of `etcd_loop`.
 Must not import: anything that is imported before etcd is used (`aetcd` and gRPC take a moment, and
 do not survive a fork).
 """
@@ -22,6 +22,7 @@ from dodona_replication.core.coordination import Answer, Applied, InDoubt, Newes
 from dodona_replication.core.document import Document, Revisioned, decode, encode
 from dodona_replication.core.errors import DocumentMissing
 from dodona_replication.shell.coordinator import readable
+from dodona_replication.shell.etcd_loop import in_etcd_loop, streamed
 from dodona_replication.shell.etcd_member import MS_PER_S, CallFailed, EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import events_of
@@ -37,7 +38,7 @@ _Call = Callable[[EtcdMember, float], Awaitable[Any]]
 
 
 class EtcdCoordinator:
-    """The documents in etcd, as a `Coordinator`. Use it in one event loop."""
+    """The documents in etcd, as a `Coordinator`. Use it in any event loop."""
 
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
@@ -49,15 +50,13 @@ class EtcdCoordinator:
 
     async def read(self, log: str) -> Revisioned | None:
         """See `Coordinator.read`. Asks the members in turn for up to `call_ms_max`."""
-        return _found(log, await self._range(log))
+        return _found(log, await in_etcd_loop(self._range(log)))
 
     async def documents(self) -> dict[str, Revisioned]:
         """See `Coordinator.documents`."""
         prefix = self._options.prefix
-        pairs = {
-            it.key.removeprefix(prefix).decode(errors="replace"): it
-            async for it in self._all_of(prefix)
-        }
+        found = await in_etcd_loop(self._all_of(prefix))
+        pairs = {it.key.removeprefix(prefix).decode(errors="replace"): it for it in found}
         return readable(pairs, lambda log: _revisioned(log, pairs[log]))
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
@@ -65,7 +64,9 @@ class EtcdCoordinator:
         certainly not done it."""
         request = _txn(self._options.key(log), revision, encode(log, document))
         try:
-            answer = await self._ask(lambda it, wait_s: it.txn(request, wait_s), may_repeat=False)
+            answer = await in_etcd_loop(
+                self._ask(lambda it, wait_s: it.txn(request, wait_s), may_repeat=False)
+            )
         except CallFailed as error:
             return InDoubt(str(error))
         if answer.succeeded:
@@ -74,6 +75,11 @@ class EtcdCoordinator:
 
     async def watch(self, log: str, after_revision: int) -> AsyncGenerator[Revisioned]:
         """See `Coordinator.watch`. It begins again if a member is silent for `silence_ms_max`."""
+        async with aclosing(streamed(lambda: self._watch(log, after_revision))) as found:
+            async for current in found:
+                yield current
+
+    async def _watch(self, log: str, after_revision: int) -> AsyncGenerator[Revisioned]:
         seen = NewestSeen(after_revision)
         pause_ms = self._options.pause_ms
         while not self._closing.is_set():
@@ -95,6 +101,9 @@ class EtcdCoordinator:
 
     async def close(self) -> None:
         """Close all connections. Watches end. A repeat is harmless."""
+        await in_etcd_loop(self._close())
+
+    async def _close(self) -> None:
         self._closing.set()
         for member in self._members:
             await member.close()
@@ -121,18 +130,18 @@ class EtcdCoordinator:
             self._leave(member)
             raise
 
-    async def _all_of(self, prefix: bytes) -> AsyncGenerator[Any]:
-        """Yield the pairs of all keys with this prefix, as of one revision. They come in pages: an
+    async def _all_of(self, prefix: bytes) -> list[Any]:
+        """Return the pairs of all keys with this prefix, as of one revision. They come in pages: an
         answer of gRPC has at most 4 MB. Raises LimitExceeded."""
         key, end, revision = prefix, _end_of(prefix), 0
+        pairs: list[Any] = []
         for _ in range(PAGES_MAX):
             answer = await self._ranged(
                 rpc.RangeRequest(key=key, range_end=end, limit=PAGE_KEYS_MAX, revision=revision)
             )
-            for pair in answer.kvs:
-                yield pair
+            pairs += answer.kvs
             if not answer.more:
-                return
+                return pairs
             key, revision = answer.kvs[-1].key + b"\0", revision or answer.header.revision
         raise LimitExceeded(
             f"etcd has more than {PAGES_MAX * PAGE_KEYS_MAX} documents of cluster "

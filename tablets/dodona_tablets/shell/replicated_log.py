@@ -6,9 +6,9 @@ stored it. The folder of the node has no log.
 
 Invariants:
 - One batch is under way. The runtime begins the next one after the report.
-- The replicas hear from this process from the take-over to the end: the core replays in a thread,
-  and a keeper has the log until the event loop that serves takes it. Else the replicas would report
-  a silent owner.
+- The replicas hear from this process from the take-over to the end, or they would report a silent
+  owner. The core replays in a thread. A keeper has the log until the event loop that serves takes
+  it.
 - Nothing is asked for or answered before the log is open: the wait for the owner before is over.
 - What a replica may forget is what a checkpoint before the cut replaces. The cut is behind the
   checkpoint's acknowledgement, as a truncation of files is.

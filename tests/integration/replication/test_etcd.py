@@ -17,6 +17,7 @@ from dodona_replication.core.coordination import Applied, Compare, InDoubt, Refu
 from dodona_replication.core.document import Document, Revisioned, encode, owner_id
 from dodona_replication.core.errors import DocumentMissing, DocumentUnreadable
 from dodona_replication.shell.etcd import EtcdCoordinator
+from dodona_replication.shell.etcd_loop import in_etcd_loop
 from dodona_replication.shell.etcd_member import EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import answers_of
@@ -135,6 +136,24 @@ def test_without_any_member_the_error_names_all_endpoints(log: str) -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.rest("the unit tests of the event loop of etcd's calls show it without etcd")
+def test_a_process_asks_etcd_in_many_event_loops(member: Member, log: str) -> None:
+    """A process stands by, takes over and serves in one loop each. A call that was under way at the
+    end of a loop could stop all later calls."""
+
+    async def ask() -> None:
+        async with coordinator(member.url) as asked:
+            await asked.read(log)
+            async with aclosing(asked.watch(log, 0)) as watch:
+                watching = asyncio.ensure_future(anext(watch))
+                await asyncio.gather(*(asked.read(log) for _ in range(5)))
+                watching.cancel()
+                await asyncio.wait({watching})
+
+    for _ in range(200):
+        asyncio.run(ask())
+
+
 def test_a_compare_that_arrives_late_is_settled(member: Member, log: str) -> None:
     """The request is under way while its caller gives up. It may be done, or not."""
 
@@ -219,7 +238,7 @@ def test_an_idle_watch_asks_for_signs_of_life_and_gets_them(member: Member, log:
         call.cancel()
         await asked.close()
 
-    asyncio.run(stay_idle())
+    asyncio.run(in_etcd_loop(stay_idle()))
 
 
 def test_what_another_program_wrote_is_an_error_that_names_the_log(

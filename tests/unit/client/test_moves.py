@@ -38,14 +38,14 @@ class Master(Network):
 
     address = ""
     epoch = 1
+    is_alive = True
     asked_count = 0
 
     async def _ask_master(self, request: CatalogRequest) -> Reply:
         assert isinstance(request, GetCluster)
         self.asked_count += 1
-        return Cluster(
-            (), (Cell(CELL, self.address, is_alive=True, tablet_count=1, epoch=self.epoch),)
-        )
+        cell = Cell(CELL, self.address, self.is_alive, tablet_count=1, epoch=self.epoch)
+        return Cluster((), (cell,))
 
 
 def silent(_: object) -> DataReply | None:
@@ -104,6 +104,35 @@ async def test_a_cell_that_no_other_node_can_take_over_is_asked_about_once() -> 
         await asyncio.sleep(20 * moves.QUIET_SECONDS)
         assert network.asked_count == 1
         assert not call.done()
+
+
+async def test_a_cell_that_the_master_has_not_heard_of_may_have_moved() -> None:
+    """A master that has just started says that no cell is alive, and epoch 0 of each of them."""
+    async with serving(silent) as old, serving(lambda _: DONE) as new, network_to(old) as network:
+        network.epoch, network.is_alive, network.address = 0, False, ""
+        call = network.call(CELL, ASK)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while network.asked_count < 2:
+                await asyncio.sleep(0.01)
+            assert not call.done()
+            network.epoch, network.is_alive, network.address = 2, True, new.address
+            assert isinstance(await call, Failure)
+            assert await network.call(CELL, ASK) == DONE
+
+
+async def test_a_cluster_that_gets_copies_later_is_asked_about_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(moves, "FIXED_SECONDS", 0.05)
+    async with serving(silent) as old, serving(lambda _: DONE) as new, network_to(old) as network:
+        network.epoch = 0
+        call = network.call(CELL, ASK)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while network.asked_count < 1:
+                await asyncio.sleep(0.01)
+            network.epoch, network.address = 1, new.address
+            assert isinstance(await call, Failure)
+            assert await network.call(CELL, ASK) == DONE
 
 
 async def test_a_connection_is_quiet_only_while_a_call_waits() -> None:
