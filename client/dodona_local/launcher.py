@@ -293,6 +293,11 @@ class LocalCluster:
             self._thread.check()
 
     @property
+    def folder(self) -> Path:
+        """Return the data folder."""
+        return self._launch.folder.path
+
+    @property
     def master_url(self) -> str:
         """Return the address for `dodona.connect`."""
         return self._launch.plans[0].url

@@ -6,6 +6,7 @@ master lists the other servers, and then each of them is asked. A cell whose log
 the log replicas.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,7 +27,9 @@ from dodona_wire.preload import preload_decoder
 from dodona_wire.types import CellId, Timestamp, TransactionId
 
 TIMEOUT_S: Final = 3.0
-AT_A_TIME_MAX: Final = 16
+ANSWER_S_MAX: Final = 10.0
+"""After this time no further server is asked, if so many of them are silent."""
+AT_A_TIME_MAX: Final = 128
 READY: Final = "ready"
 FULL: Final = "it has no space for new entries: free its disk, or raise its map-mib-max"
 PROGRAM: Final = "dodona/"
@@ -122,11 +125,12 @@ class _ReplicaCounts(msgspec.Struct):
 @preload_decoder
 class _ReplicaPage(msgspec.Struct):
     replica: _ReplicaCounts
+    candidates: tuple[str, ...] = ()
 
 
 def look_at_cluster(url: str) -> list[PartStatus]:
-    """Return the status of the master, the proxies, the cells, and the log replicas if there are
-    any. Raises InvalidRequest if the URL is not valid."""
+    """Return the status of the master, the proxies and the cells. Log replicas and nodes that stand
+    by follow, if there are any. Raises InvalidRequest if the URL is not valid."""
     master_url = check_url(url)
     with _http(url) as http:
         master = _look(http, "master", master_url)
@@ -138,8 +142,11 @@ def look_at_cluster(url: str) -> list[PartStatus]:
         proxies = [partial(_look, http, "proxy", address) for address in cluster.proxies]
         cells = [partial(_look_at_cell, http, cell) for cell in cluster.cells]
         found = _all([*proxies, *cells])
-        replicas = [partial(_look_at_replica, http, it) for it in _replicas_of(found)]
-        return [master, *found, *_all(replicas)]
+        looks = _all([partial(_look_at_replica, http, it) for it in _replicas_of(found)])
+        replicas = [part for part, _ in looks]
+        waiting = sorted({it for _, candidates in looks for it in candidates})
+        standbys = _all([partial(_look, http, "standby", it) for it in waiting])
+        return [master, *found, *replicas, *standbys]
 
 
 def list_copies(url: str) -> tuple[list[CopyStatus], list[str]]:
@@ -188,7 +195,22 @@ def list_in_doubt(url: str) -> tuple[list[InDoubt], list[str]]:
 
 def _http(url: str) -> httpx.Client:
     headers = key_headers(ClusterKey.of_client(url))
-    return httpx.Client(headers=headers, timeout=TIMEOUT_S, trust_env=False)
+    hooks = {"request": [_bounded(time.monotonic() + ANSWER_S_MAX)]}
+    limits = httpx.Limits(max_connections=AT_A_TIME_MAX)
+    return httpx.Client(
+        headers=headers, timeout=TIMEOUT_S, trust_env=False, event_hooks=hooks, limits=limits
+    )
+
+
+def _bounded(until_s: float) -> Callable[[httpx.Request], None]:
+    """Return what refuses all requests from an instant of the monotonic clock on."""
+
+    def check(_: httpx.Request) -> None:
+        if time.monotonic() >= until_s:
+            text = f"it was not asked, since other servers did not answer in {ANSWER_S_MAX:g} s"
+            raise httpx.ConnectTimeout(text)
+
+    return check
 
 
 def _all(jobs: Sequence[Callable[[], Found]]) -> list[Found]:
@@ -269,13 +291,15 @@ def _replicas_of(found: Sequence[PartStatus]) -> list[str]:
     return list(dict.fromkeys(it for it in addresses if "://" in it))
 
 
-def _look_at_replica(http: httpx.Client, address: str) -> PartStatus:
+def _look_at_replica(http: httpx.Client, address: str) -> tuple[PartStatus, tuple[str, ...]]:
+    """Return the status of a log replica, and the addresses of the nodes that stand by there."""
     status = _look(http, "replica", address)
     if not status.is_ready:
-        return status
+        return status, ()
     page = _page(http, f"{address}/v1/statistics", _ReplicaPage)
-    is_full = not isinstance(page, str) and page.replica.is_full
-    return status._replace(state=FULL) if is_full else status
+    if isinstance(page, str):
+        return status, ()
+    return status._replace(state=FULL) if page.replica.is_full else status, page.candidates
 
 
 def _doubts_of(http: httpx.Client, cell: Cell) -> list[InDoubt] | str:

@@ -3,11 +3,11 @@
 Owns: the listening sockets, and the thread that answers until the server itself does. It says that
 the process is alive (`/healthz`). To all other paths, also `/startupz` and `/readyz`, it says that
 the process is starting. So a long replay is not taken for a process that hangs. A process that
-stands by has started, and is ready to take over. The sockets are handed over open: a client that
-connects in between is not refused.
+stands by has started, and is ready to take over. It may have pages of its own. The sockets are
+handed over open: a client that connects in between is not refused.
 
-Invariants: the thread serves one connection at a time, each with limits of time and bytes. It uses
-only the first line of a request. It ends before the server begins.
+Invariants: the thread serves one connection at a time, each with limits of time and bytes. It
+reads no body of a request. It ends before the server begins.
 """
 
 import errno
@@ -24,6 +24,7 @@ from typing import Final, Self
 from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
 from dodona_server.lifecycle import HEALTH, HEALTH_PATHS
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
+from dodona_wire.net.callers import Header
 
 BACKLOG: Final = 2048
 TALK_SECONDS_MAX: Final = 0.5
@@ -42,6 +43,11 @@ Refusal = Callable[[str, DodonaError], AnswerLike]
 """Returns the answer for a path, in the form that the clients of that path know."""
 
 
+StandbyPages = Callable[[str, Header], AnswerLike | None]
+"""Returns the page at a path for a request with these headers, or None if there is no such page.
+The thread of the listener calls it."""
+
+
 def problem(_: str, error: DodonaError) -> AnswerLike:
     """Return an error in the form that Dodona's own clients know."""
     return problem_answer(failure_of(error))
@@ -54,8 +60,8 @@ class Listener:
         """Listen on the port. Raises InvalidRequest if that is not possible."""
         self._sockets = _listen(host, port)
         self._refusal = refusal
-        self.is_standing_by = False
-        """Whether the process waits to take over from another one."""
+        self.standby_pages: StandbyPages | None = None
+        """The pages of a process that waits to take over from another one. None: it does not."""
         self._wake, self._woken = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="dodona-listener", daemon=True)
 
@@ -102,11 +108,13 @@ class Listener:
                     with suppress(OSError):  # the client has gone, or takes too long
                         answer(listening.accept()[0], self._respond)
 
-    def _respond(self, path: str) -> AnswerLike:
-        is_standing_by = self.is_standing_by
-        if path == HEALTH or (is_standing_by and path in HEALTH_PATHS):
+    def _respond(self, path: str, header: Header) -> AnswerLike:
+        pages = self.standby_pages
+        if path == HEALTH or (pages is not None and path in HEALTH_PATHS):
             return status_answer("ok")
-        return self._refusal(path, _standing_by if is_standing_by else _starting)
+        if pages is None:
+            return self._refusal(path, _starting)
+        return pages(path, header) or self._refusal(path, _standing_by)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
@@ -151,9 +159,9 @@ def _listener(made: socket.socket, address: object) -> socket.socket:
     return made
 
 
-def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> None:
-    """Answer one request with what `respond` returns for its path, then close. Raises OSError if
-    the client has gone, or takes too long."""
+def answer(connection: socket.socket, respond: Callable[[str, Header], AnswerLike]) -> None:
+    """Answer one request with what `respond` returns for its path and its headers, then close.
+    Raises OSError if the client has gone, or takes too long."""
     with connection:
         deadline = time.monotonic() + TALK_SECONDS_MAX
         request = b""
@@ -168,12 +176,19 @@ def answer(connection: socket.socket, respond: Callable[[str], AnswerLike]) -> N
             request += part
         connection.settimeout(TALK_SECONDS_MAX)
         method, target, *_ = [*request.split(b" ", 2), b""]
-        encoded = _encoded(respond(target.partition(b"?")[0].decode("latin-1")))
+        path = target.partition(b"?")[0].decode("latin-1")
+        encoded = _encoded(respond(path, _headers_of(request)))
         if method == b"HEAD":
             encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
         connection.sendall(encoded)
         connection.shutdown(socket.SHUT_WR)
         connection.recv(REQUEST_BYTES_MAX)  # unread bytes would reset the answer
+
+
+def _headers_of(request: bytes) -> Header:
+    head = request.partition(HEADERS_END)[0].decode("latin-1")
+    pairs = [line.partition(":") for line in head.split("\r\n")[1:]]
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}.get
 
 
 def _encoded(response: AnswerLike) -> bytes:

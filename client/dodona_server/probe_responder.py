@@ -21,6 +21,7 @@ from dodona_server.answers import AnswerLike, status_answer
 from dodona_server.lifecycle import HEALTH, STARTUP
 from dodona_server.listener import answer, problem
 from dodona_wire.errors import Unavailable
+from dodona_wire.net.callers import Header
 
 STALLED_US_MIN: Final = 300_000
 """Before that, the loop itself answers."""
@@ -73,7 +74,7 @@ class ProbeResponder:
                     with suppress(OSError):  # the client has gone, or takes too long
                         answer(key.fileobj.accept()[0], self._respond)
 
-    def _respond(self, path: str) -> AnswerLike:
+    def _respond(self, path: str, _: Header) -> AnswerLike:
         if path == HEALTH:
             return status_answer("ok")
         if path == STARTUP:

@@ -12,6 +12,7 @@ from dodona_replication.shell.replica_metrics import REPLICA_METRICS
 from dodona_server.metrics import MICROSECONDS, Metric, full_name
 from dodona_tablets.shell.metrics import NODE_METRICS
 from dodona_tablets.shell.replication_metrics import REPLICATION_METRICS
+from dodona_tablets.shell.standby_pages import STANDBY_METRICS
 
 TABLES: Final[dict[str, tuple[Metric, ...]]] = {
     "master": MASTER_METRICS,
@@ -23,6 +24,9 @@ TABLES: Final[dict[str, tuple[Metric, ...]]] = {
 """By the server's name, which is in the names of its metrics."""
 REPLICATED: Final = {"node": REPLICATION_METRICS}
 """The metrics that only servers have whose log has copies, by the server's name."""
+STANDING_BY: Final = {"node": STANDBY_METRICS}
+"""The metrics of servers that stand by, by the server's name. They have `info`, `ready` and
+`draining`, too, and no others."""
 TITLES: Final = {"replica": "Log replica"}
 
 
@@ -39,6 +43,10 @@ def _section(server: str) -> Iterator[str]:
         where = "[copies](../how-to/keep-copies-of-logs.md)"
         yield f"A {server} whose log has {where} has these, too:\n"
         yield from _table(server, REPLICATED[server])
+    if server in STANDING_BY:
+        where = "[stands by](../how-to/keep-copies-of-logs.md#nodes-that-stand-by)"
+        yield f"A {server} that {where} has these, and `info`, `ready` and `draining`:\n"
+        yield from _table(server, STANDING_BY[server])
 
 
 def _table(server: str, table: tuple[Metric, ...]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Final
 import httpx
 import pytest
 
-from documents.metrics_page import REPLICATED, TABLES
+from documents.metrics_page import REPLICATED, STANDING_BY, TABLES
 from dodona_local.launcher import LocalCluster
 from dodona_server.metrics import full_name
 
@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_metrics_that_pages_name_are_there() -> None:
-    tables = [*TABLES.items(), *REPLICATED.items()]
+    tables = [*TABLES.items(), *REPLICATED.items(), *STANDING_BY.items()]
     names = {full_name(server, it) for server, table in tables for it in table}
     named = {it.removesuffix("_bucket") for it in re.findall(r"\bdodona_[a-z_]*[a-z]", PAGE)}
     named -= {"dodona_master_metrics_key_file"}

@@ -8,7 +8,7 @@ Must not import: any core but those of `dodona_replication`.
 from typing import Any
 
 from dodona_replication.core.owner_effects import AskReplica
-from dodona_replication.core.standby import OwnLog, Standby, StandbyLimits
+from dodona_replication.core.standby import Candidate, OwnLog, Standby, StandbyLimits
 from dodona_wire.errors import Unavailable
 from simulator.replica_host import CLUSTER, LOG
 from simulator.replicated_log import Process, ReplicatedLogRun
@@ -43,7 +43,8 @@ class StandbyProcess(Process):
             now = self._clock.now()
             self.since_us = self.since_us or now.instant_us
             limits = StandbyLimits()
-            self.standby = Standby(CLUSTER, "cell-", limits, now, own, self.since_us)
+            candidate = Candidate(CLUSTER, "cell-")
+            self.standby = Standby(candidate, limits, now, own, self.since_us)
         standby = self.standby
         standby.know(frozenset(it for it, host in self._run.replicas.items() if not host.is_lost))
         standby.tick(self._clock.now())

@@ -69,6 +69,7 @@ REFUSALS: Final = (
     *("disk_full", "invalid_request", "limit_exceeded", "overloaded"),
 )
 """The kinds of refusals that are counted."""
+ADDRESS_LENGTH_MAX: Final = 500
 _COUNTED: Final[Mapping[type[Any], str]] = {
     EpochTooOld: "epoch_too_old",
     FenceFirst: "fence_first",
@@ -84,6 +85,10 @@ class ReplicaLimits(msgspec.Struct, frozen=True):
     """Logs of one replica. A fence that would make one more is refused."""
     waiters_max: int = 10_000
     """Candidates that may wait for the silence of an owner."""
+    candidates_max: int = 256
+    """Addresses of processes that stand by: the ones that asked last."""
+    candidate_ms: int = 10_000
+    """A process that has not asked for so long does not stand by any more."""
 
 
 class ReplicaStatistics(msgspec.Struct, frozen=True):
@@ -139,6 +144,8 @@ class ReplicaCore:
         self._silences = Silences()
         for name, log in self._logs.items():
             self._silences.hear(name, log.epoch, now.instant_us)
+        self._asked_us_by_candidate: dict[str, int] = {}
+        """When each process that stands by asked last, the newest last."""
         self._disk_shortage: str | None = None
         self._stored_count = self._stored_bytes = self._fence_count = 0
         self._other_cluster_count = 0
@@ -225,6 +232,11 @@ class ReplicaCore:
             )
             for name, log in nsmallest(count_max, self._logs.items())
         ]
+
+    def candidates(self, now: Now) -> list[str]:
+        """Return the addresses of the processes that stand by here."""
+        since_us = now.instant_us - self._limits.candidate_ms * MS
+        return sorted(it for it, at in self._asked_us_by_candidate.items() if at >= since_us)
 
     # Requests
 
@@ -337,6 +349,7 @@ class ReplicaCore:
             if not 1 <= value_ms <= SILENCE_MS_MAX:
                 text = f"{name} is between 1 and {SILENCE_MS_MAX} ms, not {value_ms}."
                 raise InvalidRequest(text, log=body.log)
+        self._note_candidate(body.address, now)
         owner = self._silences.owners.get(body.log)
         if owner is None:
             return LogSilence(0, 0)
@@ -354,6 +367,15 @@ class ReplicaCore:
         return None
 
     # Steps
+
+    def _note_candidate(self, address: str, now: Now) -> None:
+        if not 0 < len(address) <= ADDRESS_LENGTH_MAX:
+            return
+        known = self._asked_us_by_candidate
+        known.pop(address, None)
+        known[address] = now.instant_us
+        if len(known) > self._limits.candidates_max:
+            del known[next(iter(known))]
 
     def _change(self, log: LogState, record: Record) -> None:
         log.apply(record)

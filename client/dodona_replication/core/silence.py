@@ -8,6 +8,7 @@ silence proves nothing: the compare of the take-over decides.
 Must not import: any shell.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final
@@ -15,6 +16,10 @@ from typing import Final
 from dodona_wire.cores.effects import ReplyAtOnce, Route
 from dodona_wire.messages.replicas import LogSilence
 
+OWNERS_MS: Final = 30_000
+"""For so long a replica counts the owners of a log that followed each other."""
+OWNERS_MAX: Final = 16
+"""More of them are not counted."""
 MS: Final = 1_000
 """One millisecond in microseconds."""
 
@@ -33,16 +38,24 @@ class _Waiter:
 class Owner:
     """The owner of a log, as a replica hears it."""
 
-    __slots__ = ("epoch", "heard_us")
+    __slots__ = ("_began_us", "epoch", "heard_us")
 
     def __init__(self, epoch: int, heard_us: int) -> None:
         self.epoch = epoch
         self.heard_us = heard_us
         """When the last request of this epoch came, as an instant."""
+        self._began_us: deque[int] = deque(maxlen=OWNERS_MAX)
+        """When each of the last owners was heard first."""
+
+    def follow(self, epoch: int, now_us: int) -> None:
+        """Note that another owner follows."""
+        self.epoch = epoch
+        self._began_us.append(now_us)
 
     def silence(self, now_us: int) -> LogSilence:
         """Return for how long it has been silent."""
-        return LogSilence(self.epoch, (now_us - self.heard_us) // MS)
+        recent = [it for it in self._began_us if now_us - it < OWNERS_MS * MS]
+        return LogSilence(self.epoch, (now_us - self.heard_us) // MS, len(recent))
 
 
 class Silences:
@@ -73,7 +86,7 @@ class Silences:
         owner.heard_us = now_us
         if owner.epoch == epoch:
             return []
-        owner.epoch = epoch
+        owner.follow(epoch, now_us)
         numbers = list(self._waiters_by_log.get(log, ()))
         return [self._answer(log, number, now_us) for number in numbers]
 

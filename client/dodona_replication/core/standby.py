@@ -12,6 +12,12 @@ Invariants:
 - A log is found only if this process could go on: it reaches `copies_min` replicas.
 - A new owner has as much time to fence the replicas as an owner may be silent. A log that was given
   up has more time, so that a node that starts again gets it back.
+- A log that could not be taken over is left alone for a pause (see `attempts`). After that, any
+  other log that is found comes first.
+- An owner that followed many others within half a minute has more time, and each further one twice
+  as much. What starved the ones before may starve it, too: its start is the most work of all.
+- A process that was woken late waits longer for an owner, by as much. They may share a machine, or
+  a load, that is too much for both.
 - A log of epoch 0 belongs to the process that makes it.
 
 R1 and so on are rules of the replication protocol. Must not import: any shell.
@@ -33,6 +39,11 @@ class StandbyLimits(msgspec.Struct, frozen=True):
 
     silence_ms: int = 700
     """An owner that replicas have not heard for so long has failed."""
+    silence_ms_max: int = 8_000
+    """An owner that followed many others has failed after this silence at the latest."""
+    owners_max: int = 4
+    """So many owners may follow each other within half a minute. Each further one has twice the
+    time."""
     wait_ms: int = 1_500
     """How long a replica lets the standby wait for its answer."""
     again_ms: int = 200
@@ -43,6 +54,22 @@ class StandbyLimits(msgspec.Struct, frozen=True):
     """The pause before the documents are read again."""
     released_ms: int = 3_000
     """How long a log that its owner gave up is left to the node whose own log it is."""
+    look_ms: int = 100
+    """The pause before the process looks again whether it was woken in time."""
+    late_ms_max: int = 2_000
+    """By how much longer a standby waits at most because it was woken late itself."""
+    late_valid_ms: int = 5_000
+    """How long it counts that the standby was woken late."""
+
+
+class Candidate(NamedTuple):
+    """The process that stands by."""
+
+    cluster: str
+    prefix: str
+    """Begins the names of the logs that it can host. A number follows."""
+    address: str = ""
+    """Where it can be reached, for people who look for it."""
 
 
 class OwnLog(NamedTuple):
@@ -60,6 +87,19 @@ class FoundLog(NamedTuple):
     seen: Revisioned | None
     """Its document. If another one is there by then, the log is not free any more. None: it had no
     document."""
+
+
+class StandbyReport(NamedTuple):
+    """What a process that stands by knows, in numbers."""
+
+    log_count: int = 0
+    """The logs whose owners it waits for."""
+    left_alone_count: int = 0
+    """The logs that it could not take over, and leaves alone for now."""
+    reachable_count: int = 0
+    """The replicas that answer."""
+    late_us: int = 0
+    """By how much longer it waits for owners, because it was woken late itself."""
 
 
 class AskDocuments(msgspec.Struct, frozen=True):
@@ -109,24 +149,30 @@ class Standby:
 
     def __init__(
         self,
-        cluster: str,
-        prefix: str,
+        candidate: Candidate,
         limits: StandbyLimits,
         now: Now,
         own: OwnLog | None = None,
         since_us: int | None = None,
+        may_take_at_us: Mapping[str, int] | None = None,
     ) -> None:
-        """`prefix` begins the names of the logs that this process can host. A number follows.
-        `since_us` is when this process began to stand by, as an instant. By default, that is
-        now."""
+        """Begin to wait.
+
+        - `since_us`: when this process began to stand by, as an instant. By default, that is now.
+        - `may_take_at_us`: of logs that could not be taken over, when the pause ends, as instants.
+        """
         self.found: FoundLog | None = None
         self.is_watching = False
         """Whether the documents have been read."""
-        self._cluster = cluster
-        self._prefix = prefix
+        self._candidate = candidate
         self._limits = limits
         self._own = own
         self._since_us = now.instant_us if since_us is None else since_us
+        self._may_take_at_us = dict(may_take_at_us or {})
+        self._late_us = 0
+        """By how much this process was woken late, the worst of the last time."""
+        self._late_at_us = NEVER_US
+        self._look_at_us = now.instant_us
         self._logs: dict[str, _Watched] = {}
         self._reachable: frozenset[str] = frozenset()
         self._read_at_us = now.instant_us
@@ -164,6 +210,7 @@ class Standby:
         member = None if watched is None else watched.members.get(asked.replica)
         if self.found is not None or watched is None or member is None or not member.is_waiting:
             return
+        self._note_lateness(now.instant_us)
         member.is_waiting = False
         if request.epoch != watched.seen.document.epoch:
             return  # the answer is about another owner: ask about this one
@@ -179,13 +226,14 @@ class Standby:
             member.silent_at_us = now_us
         elif reply.epoch == request.epoch and reply.silence_ms < self._limits.silence_ms:
             member.ask_at_us = now_us  # it has waited
-        if self._is_lost(watched, now):
-            self.found = FoundLog(request.log, watched.seen)
+        self._find(now)
 
     def tick(self, now: Now) -> None:
         """Send what is due."""
         if self.found is not None:
             return
+        self._note_lateness(now.instant_us)
+        self._look_at_us = now.instant_us + self._limits.look_ms * 1000
         if not self._is_reading and now.instant_us >= self._read_at_us:
             self._is_reading = True
             self._effects.append(AskDocuments())
@@ -194,6 +242,13 @@ class Standby:
                 if not member.is_waiting and now.instant_us >= member.ask_at_us:
                     member.is_waiting = True
                     self._effects.append(self._ask(log, watched, replica))
+
+    def report(self, now: Now) -> StandbyReport:
+        """Return what people may want to know."""
+        left_alone = [it for it in self._may_take_at_us.values() if it > now.instant_us]
+        return StandbyReport(
+            len(self._logs), len(left_alone), len(self._reachable), self._late_us_by(now.instant_us)
+        )
 
     def next_deadline(self) -> int | None:
         """Return the instant of the next `tick`, in µs, or None if only an input goes on."""
@@ -207,7 +262,7 @@ class Standby:
         ]
         if not self._is_reading:
             due.append(self._read_at_us)
-        return min(due, default=None)
+        return min([*due, self._look_at_us])
 
     def take_effects(self) -> list[StandbyEffect]:
         """Return the effects to carry out, in order. Each is returned once."""
@@ -217,7 +272,8 @@ class Standby:
     # ---- steps
 
     def _is_ours(self, log: str) -> bool:
-        return log.startswith(self._prefix) and log.removeprefix(self._prefix).isdecimal()
+        prefix = self._candidate.prefix
+        return log.startswith(prefix) and log.removeprefix(prefix).isdecimal()
 
     def _take_own(self, found: Mapping[str, Revisioned]) -> bool:
         """Find the own log if no process can own it now."""
@@ -241,8 +297,8 @@ class Standby:
 
     def _ask(self, log: str, watched: _Watched, replica: str) -> AskReplica:
         limits, epoch = self._limits, watched.seen.document.epoch
-        times = limits.silence_ms, limits.wait_ms
-        return AskReplica(replica, AwaitSilence(self._cluster, log, replica, epoch, *times))
+        how = limits.silence_ms, limits.wait_ms, self._candidate.address
+        return AskReplica(replica, AwaitSilence(self._candidate.cluster, log, replica, epoch, *how))
 
     def _is_silent(self, log: str, watched: _Watched, reply: LogSilence, now: Now) -> bool:
         """Return whether a replica has heard nothing of the owner for too long.
@@ -254,10 +310,21 @@ class Standby:
         silence_us = reply.silence_ms * 1000
         if reply.epoch != document.epoch:
             silence_us = now.instant_us - watched.seen_at_us
+        late_us = self._late_us_by(now.instant_us)
+        wait_ms = self._patience_ms(reply.owner_count)
         if self._own is not None and self._own.log == log:
-            return silence_us >= limits.silence_ms * 1000
-        wait_ms = limits.released_ms if document.released else limits.silence_ms
-        return min(silence_us, now.instant_us - self._since_us) >= wait_ms * 1000
+            return silence_us >= wait_ms * 1000 + late_us
+        if document.released:
+            wait_ms = max(wait_ms, limits.released_ms)
+        waited_us = min(silence_us, now.instant_us - self._since_us)
+        return waited_us >= wait_ms * 1000 + late_us
+
+    def _patience_ms(self, owner_count: int) -> int:
+        """Return for how long an owner may be silent that followed so many others."""
+        limits = self._limits
+        doubled = max(0, owner_count - limits.owners_max)
+        longest_ms = max(limits.silence_ms, limits.silence_ms_max)
+        return min(limits.silence_ms << min(doubled, 16), longest_ms)
 
     def _is_lost(self, watched: _Watched, now: Now) -> bool:
         """Return whether the owner can't go on without the members that do not hear it, and this
@@ -269,6 +336,28 @@ class Standby:
         needed_count = len(members) - copies_min + 1
         is_stuck = len(silent) >= needed_count or len(silent) + len(away) == len(members)
         return bool(silent) and is_stuck and len(silent | self._reachable - away) >= copies_min
+
+    def _find(self, now: Now) -> None:
+        """Find a log without an owner, if there is one. Logs that could not be taken over come
+        last."""
+        failed = self._may_take_at_us
+        for is_again in (False, True):
+            for log, watched in self._logs.items():
+                is_ready = failed.get(log, 0) <= now.instant_us
+                if (log in failed) == is_again and is_ready and self._is_lost(watched, now):
+                    self.found = FoundLog(log, watched.seen)
+                    return
+
+    def _note_lateness(self, now_us: int) -> None:
+        """Note by how much later than due this process was woken. The owners of logs may have had
+        to wait as long for the processor. If they did, replicas heard nothing meanwhile."""
+        late_us = min(now_us - self._look_at_us, self._limits.late_ms_max * 1000)
+        if late_us > self._late_us_by(now_us):
+            self._late_us, self._late_at_us = late_us, now_us
+
+    def _late_us_by(self, now_us: int) -> int:
+        is_valid = now_us - self._late_at_us < self._limits.late_valid_ms * 1000
+        return self._late_us if is_valid else 0
 
     def _read_soon(self, now: Now) -> None:
         at_us = now.instant_us + self._limits.again_ms * 1000

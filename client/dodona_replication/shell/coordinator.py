@@ -30,7 +30,8 @@ class Coordinator(Protocol):
 
     async def documents(self) -> dict[str, Revisioned]:
         """Return the documents of all logs of this cluster, by log. A document that is not readable
-        is left out: a `read` of it says why. Raises as `read` does otherwise."""
+        is left out: a `read` of it says why. Raises as `read` does otherwise, and LimitExceeded for
+        more than 100,000 documents."""
         ...
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:

@@ -27,8 +27,11 @@ from dodona_replication.shell.etcd_member import MS_PER_S, CallFailed, EtcdMembe
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import events_of
 from dodona_server.process import read_clock
-from dodona_wire.errors import Unavailable
+from dodona_wire.errors import LimitExceeded, Unavailable
 
+PAGE_KEYS_MAX: Final = 512
+"""Keys of one page. With documents of the largest size it has half of the bytes that gRPC takes."""
+PAGES_MAX: Final = 200
 _logger: Final = logging.getLogger("dodona.etcd")
 
 _Call = Callable[[EtcdMember, float], Awaitable[Any]]
@@ -52,9 +55,8 @@ class EtcdCoordinator:
     async def documents(self) -> dict[str, Revisioned]:
         """See `Coordinator.documents`."""
         prefix = self._options.prefix
-        request = rpc.RangeRequest(key=prefix, range_end=_end_of(prefix))
-        answer = await in_etcd_loop(self._ranged(request))
-        pairs = {it.key.removeprefix(prefix).decode(errors="replace"): it for it in answer.kvs}
+        found = await in_etcd_loop(self._all_of(prefix))
+        pairs = {it.key.removeprefix(prefix).decode(errors="replace"): it for it in found}
         return readable(pairs, lambda log: _revisioned(log, pairs[log]))
 
     async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
@@ -127,6 +129,25 @@ class EtcdCoordinator:
         except CallFailed:
             self._leave(member)
             raise
+
+    async def _all_of(self, prefix: bytes) -> list[Any]:
+        """Return the pairs of all keys with this prefix, as of one revision. They come in pages: an
+        answer of gRPC has at most 4 MB. Raises LimitExceeded."""
+        key, end, revision = prefix, _end_of(prefix), 0
+        pairs: list[Any] = []
+        for _ in range(PAGES_MAX):
+            answer = await self._ranged(
+                rpc.RangeRequest(key=key, range_end=end, limit=PAGE_KEYS_MAX, revision=revision)
+            )
+            pairs += answer.kvs
+            if not answer.more:
+                return pairs
+            key, revision = answer.kvs[-1].key + b"\0", revision or answer.header.revision
+        raise LimitExceeded(
+            f"etcd has more than {PAGES_MAX * PAGE_KEYS_MAX} documents of cluster "
+            f"{self._options.cluster}: remove those of logs that do not exist",
+            cluster=self._options.cluster,
+        )
 
     async def _range(self, log: str) -> Any:
         return await self._ranged(rpc.RangeRequest(key=self._options.key(log)))

@@ -30,6 +30,9 @@ CHANNEL: Final = (
 LEADER: Final = ("hasleader", "true")
 """A member without a leader refuses the call before it does anything, and ends its watches."""
 NO_LEADER: Final = "etcdserver: no leader"
+NO_USER: Final = ("etcdserver: user name is empty", "etcdserver: invalid auth token")
+"""What etcd says to a call without a user, if it has users."""
+USERS_OFF: Final = "etcdserver: authentication is not enabled"
 OF_ETCD: Final = "etcdserver: "
 """Begins the text of an error that is etcd's own, and not gRPC's."""
 _REFUSALS: Final = (
@@ -109,13 +112,15 @@ class EtcdMember:
         if channel is not None:
             await channel.close()
 
-    def _fault_of(self, error: grpc.RpcError) -> CallFailed | Forbidden:
+    def _fault_of(self, error: grpc.RpcError) -> CallFailed | Forbidden | Unauthenticated:
         code, text = error.code(), error.details() or ""
         reason = f"{code.name}: {text}"
         if not text.startswith(OF_ETCD):
             return CallFailed(self.endpoint, reason, may_be_done=True)
         if code is grpc.StatusCode.PERMISSION_DENIED:
             return self._forbidden(text)
+        if text in NO_USER and not self._options.user:
+            return self._unknown(text)
         if code is grpc.StatusCode.UNAUTHENTICATED:
             self._token = ""  # it expired, or etcd was started anew: the next call logs in
         is_refused = code in _REFUSALS or text == NO_LEADER
@@ -178,6 +183,11 @@ class EtcdMember:
                     f"etcd at {self.endpoint} refused the user {self._options.user}: {text}; check "
                     "the user and the password"
                 ) from None  # the error of gRPC may show the request
+            if text == USERS_OFF:
+                raise InvalidRequest(
+                    f"etcd at {self.endpoint} has no users, and this process has the user "
+                    f"{self._options.user} for it: enable users there, or leave the user out"
+                ) from None
             raise CallFailed(self.endpoint, f"login: {text}", may_be_done=False) from None
         return str(answer.token)
 
@@ -192,11 +202,23 @@ class EtcdMember:
         return grpc.aio.secure_channel(self.endpoint.target, credentials, options=CHANNEL)
 
     def _forbidden(self, text: str) -> Forbidden:
-        user = self._options.user or "of this process's certificate"
-        prefix = f"/dodona/{self._options.cluster}/"
+        user = f"user {self._options.user}" if self._options.user else "user of its certificate"
+        cluster, prefix = self._options.cluster, f"/dodona/{self._options.cluster}/"
         return Forbidden(
-            f"etcd at {self.endpoint} refused the call ({text}): grant the user {user} read and "
-            f"write of keys that begin with {prefix}"
+            f"etcd at {self.endpoint} refused the call ({text}): the {user} needs a role that may "
+            f"read and write all keys of cluster {cluster}. Grant it: etcdctl role "
+            f"grant-permission ROLE --prefix=true readwrite {prefix}",
+            user=self._options.user,
+            prefix=prefix,
+        )
+
+    def _unknown(self, text: str) -> Unauthenticated:
+        prefix = f"/dodona/{self._options.cluster}/"
+        return Unauthenticated(
+            f"etcd at {self.endpoint} has users ({text}), and this process has none. Set "
+            "--etcd-user and --etcd-password-file, with a user whose role may read and write all "
+            f"keys that begin with {prefix}",
+            prefix=prefix,
         )
 
 

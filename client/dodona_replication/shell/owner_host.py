@@ -19,15 +19,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.coordination import InDoubt
-from dodona_replication.core.document import Document, Revisioned
-from dodona_replication.core.errors import DocumentTooOld, LogLost
+from dodona_replication.core.document import Revisioned
+from dodona_replication.core.errors import LogLost
 from dodona_replication.core.owner import Owner
 from dodona_replication.core.owner_effects import (
     Acknowledged,
@@ -41,32 +41,26 @@ from dodona_replication.core.owner_effects import (
 from dodona_replication.core.owner_report import report_of
 from dodona_replication.core.take_over import TakeOver
 from dodona_replication.shell.coordinator import Coordinator
+from dodona_replication.shell.first_look import Copies, FirstLook
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
 from dodona_wire.cores.copies import CopiesReport
-from dodona_wire.errors import DodonaError, Unavailable
-from dodona_wire.messages.replicas import Entry
+from dodona_wire.errors import DodonaError, InvalidRequest
+from dodona_wire.messages.replicas import EntriesStored, Entry, LogEntries
 from dodona_wire.types import Now
 
-READ_AGAIN_S: Final = 0.2
-"""The pause before a coordinator that was away is asked again."""
 TELL_AGAIN_S: Final = 5.0
 """The time between two log lines about a take-over that waits."""
-MEMBERS_POLL_S: Final = 0.02
-"""The pause before it is looked again which replicas are known."""
-MEMBERS_S_MAX: Final = 0.5
-"""How long a take-over waits for members of the set to say who they are."""
+MOVES: Final = (LogEntries, EntriesStored)
+"""Answers that bring a take-over on. A replica answers a fence or a ping again and again."""
 
 _logger: Final = logging.getLogger("dodona.replication")
 
 
-class Copies(NamedTuple):
-    """How many replicas a new log gets."""
-
-    wanted: int = 3
-    least: int = 2
-    """The smallest set that it may have later (`copies_min`)."""
+class TakeOverStuck(Exception):
+    """A take-over has not got on for so long that this process gave it up. It has served nothing
+    in its epoch, and never will."""
 
 
 class Hearing(NamedTuple):
@@ -120,6 +114,11 @@ class OwnerHost:
         self._changed = asyncio.Event()
         self._end: Ended | None = None
         self._failure: BaseException | None = None
+        self._refusal: DodonaError | None = None
+        """Why the coordinator refuses this process, which has not taken the log over."""
+        self._stuck_s: float | None = None
+        self._moves = 0
+        """The answers that brought a take-over on: entries came, or a replica stored some."""
 
     # ---- the event loop
 
@@ -152,16 +151,22 @@ class OwnerHost:
 
     # ---- what the host of the records does
 
-    async def take_over(self, copies: Copies, expected: Revisioned | None = None) -> None:
-        """Take the log over, and pass on what it has. A log without a document begins. Waits for
-        replicas without limit. Raises LogLost, DocumentTooOld, and what the coordinator raises.
+    async def take_over(
+        self, copies: Copies, expected: Revisioned | None = None, stuck_s: float | None = None
+    ) -> None:
+        """Take the log over, and pass on what it has. A log without a document begins. Raises
+        LogLost, DocumentTooOld, TakeOverStuck, and what the coordinator raises.
 
-        `expected` is the document as it was when its owner was silent. If there is another one, the
-        log is left alone."""
+        - `expected`: the document as it was when its owner was silent. If there is another one, the
+          log is left alone.
+        - `stuck_s`: this process gives the take-over up, also in `open`, if it has not got on for
+          so long. None: it waits for replicas without limit."""
         assert self._coordinator is not None
+        self._stuck_s = stuck_s
         self.wanted_count = copies.wanted
         self._began_us = self._clock().instant_us
-        seen = await self._document(copies)
+        look = FirstLook(self.identity.log, self._coordinator, self.links, self._warn)
+        seen = await look.document(copies)
         if expected is not None and seen != expected:
             raise lost(self.identity.log, Ended("its document has changed since", seen))
         self.taking = TakeOver(self.identity, seen, self._limits, self._clock())
@@ -175,7 +180,7 @@ class OwnerHost:
 
     async def open(self, opening: bytes) -> None:
         """Own the log: return when the opening record is acknowledged and the wait is over. Raises
-        LogLost."""
+        LogLost, TakeOverStuck."""
         assert self.taking is not None
         owner = self.owner = Owner(self.taking, opening, self._clock())
         self.taking = None
@@ -235,69 +240,6 @@ class OwnerHost:
 
     # ---- the document
 
-    async def _document(self, copies: Copies) -> Revisioned:
-        """Return the document of the log. Without one, make it: with replicas that are there.
-        Raises DocumentTooOld."""
-        assert self._coordinator is not None
-        log = self.identity.log
-        while True:
-            seen = await self._read(log)
-            members = () if seen is None else seen.document.members
-            await self._meet(members or copies.wanted)
-            if await self._is_too_old(seen):
-                continue
-            if seen is not None:
-                return seen
-            document = Document.initial(self.links.replicas[: copies.wanted], copies.least)
-            await self._coordinator.compare(log, None, document)  # then look what is there
-
-    async def _read(self, log: str) -> Revisioned | None:
-        """Read the document, and wait for a coordinator that is away: nothing can begin without
-        it."""
-        assert self._coordinator is not None
-        while True:
-            try:
-                return await self._coordinator.read(log)
-            except Unavailable as error:
-                self._warn(error)
-            await asyncio.sleep(READ_AGAIN_S)
-
-    async def _meet(self, wanted: Sequence[str] | int) -> None:
-        """Wait until these replicas are known, or so many. Known members may be away, so the wait
-        for them is short."""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + MEMBERS_S_MAX
-        while True:
-            known = self.links.replicas
-            if isinstance(wanted, int):
-                is_met = len(known) >= wanted
-            else:
-                is_met = {*wanted} <= {*known} or (bool(known) and loop.time() >= until_s)
-            if is_met:
-                return
-            await asyncio.sleep(MEMBERS_POLL_S)
-
-    async def _is_too_old(self, seen: Revisioned | None) -> bool:
-        """Return whether a document was read that is not the newest one. Raises DocumentTooOld if
-        replicas have a higher epoch than the newest document. Then a take-over could get a set
-        without the newest entries (R32)."""
-        epoch = 0 if seen is None else seen.document.epoch
-        replicas = self.links.replicas
-        found = await asyncio.gather(*[self.links.ask_epoch(it, epoch) for it in replicas])
-        highest, replica = max(zip(found, replicas, strict=True), default=(0, ""))
-        if highest <= epoch:
-            return False
-        log = self.identity.log
-        if await self._read(log) != seen:
-            return True
-        raise DocumentTooOld(
-            f"the document of log {log} has epoch {epoch}, but the replica at "
-            f"{self.links.place_of(replica)} has epoch {highest}: the document is older than the "
-            "log. Stop all processes that may own the log, and bring the newest documents back",
-            log=log,
-            replica=replica,
-        )
-
     def _watch(self) -> None:
         self._do(self._pass_documents())
 
@@ -325,6 +267,8 @@ class OwnerHost:
         except DodonaError as error:
             answer = InDoubt(error.message)
             self._warn(error)
+            if isinstance(error, InvalidRequest) and core is self.taking:
+                self._refusal = error  # no repeat helps: an operator has to grant something
         finally:
             self._input(core, core.handle_answer, compare, answer)
 
@@ -406,9 +350,11 @@ class OwnerHost:
     def _ask(self, core: Any, asked: AskReplica) -> None:
         sent_us = self._clock().instant_us
 
-        self.links.ask(
-            asked, lambda reply: self._input(core, core.handle_reply, asked, reply, sent_us)
-        )
+        def take(reply: Any) -> None:
+            self._moves += isinstance(reply, MOVES)
+            self._input(core, core.handle_reply, asked, reply, sent_us)
+
+        self.links.ask(asked, take)
 
     def _do(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -442,13 +388,41 @@ class OwnerHost:
             self._input(core, core.tick)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until this is so. Raises LogLost if the log is lost before, and the unexpected error
-        of a core."""
-        await self._settled(lambda: is_so() or self._end is not None)
+        """Wait until this is so. Raises LogLost if the log is lost before, TakeOverStuck if the
+        take-over does not get on, and the unexpected error of a core."""
+
+        def is_over() -> bool:
+            is_bad = self._end is not None or self._refusal is not None
+            return is_so() or is_bad or self._failure is not None
+
+        while not is_over():
+            if not await self._moves_on(is_over):
+                raise self._stuck()
         if self._failure is not None:
             raise self._failure
         if self._end is not None:
             raise lost(self.identity.log, self._end)
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def _moves_on(self, is_over: Callable[[], bool]) -> bool:
+        """Wait until the take-over gets on, or is over. Return whether it did in time."""
+        moves = self._moves
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._stuck_s):
+                await self._settled(lambda: is_over() or self._moves > moves)
+        return is_over() or self._moves > moves
+
+    def _stuck(self) -> TakeOverStuck:
+        core, log = self._core, self.identity.log
+        assert core is not None
+        members = core.ownership.members
+        missing = [it for it in members if it not in self.links.reachable]
+        places = ", ".join(map(self.links.place_of, missing)) or "none"
+        return TakeOverStuck(
+            f"the take-over of log {log} has not got on for {self._stuck_s:g} s; members of its "
+            f"set that do not answer: {places}"
+        )
 
     async def _settled(self, is_so: Callable[[], bool]) -> None:
         while not is_so() and self._failure is None:

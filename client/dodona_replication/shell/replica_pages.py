@@ -47,6 +47,7 @@ def create_pages(
         lambda: {
             "identity": msgspec.structs.asdict(identity),
             "replica": core.statistics(),
+            "candidates": core.candidates(read_clock()),
             "runtime": runtime.statistics(),
         },
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dodona_replication.core.document import Revisioned
 from dodona_replication.core.owner_effects import AskReplica
-from dodona_replication.core.standby import FoundLog, Standby
+from dodona_replication.core.standby import FoundLog, Standby, StandbyReport
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.logs import tell
@@ -44,6 +44,8 @@ class StandbyHost:
         self._inbox: deque[Callable[[Now], None]] = deque()
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
+        self.report = StandbyReport()
+        """What it knows, in numbers, as of its last step. Any thread may read this."""
         self._why: str | None = None
         """Why the coordinator could not be asked the last time."""
 
@@ -74,6 +76,7 @@ class StandbyHost:
                 self._watching()
             self._core.know(self._links.reachable)
             self._core.tick(self._clock())
+            self.report = self._core.report(self._clock())
             self._carry_out(coordinator)
             await self._until_due()
 

@@ -104,6 +104,8 @@ class AwaitSilence(LogRequest, frozen=True, array_like=True, gc=False, tag=136):
 
     silence_ms: int
     wait_ms: int
+    address: str = ""
+    """Where the process that waits can be reached, if it stands by."""
 
 
 class LogFenced(Message, frozen=True, array_like=True, gc=False, tag=137):
@@ -157,6 +159,8 @@ class LogSilence(Message, frozen=True, array_like=True, gc=False, tag=143):
     epoch: int
     """0: the replica does not have the log."""
     silence_ms: int
+    owner_count: int = 0
+    """How many owners have followed another one in the last half minute."""
 
 
 class EpochTooOld(Message, frozen=True, array_like=True, gc=False, tag=144):

@@ -38,6 +38,9 @@ class CampaignPlan:
     seed: int
     kills_per_round: int = 20
     after_ms_mean: float = 1_000.0
+    session_count: int = 6
+    """Sessions in each of the client processes."""
+    think_ms_mean: float = 10.0
 
     def rounds(self) -> list[RoundPlan]:
         """Return the plans of the rounds. The workloads take turns, from any first one."""
@@ -53,6 +56,8 @@ class CampaignPlan:
                 workload=names[(first + number) % len(names)],
                 seed=random.random(),
                 kills=share,
+                session_count=self.session_count,
+                think_ms_mean=self.think_ms_mean,
                 after_ms_mean=self.after_ms_mean,
             )
             for number, share in enumerate(shares, 1)
@@ -97,7 +102,6 @@ class Summary:
         """Return the summary for a reader, in lines."""
         pauses = sum(len(it.pauses) for it in self.rounds)
         by_role = ", ".join(f"{count} {role}" for role, count in self.kills_by_role().items())
-        shown = [str(violation) for violation in self.violations[:VIOLATIONS_SHOWN_MAX]]
         return [
             f"seed {self.plan.seed}: {len(self.rounds)} rounds, {pauses} pauses",
             f"{self.kill_count} kills: {by_role}",
@@ -105,9 +109,13 @@ class Summary:
             *self.counts.lines(self.seconds),
             f"{sum(it.outcomes_asked for it in self.rounds)} unsure outcomes asked for again",
             *(self._recovery_line(role) for role in ROLES),
-            f"{len(self.violations)} violations",
-            *shown,
+            *self.violation_lines(),
         ]
+
+    def violation_lines(self) -> list[str]:
+        """Return the number of violations, and the first ones."""
+        shown = [str(violation) for violation in self.violations[:VIOLATIONS_SHOWN_MAX]]
+        return [f"{len(self.violations)} violations", *shown]
 
     def _recovery_line(self, role: Role) -> str:
         p50, p99, count = self.recovery(role)
@@ -160,6 +168,8 @@ def run_campaign(
     *,
     arrange: Arrange = list,
     replicas: Replicas | None = None,
+    node_count: int = NODES,
+    round_class: type[Round] = Round,
 ) -> Summary:
     """Run all rounds. `folder` is for the data of the cluster and the journals. `arrange` may
     replace some servers. Raises LaunchFailed."""
@@ -168,14 +178,14 @@ def run_campaign(
     (folder / "journals").mkdir()
     with LocalCluster(
         folder / "data",
-        node_count=NODES,
+        node_count=node_count,
         proxy_count=PROXIES,
         back_off_s_max=BACK_OFF_S_MAX,
         replicas=replicas,
         arrange=arrange,
     ) as cluster:
         for its_plan in plan.rounds():
-            result = Round(its_plan, cluster, folder / "journals", before).run()
+            result = round_class(its_plan, cluster, folder / "journals", before).run()
             summary.rounds.append(result)
             say(_progress(summary, result))
             if result.violations:
@@ -187,9 +197,11 @@ def run_campaign(
 
 def _progress(summary: Summary, result: RoundResult) -> str:
     counts = result.counts
+    pauses_s = [it.pause_us / 1e6 for it in result.failovers]
+    pauses = f"; pauses of up to {max(pauses_s):.2f} s" if pauses_s else ""
     return (
         f"round {result.plan.number}, {result.plan.workload}: {len(result.kills)} kills, "
         f"{len(result.pauses)} pauses in {result.seconds:.0f} s; {counts.committed} committed, "
         f"{counts.conflicts} conflicts, {counts.unsure} unsure, {result.version_count} versions; "
-        f"{len(result.violations)} violations; {summary.kill_count} kills so far"
+        f"{len(result.violations)} violations; {summary.kill_count} kills so far{pauses}"
     )

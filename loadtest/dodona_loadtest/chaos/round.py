@@ -19,6 +19,7 @@ from dodona._core.protocol.limits import SessionLimits
 from dodona._io.drivers import BlockingDriver
 from dodona_loadtest.chaos.clients import ClientProcess, Order
 from dodona_loadtest.chaos.cluster import Targets, cells_of
+from dodona_loadtest.chaos.failovers import FailoverResult
 from dodona_loadtest.chaos.faults import Role, draw_faults, role_of
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import Acquisition, History, RowKey, Transaction, Version
@@ -75,6 +76,7 @@ class RoundResult:
     recoveries: list[tuple[Role, float]] = field(default_factory=list)
     """For a kill, ms until the first success of a client that needs that process. Left out if there
     was another hit in between."""
+    failovers: list[FailoverResult] = field(default_factory=list)
     outcomes_asked: int = 0
     version_count: int = 0
     newest: int = 0

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,12 +19,16 @@ from dodona_loadtest.histories.history import (
     Acquisition,
     History,
     LatestRead,
+    Read,
     RowKey,
     StampedRead,
     StampedWrite,
     Transaction,
+    Write,
+    frozen,
 )
 
+Row = TypeVar("Row", Read, Write)
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -149,5 +153,23 @@ def read_journal(path: Path) -> Iterator[Entry]:
         place += _LENGTH.size
         if place + length > len(content):
             return  # the last entry is torn
-        yield _decoder.decode(content[place : place + length])
+        yield _frozen(_decoder.decode(content[place : place + length]))
         place += length
+
+
+def _frozen(entry: Entry) -> Entry:
+    """Return an entry as it was written. In the file, a tuple within a value is a list, and only
+    tuples can be hashed."""
+    for t in entry.transactions:
+        t.reads = [_frozen_row(it) for it in t.reads]
+        t.writes = [_frozen_row(it) for it in t.writes]
+        t.scans = [it._replace(reads=tuple(map(_frozen_row, it.reads))) for it in t.scans]
+    for it in entry.stamped_writes:
+        it.write = _frozen_row(it.write)
+    entry.stamped_reads = [it._replace(read=_frozen_row(it.read)) for it in entry.stamped_reads]
+    entry.latest_reads = [it._replace(read=_frozen_row(it.read)) for it in entry.latest_reads]
+    return entry
+
+
+def _frozen_row(it: Row) -> Row:
+    return it._replace(columns=frozen(it.columns))

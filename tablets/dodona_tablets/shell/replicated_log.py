@@ -6,8 +6,9 @@ stored it. The folder of the node has no log.
 
 Invariants:
 - One batch is under way. The runtime begins the next one after the report.
-- The core replays in a thread, while the event loop pings the replicas: else they would report a
-  silent owner.
+- The replicas hear from this process from the take-over to the end, or they would report a silent
+  owner. The core replays in a thread. A keeper has the log until the event loop that serves takes
+  it.
 - Nothing is asked for or answered before the log is open: the wait for the owner before is over.
 - What a replica may forget is what a checkpoint before the cut replaces. The cut is behind the
   checkpoint's acknowledgement, as a truncation of files is.
@@ -23,12 +24,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from dodona_replication.core.document import Revisioned, owner_id
 from dodona_replication.core.owner_effects import Ended, Identity, OwnerLimits
 from dodona_replication.shell.coordinator import Coordinator
-from dodona_replication.shell.owner_host import Copies, Hearing, OwnerHost, lost
+from dodona_replication.shell.first_look import Copies
+from dodona_replication.shell.owner_host import Hearing, OwnerHost, lost
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.log_thread import DistantLog, Report
 from dodona_server.process import read_clock
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell.log_entries import OPENING, FoundGroups, records_of_group
+from dodona_tablets.shell.log_keeper import LogKeeper
 from dodona_tablets.shell.log_reading import read
 from dodona_wire.cores.copies import CopiesReport
 from dodona_wire.errors import InvalidRequest
@@ -93,6 +96,8 @@ class ReplicatedCellLog(DistantLog):
         self._folder = folder
         self._bytes_max = bytes_max
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._keeper: LogKeeper[Any] | None = None
+        """Has the log until the event loop that serves joins it."""
         self._found: list[Entry] = []
         self._place_by_checkpoint: dict[int, _Place] = {}
         self._size_bytes = self._cut_bytes = 0
@@ -142,18 +147,36 @@ class ReplicatedCellLog(DistantLog):
 
         make_whole(self.path / OWNER, write, is_anew=True)
 
+    def take(
+        self,
+        recover: Callable[[], Made],
+        expected: Revisioned | None = None,
+        stuck_s: float | None = None,
+    ) -> Made:
+        """As `prepare`, for a caller without an event loop. Afterwards a thread keeps the log,
+        until an event loop joins it. Blocks."""
+        keeper = LogKeeper(lambda: self.prepare(recover, expected, stuck_s), self._host.leave)
+        made = keeper.start()
+        self._keeper = keeper
+        return made
+
     async def prepare(
-        self, recover: Callable[[], Made], expected: Revisioned | None = None
+        self,
+        recover: Callable[[], Made],
+        expected: Revisioned | None = None,
+        stuck_s: float | None = None,
     ) -> Made:
         """Take the log over, and return what `recover` made of it in a thread. Afterwards the log
-        is open, and `join` it again in the event loop that serves. Raises LogLost, DataCorrupted,
-        and what the coordinator raises.
+        is open, and lives in the running event loop. Raises LogLost, TakeOverStuck, DataCorrupted,
+        and what the coordinator raises. Then it lives in none.
 
-        `expected` is the document as it was when its owner was silent. If there is another one, the
-        log is left alone."""
+        - `expected`: the document as it was when its owner was silent. If there is another one, the
+          log is left alone.
+        - `stuck_s`: the attempt ends if it has not got on for so long. None: it waits for replicas
+          without limit."""
         await self.join()
         try:
-            await self._host.take_over(self._copies, expected)
+            await self._host.take_over(self._copies, expected, stuck_s)
             opening = asyncio.create_task(self._host.open(OPENING))
             try:
                 made = await asyncio.to_thread(recover)
@@ -163,13 +186,19 @@ class ReplicatedCellLog(DistantLog):
                     raise lost_by from error  # a later owner may have removed what is missing here
                 raise
             await opening
+        except BaseException:
+            await self._host.leave()
+            raise
         finally:
             self._found = []
-            await self._host.leave()
         return made
 
     async def join(self) -> None:
-        """Live in the running event loop."""
+        """Live in the running event loop. Replicas hear nothing while they are connected anew,
+        which takes a few round trips."""
+        if self._keeper is not None:
+            keeper, self._keeper = self._keeper, None
+            await asyncio.to_thread(keeper.end)
         self._loop = asyncio.get_running_loop()
         await self._host.join()
 

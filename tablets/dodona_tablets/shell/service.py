@@ -45,7 +45,8 @@ from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
 from dodona_wire.types import Now
 
-if TYPE_CHECKING:  # most nodes have no copies
+if TYPE_CHECKING:  # most nodes have no copies, and no traces
+    from dodona_server.traced_server import ServerTracing
     from dodona_tablets.shell.replication_metrics import ReplicationReport
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -116,35 +117,13 @@ def create_app(
 ) -> Served:
     """Return the REST pages and the data plane of a recovered node. `records` is its log, as the
     runtime sees it."""
-    core, log, chunks, book, report_copies = node
+    core, log, _, book, report_copies = node
     notes = RecoveryNotes(book, core.recovered)
     admission = settings.admission
     links = Links(core, settings.master_url, settings.cluster_key)
-    jobs = Jobs(
-        chunks,
-        settings.compaction_mib_per_s_max << 20,
-        lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
-        lambda error: runtime.call_from_thread(_raise, error),
-        shares_loop=True,
-    )
-    handlers: dict[type[Any], Any] = {
-        **links.handlers(),
-        RunJob: jobs.run,
-        RemoveChunks: jobs.remove,
-        TruncateLog: partial(jobs.truncate, log),
-    }
     spans = server_spans("node", settings.trace_url, settings.trace_ratio, cell=settings.cell_id)
     tracing = None if spans is None else server_tracing(spans, "node")
-    runtime = Runtime(
-        core,
-        records,
-        handlers,
-        stop=end_process,
-        watch_flush=None if tracing is None else tracing.watch_flush,
-        limits=settings.runtime_limits(),
-        foresee=links.foresee,
-        keep_posted=partial(keep_posted, core, log, DiskSpace(settings.data_dir)),
-    )
+    runtime, jobs = _make_runtime(settings, records, node, links, tracing)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -182,6 +161,41 @@ def create_app(
         return create_pages(core, runtime, log, book, lifecycle, admission, report, report_copies)
 
     return Served(Front(lifecycle, lifespan, make_pages, is_asked_often=False), endpoint, lifecycle)
+
+
+def _make_runtime(
+    settings: NodeSettings,
+    records: CellLog | DistantLog,
+    node: RecoveredNode,
+    links: Links,
+    tracing: "ServerTracing | None",
+) -> tuple[Runtime, Jobs]:
+    """Return the runtime of a recovered node, and the threads that work for it."""
+    core, log, chunks = node.core, node.log, node.chunks
+    jobs = Jobs(
+        chunks,
+        settings.compaction_mib_per_s_max << 20,
+        lambda token, result: runtime.call_from_thread(core.handle_job, token, result),
+        lambda error: runtime.call_from_thread(_raise, error),
+        shares_loop=True,
+    )
+    handlers: dict[type[Any], Any] = {
+        **links.handlers(),
+        RunJob: jobs.run,
+        RemoveChunks: jobs.remove,
+        TruncateLog: partial(jobs.truncate, log),
+    }
+    runtime = Runtime(
+        core,
+        records,
+        handlers,
+        stop=end_process,
+        watch_flush=None if tracing is None else tracing.watch_flush,
+        limits=settings.runtime_limits(),
+        foresee=links.foresee,
+        keep_posted=partial(keep_posted, core, log, DiskSpace(settings.data_dir)),
+    )
+    return runtime, jobs
 
 
 @asynccontextmanager
@@ -227,6 +241,12 @@ def end_process(error: BaseException) -> NoReturn:
     if not isinstance(error, LogLost):
         stop_process(error)
     tell(_logger, logging.WARNING, "log_lost", error.message, **error.attributes)
+    end_for_another_start()
+
+
+def end_for_another_start() -> NoReturn:
+    """End this process without running another line, with status 75. What is in its memory is of no
+    use to the next one."""
     logging.shutdown()
     os._exit(os.EX_TEMPFAIL)
 

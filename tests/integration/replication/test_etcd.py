@@ -21,7 +21,7 @@ from dodona_replication.shell.etcd_loop import in_etcd_loop
 from dodona_replication.shell.etcd_member import EtcdMember
 from dodona_replication.shell.etcd_options import EtcdOptions
 from dodona_replication.shell.etcd_watch import answers_of
-from dodona_wire.errors import Unavailable
+from dodona_wire.errors import InvalidRequest, Unavailable
 from integration.replication.raw_etcd import operator
 from suite.etcd import HOST, NEEDS_ETCD, EtcdCluster, Member, etcd_cluster, free_port
 from suite.waiting import until
@@ -283,3 +283,14 @@ def test_clusters_have_keys_of_their_own(member: Member, log: str) -> None:
                 assert f"/dodona/c2/logs/{log}".encode() in await by_hand.keys()
 
     asyncio.run(compare())
+
+
+async def as_user(member: Member) -> None:
+    async with coordinator(member.url, user="ann", password="secret") as asked:
+        await asked.read("log")
+
+
+def test_a_user_of_an_etcd_without_users_is_a_wrong_setting(member: Member) -> None:
+    """No wait for etcd would help."""
+    with pytest.raises(InvalidRequest, match="has no users, and this process has the user ann"):
+        asyncio.run(as_user(member))

@@ -12,8 +12,9 @@ from dodona_local.ports import reserve_ports
 from dodona_replication.core.document import owner_id
 from dodona_replication.core.errors import DocumentTooOld
 from dodona_replication.core.owner_effects import Ended, Identity, OwnerLimits
+from dodona_replication.shell.first_look import Copies
 from dodona_replication.shell.folder import FolderCoordinator
-from dodona_replication.shell.owner_host import Copies, Hearing, OwnerHost
+from dodona_replication.shell.owner_host import Hearing, OwnerHost
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.process import read_clock
 from dodona_wire.messages.replicas import Entry

@@ -13,6 +13,7 @@ from dodona_loadtest.chaos.campaign import CampaignPlan, run_campaign
 from dodona_local.errors import LaunchFailed
 from dodona_local.launcher import LocalCluster
 from dodona_local.replicas import Replicas
+from dodona_local.status import look_at_cluster
 from dodona_server.lifecycle import HEALTH_PATHS
 from integration.replication.clusters import SCHEMA, write
 from integration.replication.test_replicated_node import forgetful
@@ -100,9 +101,16 @@ def test_a_standby_reports_that_it_is_ready_and_serves_nothing(
     url = cluster.processes["standby"].url
     for path in HEALTH_PATHS:
         assert httpx.get(url + path).status_code == 200
-    refusal = httpx.get(f"{url}/metrics")
+    assert "dodona_node_standby 1.0" in httpx.get(f"{url}/metrics").text
+    refusal = httpx.get(f"{url}/v1/statistics")
     assert refusal.status_code == 503
     assert "This server stands by for others" in refusal.text
+
+    def standbys() -> list[str | None]:
+        found = look_at_cluster(cluster.master_url)
+        return [it.address for it in found if it.part == "standby" and it.is_ready]
+
+    wait_until(lambda: standbys() == [url], "the status does not list it")
 
 
 @pytest.mark.rest("the campaign without standbys shows it, too")

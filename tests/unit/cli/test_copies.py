@@ -135,3 +135,17 @@ def test_a_cell_that_can_not_be_asked_is_named(serve: Callable[..., None]) -> No
     assert "has admitted no node of this cell" in done.stderr
     serve(without(MASTER))
     assert run("cluster", "copies").exit_code == 3
+
+
+def test_the_nodes_that_stand_by_are_servers_of_the_cluster(serve: Callable[..., None]) -> None:
+    """Only the log replicas know them: they ask no other server anything."""
+    waiting = {"replica": {"is_full": False}, "candidates": ["http://b:1", "http://a:1"]}
+    more = {f"{it}/v1/statistics": (200, waiting) for it in REPLICAS[:2]}
+    serve({**pages(), **more, "http://a:1/readyz": (200, {"status": "ok"})})
+    done = run("cluster", "status", "--format", "json")
+    found = [it for it in json.loads(done.stdout) if it["part"] == "standby"]
+    assert [(it["address"], it["state"] == "ready") for it in found] == [
+        ("http://a:1", True),
+        ("http://b:1", False),
+    ]
+    assert done.exit_code == 1, "one of them does not answer"

@@ -187,3 +187,11 @@ def test_a_url_that_is_none_is_refused() -> None:
         done = CliRunner().invoke(application, [*words, "--url", "ftp://x"])
         assert (done.exit_code, done.stdout) == (1, "")
         assert "the master's URL is like" in done.stderr
+
+
+def test_after_a_while_no_further_server_is_asked() -> None:
+    """Each silent server takes seconds, and there may be thousands of them."""
+    refuse = status._bounded(0.0)
+    with pytest.raises(httpx.ConnectTimeout, match="it was not asked"):
+        refuse(httpx.Request("GET", "http://node:1/readyz"))
+    status._bounded(float("inf"))(httpx.Request("GET", "http://node:1/readyz"))

@@ -1,6 +1,7 @@
 """Candidates wait at a replica until the owner of a log is silent."""
 
 from dodona_replication.core.replica import ReplicaLimits
+from dodona_replication.core.silence import OWNERS_MAX
 from dodona_wire.messages.replicas import (
     SILENCE_MS_MAX,
     AwaitSilence,
@@ -93,7 +94,7 @@ def test_a_take_over_is_reported_to_all_who_wait_for_its_log() -> None:
     numbers = [rig.ask(request(AwaitSilence, 1, 700, 5_000)) for _ in range(2)]
     other = rig.ask(request(AwaitSilence, 1, 700, 5_000, log="other"))
     rig.ask(request(FenceLog, 2))
-    assert [rig.answers.get(it) for it in numbers] == [LogSilence(2, 0)] * 2
+    assert [rig.answers.get(it) for it in numbers] == [LogSilence(2, 0, 1)] * 2
     assert other not in rig.answers
 
 
@@ -137,3 +138,37 @@ def test_a_log_without_waits_needs_no_ticks() -> None:
     rig = fenced()
     rig.get(request(PingLog, 1, 1))
     assert rig.core.next_deadline() is None
+
+
+def test_the_processes_that_stand_by_are_listed_for_as_long_as_they_ask() -> None:
+    rig = fenced()
+    for address in ("http://b", "http://a", "http://b", "", "x" * 600):
+        rig.ask(request(AwaitSilence, 1, 700, 1_000, address))
+    assert rig.core.candidates(rig.now) == ["http://a", "http://b"]
+    rig.wait(9_000 * MS)
+    rig.ask(request(AwaitSilence, 1, 700, 1_000, "http://a"))
+    rig.wait(2_000 * MS)
+    assert rig.core.candidates(rig.now) == ["http://a"]
+
+
+def test_only_the_last_processes_that_stand_by_are_listed() -> None:
+    rig = fenced(limits=ReplicaLimits(candidates_max=2))
+    for address in ("a", "b", "a", "c"):
+        rig.ask(request(AwaitSilence, 1, 700, 1_000, address))
+    assert rig.core.candidates(rig.now) == ["a", "c"]
+
+
+def test_the_owners_that_followed_each_other_are_counted_for_half_a_minute() -> None:
+    rig = fenced()
+    assert rig.answers[rig.ask(request(AwaitSilence, 7, 700, 1_000))] == LogSilence(1, 0, 0)
+    rig.get(request(FenceLog, 2))
+    rig.wait(20_000 * MS)
+    rig.get(request(FenceLog, 3))
+    rig.get(request(PingLog, 3, 1))
+    assert rig.answers[rig.ask(request(AwaitSilence, 7, 700, 1_000))] == LogSilence(3, 0, 2)
+    rig.wait(10_000 * MS)
+    assert rig.answers[rig.ask(request(AwaitSilence, 7, 700, 1_000))] == LogSilence(3, 10_000, 1)
+    for epoch in range(4, 40):
+        rig.get(request(FenceLog, epoch))
+    found = rig.answers[rig.ask(request(AwaitSilence, 7, 700, 1_000))]
+    assert (found.epoch, found.owner_count) == (39, OWNERS_MAX)

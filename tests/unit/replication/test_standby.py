@@ -8,6 +8,7 @@ from dodona_replication.core.document import Document, Revisioned, owner_id
 from dodona_replication.core.owner_effects import AskReplica
 from dodona_replication.core.standby import (
     AskDocuments,
+    Candidate,
     FoundLog,
     OwnLog,
     Standby,
@@ -34,16 +35,34 @@ def document(
 class Rig:
     """A standby, what it has asked, and the time."""
 
-    def __init__(self, own: OwnLog | None = None, since_us: int | None = None) -> None:
+    def __init__(
+        self,
+        own: OwnLog | None = None,
+        since_us: int | None = None,
+        may_take_at_us: dict[str, int] | None = None,
+    ) -> None:
         self.now = Now(1_000_000, 0)
-        self.core = Standby("home", "cell-", LIMITS, self.now, own, since_us)
+        candidate = Candidate("home", "cell-", "http://here")
+        self.core = Standby(candidate, LIMITS, self.now, own, since_us, may_take_at_us)
         self.asked: list[AskReplica] = []
         self.reading_count = 0
         self.core.know(frozenset("abc"))
         self.step()
 
     def step(self, ms: int = 0) -> None:
+        """Let time pass. The core is called when it is due."""
+        while ms > LIMITS.look_ms:
+            self.stand_still(LIMITS.look_ms)
+            self._tick()
+            ms -= LIMITS.look_ms
+        self.stand_still(ms)
+        self._tick()
+
+    def stand_still(self, ms: int) -> None:
+        """Let time pass, in which this process does not run."""
         self.now = Now(self.now.instant_us + ms * 1000, 0)
+
+    def _tick(self) -> None:
         self.core.tick(self.now)
         for effect in self.core.take_effects():
             if isinstance(effect, AskReplica):
@@ -88,7 +107,7 @@ def rig() -> Rig:
 def test_it_waits_at_each_member_of_each_log(rig: Rig) -> None:
     assert rig.asks() == ["a", "b", "c"]
     times = LIMITS.silence_ms, LIMITS.wait_ms
-    assert rig.asked[0].request == AwaitSilence("home", LOG, "a", 1, *times)
+    assert rig.asked[0].request == AwaitSilence("home", LOG, "a", 1, *times, "http://here")
 
 
 def test_so_many_silent_members_that_the_owner_can_not_go_on_are_enough(rig: Rig) -> None:
@@ -159,8 +178,10 @@ def test_a_member_that_hears_the_owner_again_takes_its_report_back(rig: Rig) -> 
 def test_a_silent_member_is_asked_again_after_a_pause(rig: Rig) -> None:
     rig.answer("a", LogSilence(1, 700))
     assert rig.asks() == ["b", "c"]
-    assert rig.core.next_deadline() == rig.now.instant_us + LIMITS.again_ms * 1000
-    rig.step(LIMITS.again_ms)
+    rig.step(LIMITS.again_ms - 1)
+    assert rig.asks() == ["b", "c"]
+    assert rig.core.next_deadline() == rig.now.instant_us + 1000
+    rig.step(1)
     assert rig.asks() == ["a", "b", "c"]
 
 
@@ -325,3 +346,102 @@ def test_an_own_log_that_is_newer_than_its_document_is_found_so_that_an_alarm_is
         rig.step(LIMITS.again_ms)
         rig.read(cell_1=document(2))
     assert rig.found == FoundLog(LOG, document(2))
+
+
+# Logs that could not be taken over
+
+
+def silent(rig: Rig, *logs: str) -> None:
+    """Two replicas hear nothing of the owners of these logs."""
+    for log in logs:
+        rig.answer("ab", LogSilence(1, 9_000), log)
+
+
+def test_a_log_that_could_not_be_taken_over_is_left_alone_for_its_pause() -> None:
+    rig = Rig(may_take_at_us={LOG: 1_000_000 + 5_000_000})
+    rig.read(cell_1=document())
+    rig.step(LIMITS.silence_ms)
+    silent(rig, LOG)
+    assert rig.found is None
+    assert rig.core.report(rig.now).left_alone_count == 1
+    rig.step(5_000 - LIMITS.silence_ms)
+    assert rig.core.report(rig.now).left_alone_count == 0
+    silent(rig, LOG)
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_another_silent_log_comes_before_one_that_could_not_be_taken_over() -> None:
+    """Its pause has ended, and its replicas answered first."""
+    rig = Rig(may_take_at_us={LOG: 0})
+    rig.read(cell_1=document(), cell_2=document())
+    rig.step(LIMITS.silence_ms)
+    rig.answer("a", LogSilence(1, 9_000), LOG)
+    rig.answer("ab", LogSilence(1, 9_000), OTHER)
+    assert rig.found == FoundLog(OTHER, document())
+
+
+def test_a_log_whose_turn_comes_later_is_found_when_no_other_one_is() -> None:
+    rig = Rig(may_take_at_us={LOG: 0})
+    rig.read(cell_1=document(), cell_2=document())
+    rig.step(LIMITS.silence_ms)
+    rig.answer("a", LogSilence(1, 9_000), OTHER)
+    silent(rig, LOG)
+    assert rig.found == FoundLog(LOG, document())
+
+
+# A busy machine
+
+
+def test_an_owner_that_followed_many_others_has_more_time(rig: Rig) -> None:
+    """Each new owner of a cell stood still for longer than the others waited, since its start was
+    work. So they took the cell from each other, for ever."""
+    rig.step(LIMITS.silence_ms_max)
+    count = LIMITS.owners_max + 2
+    rig.answer("ab", LogSilence(1, 4 * LIMITS.silence_ms - 1, count))
+    assert rig.found is None
+    rig.step(LIMITS.again_ms)
+    rig.answer("ab", LogSilence(1, 4 * LIMITS.silence_ms, count))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_a_few_owners_that_follow_each_other_have_no_more_time(rig: Rig) -> None:
+    rig.answer("ab", LogSilence(1, LIMITS.silence_ms, LIMITS.owners_max))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_no_owner_has_more_time_than_the_limit(rig: Rig) -> None:
+    rig.step(LIMITS.silence_ms_max)
+    rig.answer("a", LogSilence(1, LIMITS.silence_ms_max - 1, 1_000))
+    rig.answer("b", LogSilence(1, LIMITS.silence_ms_max, 1_000))
+    assert rig.found is None
+    rig.step(LIMITS.again_ms)
+    rig.answer("a", LogSilence(1, LIMITS.silence_ms_max, 1_000))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_a_process_that_was_woken_late_waits_longer_for_an_owner(rig: Rig) -> None:
+    """The owner stood as still as this process, on the same machine."""
+    rig.step(LIMITS.again_ms)
+    rig.stand_still(LIMITS.look_ms + 900)
+    rig.answer("ab", LogSilence(1, 900))
+    assert rig.found is None
+    rig.step(LIMITS.again_ms)
+    rig.answer("ab", LogSilence(1, LIMITS.silence_ms + 900))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_how_late_it_was_is_forgotten(rig: Rig) -> None:
+    rig.stand_still(LIMITS.look_ms + 900)
+    rig.step()
+    rig.step(LIMITS.late_valid_ms)
+    rig.answer("ab", LogSilence(1, LIMITS.silence_ms))
+    assert rig.found == FoundLog(LOG, document())
+
+
+def test_a_process_that_stood_still_for_long_does_not_wait_for_ever(rig: Rig) -> None:
+    rig.stand_still(60_000)
+    rig.answer("ab", LogSilence(1, LIMITS.silence_ms + LIMITS.late_ms_max - 1))
+    assert rig.found is None
+    rig.step(LIMITS.again_ms)
+    rig.answer("ab", LogSilence(1, LIMITS.silence_ms + LIMITS.late_ms_max))
+    assert rig.found == FoundLog(LOG, document())

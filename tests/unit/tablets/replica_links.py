@@ -26,10 +26,15 @@ class Replicas:
             for it, store in self.stores.items()
         }
         self.away: set[str] = set()
+        self.asked_count = 0
         self.replicas = tuple(self.stores)
 
     def __call__(self, *_: Any) -> "Replicas":
         return self
+
+    @property
+    def reachable(self) -> frozenset[str]:
+        return frozenset(self.replicas) - self.away
 
     def members(self) -> list[MemoryStore]:
         """Those that have the log."""
@@ -49,6 +54,7 @@ class Replicas:
         return 0
 
     def ask(self, asked: AskReplica, then: Callable[[Any], None]) -> None:
+        self.asked_count += 1
         is_away = asked.replica in self.away
         reply = Failure("unavailable", "no answer") if is_away else self._answer(asked)
         asyncio.get_running_loop().call_soon(then, reply)

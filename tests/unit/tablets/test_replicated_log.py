@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+from dodona_replication.core.coordination import Answer
+from dodona_replication.core.document import Document
 from dodona_replication.core.errors import LogLost
 from dodona_replication.core.owner import Owner
 from dodona_replication.core.owner_effects import Ended, OwnerLimits
 from dodona_replication.shell.coordinator import Coordinator
 from dodona_replication.shell.folder import FolderCoordinator
+from dodona_replication.shell.owner_host import TakeOverStuck
 from dodona_server.process import read_clock
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.shell import replicated_log
 from dodona_tablets.shell.replicated_log import ReplicatedCellLog, Replication
-from dodona_wire.errors import InvalidRequest
+from dodona_wire.errors import Forbidden, InvalidRequest
 from dodona_wire.net.folder import lock_folder
 from dodona_wire.types import CellId
 from suite.waiting import WAIT_S_MAX
@@ -63,22 +66,28 @@ class Log:
         assert await self.next_report() is None
 
 
+def log_in(
+    folder: Path,
+    limits: OwnerLimits | None = None,
+    coordinator: type[FolderCoordinator] = FolderCoordinator,
+) -> ReplicatedCellLog:
+    """The log of a node whose folder is there."""
+
+    async def open_coordinator() -> Coordinator:
+        return coordinator.open(folder / "etcd")
+
+    coordination = Replication(
+        CLUSTER, tuple("abcd"), open_coordinator, limits=limits or OwnerLimits()
+    )
+    return ReplicatedCellLog(lock_folder(folder / "node"), CellId(1), BYTES_MAX, coordination)
+
+
 @asynccontextmanager
 async def opened(folder: Path, found: list[Any], **limits: int) -> AsyncIterator[Log]:
     """Open the log as a node does. `found` gets what it replays."""
-    coordinator = FolderCoordinator.open(folder / "etcd")
-
-    async def open_coordinator() -> Coordinator:
-        return coordinator
-
-    coordination = Replication(
-        CLUSTER, tuple("abcd"), open_coordinator, limits=OwnerLimits(**limits)
-    )
-    log = ReplicatedCellLog(lock_folder(folder / "node"), CellId(1), BYTES_MAX, coordination)
+    log = log_in(folder, OwnerLimits(**limits))
     try:
         await log.prepare(lambda: found.extend([*log.survey(), "all", *log.read()]))
-        coordinator = FolderCoordinator.open(folder / "etcd")
-        await log.join()
         opened_log = Log(log)
         yield opened_log
         await log.leave()
@@ -229,3 +238,72 @@ async def test_a_log_reports_its_copies_and_its_take_over(
         assert found.coordinator_silent_us == 0
     async with opened(tmp_path, []) as it:
         assert it.log.report().epoch == 2
+
+
+async def test_replicas_hear_of_the_owner_until_another_event_loop_has_the_log(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    """A process that builds its server after the take-over asked no replica anything, and another
+    one could take the log over."""
+    log = log_in(tmp_path, OwnerLimits(ping_ms=5))
+    assert await asyncio.to_thread(log.take, lambda: "recovered") == "recovered"
+    for is_joined in (False, True):
+        if is_joined:
+            await log.join()
+        enough = replicas.asked_count + 30
+        async with asyncio.timeout(WAIT_S_MAX):
+            while replicas.asked_count < enough:
+                await asyncio.sleep(0.01)
+    it = Log(log)
+    await it.append(rows(1))
+    await log.leave()
+    assert it.reports == []
+    log.close()
+
+
+async def test_what_fails_in_the_thread_of_a_take_over_is_raised_to_its_caller(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    def fail() -> None:
+        raise OSError("no such chunk")
+
+    log = log_in(tmp_path)
+    with pytest.raises(OSError, match="no such chunk"):
+        await asyncio.to_thread(log.take, fail)
+    log.close()
+
+
+async def test_a_take_over_that_does_not_get_on_is_given_up_and_says_what_is_missing(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    """It would keep a node that stands by from all other cells."""
+    async with opened(tmp_path, []) as it:
+        await it.append(rows(1))
+    replicas.away = {"b", "c"}
+    log = log_in(tmp_path)
+    with pytest.raises(TakeOverStuck, match=r"got on for 0\.05 s; .* http://b, http://c"):
+        await log.prepare(lambda: None, stuck_s=0.05)
+    log.close()
+    replicas.away = set()
+    found: list[Any] = []
+    async with opened(tmp_path, found):
+        assert found == ["all", rows(1)]
+
+
+class ReadOnly(FolderCoordinator):
+    """The coordinator of a user who may only read, once the log has a document."""
+
+    async def compare(self, log: str, revision: int | None, document: Document) -> Answer:
+        if revision is not None:
+            raise Forbidden("the user ann needs a role that may write")
+        return await super().compare(log, revision, document)
+
+
+async def test_a_process_that_may_not_write_documents_says_so_and_does_not_wait_for_ever(
+    tmp_path: Path, replicas: Replicas
+) -> None:
+    log = log_in(tmp_path, coordinator=ReadOnly)
+    with pytest.raises(Forbidden, match="the user ann needs a role"):
+        async with asyncio.timeout(WAIT_S_MAX):
+            await log.prepare(lambda: None)
+    log.close()

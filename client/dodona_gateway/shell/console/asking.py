@@ -1,7 +1,9 @@
 """Ask the servers of the cluster for their REST pages.
 
 Owns: how many servers are asked at a time, for how long, and how much of an answer is read. A
-silent server costs a caller at most `TIMEOUT_S`. Requests have the cluster's key, if there is one.
+silent server costs a caller at most `TIMEOUT_S`. All silent servers together cost it at most
+`TURN_S_MAX` more: a request that has no turn by then is not sent. Requests have the cluster's key,
+if there is one.
 """
 
 import asyncio
@@ -18,7 +20,9 @@ from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.preload import preload_decoder
 
 TIMEOUT_S: Final = 2.0
-AT_A_TIME_MAX: Final = 16
+TURN_S_MAX: Final = 3.0
+AT_A_TIME_MAX: Final = 256
+"""Requests under way. So many silent servers cost no more than one."""
 ANSWER_BYTES_MAX: Final = 8 << 20
 PROGRAM: Final = "dodona/"
 
@@ -58,7 +62,7 @@ class Asker:
             timeout=TIMEOUT_S,
             trust_env=False,
             verify=_certificates(),
-            limits=httpx.Limits(max_connections=2 * AT_A_TIME_MAX),
+            limits=httpx.Limits(max_connections=AT_A_TIME_MAX),
         )
         self._turns = asyncio.Semaphore(AT_A_TIME_MAX)
 
@@ -97,13 +101,24 @@ class Asker:
         return found
 
     async def _get(self, url: str) -> tuple[int, bytes, str]:
-        async with self._turns:
-            try:
-                async with asyncio.timeout(TIMEOUT_S), self._http.stream("GET", url) as answer:
-                    content = await _read(answer)
-                    return answer.status_code, content, answer.headers.get("server", "")
-            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-                raise Unavailable(str(error) or f"no answer within {TIMEOUT_S:g} s") from error
+        await self._turn()
+        try:
+            async with asyncio.timeout(TIMEOUT_S), self._http.stream("GET", url) as answer:
+                content = await _read(answer)
+                return answer.status_code, content, answer.headers.get("server", "")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            raise Unavailable(str(error) or f"no answer within {TIMEOUT_S:g} s") from error
+        finally:
+            self._turns.release()
+
+    async def _turn(self) -> None:
+        """Wait for a turn. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(TURN_S_MAX):
+                await self._turns.acquire()
+        except TimeoutError as error:
+            text = f"it was not asked: {AT_A_TIME_MAX} other servers did not answer"
+            raise Unavailable(text) from error
 
 
 async def _read(answer: httpx.Response) -> bytes:

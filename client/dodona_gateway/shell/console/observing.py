@@ -63,6 +63,8 @@ class Observer:
         self._service = service
         self._master_url = service.settings.master_url
         self._asker = Asker(service.settings.cluster_key)
+        self._replica_asker = Asker(service.settings.cluster_key)
+        """Log replicas have turns of their own, so silent ones keep no other server waiting."""
         self._known = ClusterPage()
         self._replicas: tuple[str, ...] = ()
         """The addresses of log replicas, from the last reports of cells. They are asked together
@@ -93,6 +95,7 @@ class Observer:
         for cached in self._cached():
             await cached.close()
         await self._asker.close()
+        await self._replica_asker.close()
 
     def note_look(self) -> None:
         """Note that a page is open."""
@@ -145,13 +148,14 @@ class Observer:
         return server
 
     async def _server(self, kind: ServerKind, address: str) -> Server:
+        asker = self._replica_asker if kind == "replica" else self._asker
         try:
-            ready = await self._asker.readiness(address)
+            ready = await asker.readiness(address)
         except Unavailable as error:
             return Server(kind, address, "silent", error.message)
         page: StatisticsPage | None = None
         with suppress(Unavailable):
-            page = await self._asker.page(address, "/v1/statistics", StatisticsPage)
+            page = await asker.page(address, "/v1/statistics", StatisticsPage)
         state = Server(kind, address, "ready", "", ready.version, None, page)
         return state._replace(state="waiting", reason=ready.reason) if ready.reason else state
 

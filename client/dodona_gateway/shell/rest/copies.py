@@ -1,7 +1,7 @@
 """Serve the copies of the cells' logs over REST.
 
 Owns: this operation. The owner of a log knows its copies, so each node is asked for its statistics.
-A node that does not answer costs a caller two seconds at most (see `asking`).
+Nodes that do not answer cost a caller five seconds at most, all together (see `asking`).
 """
 
 from typing import Final

@@ -96,6 +96,51 @@ async def test_asking_many_servers_returns_only_the_answers_that_arrive(
     assert most <= asking.AT_A_TIME_MAX
 
 
+async def test_256_silent_servers_cost_no_more_than_one() -> None:
+    """Sixteen were asked at a time, for two seconds each: a page waited for half a minute."""
+    under_way, all_asked = 0, asyncio.Event()
+
+    async def answer(_: httpx.Request) -> httpx.Response:
+        nonlocal under_way
+        under_way += 1
+        if under_way == 256:
+            all_asked.set()
+        async with asyncio.timeout(WAIT_S_MAX):
+            await all_asked.wait()
+        return httpx.Response(200, json={"log_bytes": 1})
+
+    addresses = [(number, f"http://node{number}") for number in range(256)]
+    async with asker_of(answer) as asker:
+        found = await asker.pages(addresses, "/v1/statistics", StatisticsPage)
+    assert len(found) == 256
+
+
+async def test_a_server_whose_turn_does_not_come_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "AT_A_TIME_MAX", 2)
+    monkeypatch.setattr(asking, "TURN_S_MAX", 0.02)
+    monkeypatch.setattr(asking, "TIMEOUT_S", WAIT_S_MAX)
+    asked: list[str] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        await asyncio.Event().wait()
+        raise AssertionError("it is silent")
+
+    async with asker_of(answer) as asker:
+        waiting = [asyncio.create_task(asker.readiness(f"http://silent{it}")) for it in range(2)]
+        async with asyncio.timeout(WAIT_S_MAX):
+            while len(asked) < 2:
+                await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="not asked: 2 other servers did not answer"):
+            await asker.readiness("http://third")
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    assert sorted(asked) == ["silent0", "silent1"]
+
+
 async def test_the_cluster_s_key_is_shown() -> None:
     key = ClusterKey("a key of 16 signs")
     shown: list[str | None] = []

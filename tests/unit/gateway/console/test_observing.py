@@ -95,6 +95,7 @@ async def observer_of(servers: Callable[..., Any]) -> AsyncIterator[Observer]:
     service: Any = Service()
     observer = Observer(service)
     observer._asker = Asker(None, httpx.MockTransport(servers))
+    observer._replica_asker = Asker(None, httpx.MockTransport(servers))
     try:
         yield observer
     finally:
