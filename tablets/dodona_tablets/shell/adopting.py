@@ -167,7 +167,6 @@ class _Copying:
                     await log.prepare(lambda: self._skip(lacking, log.read()))
             except TimeoutError as error:
                 raise self._too_slow("did not let a process own the log") from error
-            await log.join()
             try:
                 await self._append(log, lacking.records)
                 await self._wait_for_copies(log)
