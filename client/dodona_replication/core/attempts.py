@@ -28,7 +28,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: Annotated[int, msgspec.Meta(ge=1)]
     """How many have failed, one after the other."""
     unix_us: int
-    """When the last one began."""
+    """When the last one failed, or began, as long as its outcome is not known."""
 
     @property
     def pause_ms(self) -> int:
@@ -49,6 +49,11 @@ class Attempts(msgspec.Struct, forbid_unknown_fields=True):
         self.by_log[log] = Attempt(count, now.unix_us)  # the newest is the last one
         while len(self.by_log) > LOGS_MAX:
             del self.by_log[next(iter(self.by_log))]
+        return self.by_log[log]
+
+    def fail(self, log: str, now: Now) -> Attempt:
+        """Note that the attempt that began last has failed. Its pause begins now."""
+        self.by_log[log] = Attempt(self.by_log[log].count, now.unix_us)
         return self.by_log[log]
 
     def succeed(self, log: str) -> None:

@@ -226,7 +226,7 @@ class Standby:
             member.silent_at_us = now_us
         elif reply.epoch == request.epoch and reply.silence_ms < self._limits.silence_ms:
             member.ask_at_us = now_us  # it has waited
-        self._find(now)
+        self._find(request.log, watched, now)
 
     def tick(self, now: Now) -> None:
         """Send what is due."""
@@ -337,16 +337,18 @@ class Standby:
         is_stuck = len(silent) >= needed_count or len(silent) + len(away) == len(members)
         return bool(silent) and is_stuck and len(silent | self._reachable - away) >= copies_min
 
-    def _find(self, now: Now) -> None:
-        """Find a log without an owner, if there is one. Logs that could not be taken over come
-        last."""
+    def _find(self, log: str, watched: _Watched, now: Now) -> None:
+        """Find the log that an answer is about, if it has no owner. Logs that could not be taken
+        over come last."""
         failed = self._may_take_at_us
-        for is_again in (False, True):
-            for log, watched in self._logs.items():
-                is_ready = failed.get(log, 0) <= now.instant_us
-                if (log in failed) == is_again and is_ready and self._is_lost(watched, now):
-                    self.found = FoundLog(log, watched.seen)
-                    return
+        if failed.get(log, 0) > now.instant_us or not self._is_lost(watched, now):
+            return
+        if log in failed:
+            for other, it in self._logs.items():
+                if other not in failed and self._is_lost(it, now):
+                    log, watched = other, it
+                    break
+        self.found = FoundLog(log, watched.seen)
 
     def _note_lateness(self, now_us: int) -> None:
         """Note by how much later than due this process was woken. The owners of logs may have had

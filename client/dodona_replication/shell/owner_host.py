@@ -159,8 +159,8 @@ class OwnerHost:
 
         - `expected`: the document as it was when its owner was silent. If there is another one, the
           log is left alone.
-        - `stuck_s`: this process gives the take-over up, also in `open`, if it has not got on for
-          so long. None: it waits for replicas without limit."""
+        - `stuck_s`: this process gives the take-over up, also in `until_open`, if it has not got on
+          for so long. None: it waits for replicas without limit."""
         assert self._coordinator is not None
         self._stuck_s = stuck_s
         self.wanted_count = copies.wanted
@@ -174,20 +174,26 @@ class OwnerHost:
         self._drive(self.taking)
         telling = asyncio.create_task(self._tell_missing(seen.document.members))
         try:
-            await self._until(lambda: self.taking is not None and self.taking.is_recovered)
+            await self._until(lambda: self.taking is None or self.taking.is_recovered, stuck_s)
         finally:
             telling.cancel()
 
     async def open(self, opening: bytes) -> None:
-        """Own the log: return when the opening record is acknowledged and the wait is over. Raises
-        LogLost, TakeOverStuck."""
+        """Own the log: return when the opening record is acknowledged and the wait is over, however
+        long that takes. Raises LogLost."""
         assert self.taking is not None
         owner = self.owner = Owner(self.taking, opening, self._clock())
         self.taking = None
         self._offer()
         self._drive(owner)
-        await self._until(lambda: owner.is_open(self._clock()))
+        await self._until(lambda: owner.is_open(self._clock()), None)
         self.take_over_us = self._clock().instant_us - self._began_us
+
+    async def until_open(self) -> None:
+        """Wait until the log is open. Raises LogLost, and TakeOverStuck if replicas do not bring it
+        on from now on."""
+        owner = self._owner
+        await self._until(lambda: owner.is_open(self._clock()), self._stuck_s)
 
     async def _tell_missing(self, members: Sequence[str]) -> None:
         """Log which members of the set can't be reached, as long as the take-over waits."""
@@ -387,7 +393,7 @@ class OwnerHost:
         if core is not None:
             self._input(core, core.tick)
 
-    async def _until(self, is_so: Callable[[], bool]) -> None:
+    async def _until(self, is_so: Callable[[], bool], stuck_s: float | None) -> None:
         """Wait until this is so. Raises LogLost if the log is lost before, TakeOverStuck if the
         take-over does not get on, and the unexpected error of a core."""
 
@@ -396,7 +402,7 @@ class OwnerHost:
             return is_so() or is_bad or self._failure is not None
 
         while not is_over():
-            if not await self._moves_on(is_over):
+            if not await self._moves_on(is_over, stuck_s):
                 raise self._stuck()
         if self._failure is not None:
             raise self._failure
@@ -405,11 +411,11 @@ class OwnerHost:
         if self._refusal is not None:
             raise self._refusal
 
-    async def _moves_on(self, is_over: Callable[[], bool]) -> bool:
+    async def _moves_on(self, is_over: Callable[[], bool], stuck_s: float | None) -> bool:
         """Wait until the take-over gets on, or is over. Return whether it did in time."""
         moves = self._moves
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._stuck_s):
+            async with asyncio.timeout(stuck_s):
                 await self._settled(lambda: is_over() or self._moves > moves)
         return is_over() or self._moves > moves
 

@@ -59,7 +59,7 @@ class FailoverRound(Round):
         targets.wait(failover.after_ms)
         names = self._names_of(failover)
         before = self._owners()
-        began_us, stale_count = now_us(), pulses.stale_count
+        began_us = now_us()
         self._inflict(failover, names, targets)
         self._settle(targets, pulses)
         ended_us, after = now_us(), self._owners()
@@ -72,7 +72,7 @@ class FailoverRound(Round):
             max(pauses_us),
             sum(before[cell] != owner for cell, owner in after.items()),
             pulses.lost_count(),
-            pulses.stale_count - stale_count,
+            pulses.stale_count(),
         )
 
     def _inflict(self, failover: Failover, names: tuple[str, ...], targets: Targets) -> None:

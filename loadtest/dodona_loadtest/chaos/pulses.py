@@ -46,8 +46,8 @@ class Pulse:
         self.stale_count = 0
         self._path = path
         self._next_key = first_key
-        self._looked_count = 0
-        """The acknowledged rows that were looked up."""
+        self._missing: set[int] = set()
+        """The keys of rows that were acknowledged and missing at a look."""
 
     def last_us(self) -> int:
         """Return when the last row was acknowledged, or 0."""
@@ -73,16 +73,17 @@ class Pulse:
             await asyncio.sleep(PAUSE_S)
 
     async def lost_count(self, db: AsyncClient) -> int:
-        """Return how many rows are missing of those that were acknowledged since the last call.
-        Raises DodonaError."""
-        until = len(self.acknowledged)
-        keys = [{"k": key} for _, key in self.acknowledged[self._looked_count : until]]
-        found_count = 0
+        """Return how many acknowledged rows are missing that were not missing at the last call. An
+        old row may be lost, too. Raises DodonaError."""
+        keys = [key for _, key in self.acknowledged]
+        missing = set(keys)
         for first in range(0, len(keys), KEYS_PER_LOOKUP):
-            batch = keys[first : first + KEYS_PER_LOOKUP]
-            found_count += len(await db.lookup_rows(self._path, batch, timeout_ms=CALL_MS_MAX))
-        self._looked_count = until
-        return len(keys) - found_count
+            batch = [{"k": key} for key in keys[first : first + KEYS_PER_LOOKUP]]
+            found = await db.lookup_rows(self._path, batch, timeout_ms=CALL_MS_MAX)
+            missing.difference_update(it["k"] for it in found)
+        new_count = len(missing - self._missing)
+        self._missing |= missing
+        return new_count
 
 
 class Pulses:
@@ -99,6 +100,7 @@ class Pulses:
         self._ending = asyncio.Event()
         self._running: Future[None] | None = None
         self._clients: list[AsyncClient] = []
+        self._stale_count = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -128,15 +130,15 @@ class Pulses:
         return all(it.last_us() > since_us for it in self.each)
 
     def lost_count(self) -> int:
-        """Return how many acknowledged rows are missing, of those since the last call. Raises
-        DodonaError."""
+        """Return how many acknowledged rows are missing that were not missing at the last call.
+        Raises DodonaError."""
         counts = [it.lost_count(self._clients[-1]) for it in self.each]
         return sum(self._run(count, SET_UP_S_MAX) for count in counts)
 
-    @property
     def stale_count(self) -> int:
-        """The reads of all cells that missed a row, up to now."""
-        return sum(it.stale_count for it in self.each)
+        """Return how many reads of all cells missed a row since the last call."""
+        counted, self._stale_count = self._stale_count, sum(it.stale_count for it in self.each)
+        return self._stale_count - counted
 
     def _run(self, work: Coroutine[Any, Any, Result], wait_s_max: float) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(wait_s_max)

@@ -185,6 +185,11 @@ class ReplicatedCellLog(DistantLog):
                 if opening.done() and (lost_by := opening.exception()) is not None:
                     raise lost_by from error  # a later owner may have removed what is missing here
                 raise
+            try:
+                await self._host.until_open()
+            except BaseException:
+                opening.cancel()
+                raise
             await opening
         except BaseException:
             await self._host.leave()

@@ -189,11 +189,10 @@ class _Start:
 
     def _give_up(self, error: Exception) -> None:
         """Leave the log to others for a while, and say so."""
-        log = self._found.log
-        if not self._is_recovering:
-            self._attempts.begin(log, read_clock())
-            write_attempts(self._folder, self._attempts)
-        attempt = self._attempts.by_log[log]
+        log, now = self._found.log, read_clock()
+        note = self._attempts.fail if self._is_recovering else self._attempts.begin
+        attempt = note(log, now)
+        write_attempts(self._folder, self._attempts)
         pause_s = attempt.pause_ms / 1000
         text = f"gave the take-over of log {log} up, and leaves it alone for {pause_s:g} s: {error}"
         fields = {"log": log, "attempts": attempt.count, "pause_s": pause_s, "reason": str(error)}

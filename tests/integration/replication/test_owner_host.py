@@ -14,7 +14,7 @@ from dodona_replication.core.errors import DocumentTooOld
 from dodona_replication.core.owner_effects import Ended, Identity, OwnerLimits
 from dodona_replication.shell.first_look import Copies
 from dodona_replication.shell.folder import FolderCoordinator
-from dodona_replication.shell.owner_host import Hearing, OwnerHost
+from dodona_replication.shell.owner_host import Hearing, OwnerHost, TakeOverStuck
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_server.process import read_clock
 from dodona_wire.messages.replicas import Entry
@@ -24,6 +24,7 @@ from suite.waiting import WAIT_S_MAX
 pytestmark = [pytest.mark.integration, pytest.mark.part("an owner loses replicas under load")]
 
 LOG = "cell-1"
+STUCK_S = 0.5
 
 
 class Host:
@@ -145,3 +146,71 @@ def test_a_killed_replica_is_replaced_and_nothing_acknowledged_is_lost(
             await third.host.leave()
 
     asyncio.run(own())
+
+
+def members_of(first: Host, replicas: list[Replica]) -> list[Replica]:
+    """The processes of the replicas in the owner's set."""
+    assert first.host.owner is not None
+    return [it for it in replicas if it.id in first.host.owner.document.members]
+
+
+def test_a_take_over_that_does_not_get_on_is_given_up_and_another_one_ends(
+    tmp_path: Path, replicas: list[Replica]
+) -> None:
+    urls = [it.url for it in replicas]
+
+    async def give_up() -> None:
+        async with coordinator(tmp_path) as folder:
+            first = Host(folder, urls, 1)
+            await first.open()
+            await first.append(b"kept")
+            members = members_of(first, replicas)
+            await first.host.leave()
+            for it in members[:2]:
+                it.process.send_signal(signal.SIGSTOP)
+            second = Host(folder, urls, 2)
+            await second.host.join()
+            with pytest.raises(TakeOverStuck, match=f"the take-over of log {LOG} has not got on"):
+                await second.host.take_over(Copies(), None, STUCK_S)
+            await second.host.leave()
+            for it in members[:2]:
+                it.process.send_signal(signal.SIGCONT)
+            third = Host(folder, urls, 3)
+            await third.open()
+            assert [it.records for it in third.found] == [b"opened", b"kept"]
+            await third.host.leave()
+
+    asyncio.run(give_up())
+
+
+def test_replicas_that_stood_still_during_a_long_recovery_do_not_end_it(
+    tmp_path: Path, replicas: list[Replica]
+) -> None:
+    """The limit counts from the end of the recovery on."""
+    urls = [it.url for it in replicas]
+
+    async def recover() -> None:
+        async with coordinator(tmp_path) as folder:
+            first = Host(folder, urls, 1)
+            await first.open()
+            members = members_of(first, replicas)
+            await first.host.leave()
+            second = Host(folder, urls, 2)
+            await second.host.join()
+            await second.host.take_over(Copies(), None, STUCK_S)
+            for it in members[:2]:
+                it.process.send_signal(signal.SIGSTOP)
+            opening = asyncio.create_task(second.host.open(b"opened"))
+            await asyncio.sleep(2 * STUCK_S)  # the recovery
+            assert not opening.done()
+            with pytest.raises(TakeOverStuck):
+                await second.host.until_open()
+            for it in members[:2]:
+                it.process.send_signal(signal.SIGCONT)
+            async with asyncio.timeout(WAIT_S_MAX):
+                await opening
+            await second.host.until_open()
+            await second.append(b"more")
+            await second.host.leave()
+
+    asyncio.run(recover())

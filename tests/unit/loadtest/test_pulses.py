@@ -75,3 +75,5 @@ async def test_a_row_that_was_acknowledged_and_is_gone_is_stale_and_lost(
     count = len(it.acknowledged)
     assert await it.lost_count(cast(AsyncClient, cell)) == count - 2
     assert await it.lost_count(cast(AsyncClient, cell)) == 0, "each row is counted once"
+    cell.rows.remove(100)
+    assert await it.lost_count(cast(AsyncClient, cell)) == 1, "a row may be lost later"

@@ -36,6 +36,14 @@ def test_a_success_ends_the_pause_and_the_growth() -> None:
     assert attempts.begin("cell-1", NOW).pause_ms == PAUSE_MS_MIN
 
 
+def test_the_pause_begins_when_an_attempt_fails() -> None:
+    attempts = Attempts()
+    attempts.begin("cell-1", NOW)
+    failed = later(10 * PAUSE_MS_MIN)
+    assert attempts.fail("cell-1", failed) == Attempt(1, failed.unix_us)
+    assert attempts.may_take_at_us(failed) == {"cell-1": failed.instant_us + PAUSE_MS_MIN * 1000}
+
+
 def test_another_process_of_the_same_folder_waits_for_the_rest_of_the_pause() -> None:
     attempts = Attempts()
     attempts.begin("cell-1", NOW)

@@ -13,6 +13,7 @@ from dodona_replication.core.standby import (
     OwnLog,
     Standby,
     StandbyLimits,
+    _Watched,
 )
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.replicas import AwaitSilence, LogSilence
@@ -387,6 +388,24 @@ def test_a_log_whose_turn_comes_later_is_found_when_no_other_one_is() -> None:
     rig.answer("a", LogSilence(1, 9_000), OTHER)
     silent(rig, LOG)
     assert rig.found == FoundLog(LOG, document())
+
+
+def test_an_answer_is_looked_at_for_its_own_log_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all logs at each answer, a standby of thousands of logs would have no time for more."""
+    looked: list[_Watched] = []
+    is_lost = Standby._is_lost
+
+    def count(core: Standby, watched: _Watched, now: Now) -> bool:
+        looked.append(watched)
+        return is_lost(core, watched, now)
+
+    monkeypatch.setattr(Standby, "_is_lost", count)
+    rig = Rig()
+    rig.read(**{f"cell_{number}": document() for number in range(100)})
+    rig.step(LIMITS.silence_ms)
+    silent(rig, LOG)
+    assert rig.found == FoundLog(LOG, document())
+    assert len(looked) == 2, "one for each replica that answered"
 
 
 # A busy machine
