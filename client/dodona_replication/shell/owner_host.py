@@ -166,7 +166,12 @@ class OwnerHost:
         self.wanted_count = copies.wanted
         self._began_us = self._clock().instant_us
         look = FirstLook(self.identity.log, self._coordinator, self.links, self._warn)
-        seen = await look.document(copies)
+        try:
+            async with asyncio.timeout(stuck_s):
+                seen = await look.document(copies)
+        except TimeoutError as error:
+            text = f"the document of log {self.identity.log} was not found in {stuck_s} s"
+            raise TakeOverStuck(text) from error
         if expected is not None and seen != expected:
             raise lost(self.identity.log, Ended("its document has changed since", seen))
         self.taking = TakeOver(self.identity, seen, self._limits, self._clock())

