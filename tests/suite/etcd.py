@@ -26,6 +26,8 @@ NEEDS_ETCD: Final = pytest.mark.skipif(
 HEARTBEAT_MS: Final = 50
 ELECTION_MS: Final = 500
 HOST: Final = "127.0.0.1"
+NEW_STARTS_MAX: Final = 5
+"""How often new members begin anew, if a port was taken."""
 
 
 class Member:
@@ -33,13 +35,32 @@ class Member:
 
     def __init__(self, folder: Path, name: str, scheme: str, options: Sequence[str]) -> None:
         self.name = name
-        self.port, self.peer_port = free_port(), free_port()
-        self.url = f"{scheme}://{HOST}:{self.port}"
-        self.peer_url = f"http://{HOST}:{self.peer_port}"
-        self.probe_url = f"http://{HOST}:{free_port()}"
+        self._scheme = scheme
         self._folder = folder
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self.choose_ports()
+
+    def choose_ports(self) -> None:
+        """Take ports that are free now. Another program may take one of them before the start."""
+        self.port, self.peer_port = free_port(), free_port()
+        self.url = f"{self._scheme}://{HOST}:{self.port}"
+        self.peer_url = f"http://{HOST}:{self.peer_port}"
+        self.probe_url = f"http://{HOST}:{free_port()}"
+
+    def begin_anew(self) -> None:
+        """Forget what there is, also the ports."""
+        self.kill()
+        shutil.rmtree(self._folder / self.name, ignore_errors=True)
+        self.choose_ports()
+
+    @property
+    def has_data(self) -> bool:
+        return (self._folder / self.name).exists()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def start(self, cluster: str) -> None:
         """Start the process. It answers when `is_healthy`."""
@@ -89,13 +110,33 @@ class EtcdCluster:
         self, folder: Path, member_count: int = 1, scheme: str = "http", options: Sequence[str] = ()
     ) -> None:
         self.members = [Member(folder, f"m{at}", scheme, options) for at in range(member_count)]
-        self._text = ",".join(f"{it.name}={it.peer_url}" for it in self.members)
+
+    @property
+    def _text(self) -> str:
+        return ",".join(f"{it.name}={it.peer_url}" for it in self.members)
 
     def start(self, *, is_waiting: bool = True) -> None:
+        """Start all members. New ones that end, since a port was taken, begin anew with others."""
+        left = 0 if any(it.has_data for it in self.members) else NEW_STARTS_MAX
+        self._launch()
+        while is_waiting:
+            wait_until(self._is_decided, "etcd does not start")
+            if not any(it.has_ended for it in self.members):
+                return
+            assert left, "etcd ends at its start: see the logs of the members in its folder"
+            left -= 1
+            for member in self.members:
+                member.begin_anew()
+            self._launch()
+
+    def _launch(self) -> None:
         for member in self.members:
             member.start(self._text)
-        if is_waiting:
-            wait_until(lambda: all(it.is_healthy() for it in self.members), "etcd does not start")
+
+    def _is_decided(self) -> bool:
+        """Whether all members are healthy, or one has ended."""
+        has_ended = any(it.has_ended for it in self.members)
+        return has_ended or all(it.is_healthy() for it in self.members)
 
     def restart(self, member: Member) -> None:
         """Kill a member and start it again, from its folder."""

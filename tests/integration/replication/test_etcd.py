@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from itertools import count
@@ -85,6 +86,19 @@ async def change(asked: EtcdCoordinator, log: str, current: Revisioned | None) -
         return await certain(asked, log, Compare(None, FIRST))
     document = current.document.take_over(owner(current.document.epoch + 1))
     return await certain(asked, log, Compare(current.revision, document))
+
+
+@pytest.mark.rest("is about the tests' own etcd")
+def test_a_cluster_of_tests_whose_port_was_taken_begins_anew(tmp_path: Path) -> None:
+    cluster = EtcdCluster(tmp_path, member_count=3)
+    taken = cluster.members[1].port
+    with socket.create_server((HOST, taken)):
+        try:
+            cluster.start()
+            assert all(it.is_healthy() for it in cluster.members)
+            assert taken not in [it.port for it in cluster.members]
+        finally:
+            cluster.close()
 
 
 @pytest.mark.part("a leader of etcd that stands still")
