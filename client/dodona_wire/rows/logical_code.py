@@ -91,14 +91,15 @@ def _time_code(kind: LogicalType) -> TypeCode:
         scope = (("timedelta", timedelta), ("microsecond", MICROSECOND))
         stored, load = "{0} // microsecond", "{0} * microsecond"
         return _ranged_code(kind, "type({0}) is timedelta", stored, load, scope)
-    is_second = kind.form == "seconds"
-    unit, size = ("second", SECOND) if is_second else ("microsecond", MICROSECOND)
-    scope = (("datetime", datetime), ("utc", UTC), ("epoch", EPOCH), (unit, size))
+    scope = (("datetime", datetime), ("utc", UTC), ("epoch", EPOCH))
     has_zone = "({0}.tzinfo is utc or {0}.utcoffset() is not None)"
     test = f"type({{0}}) is datetime and {has_zone}"
-    if is_second:
-        test = f"{test} and not {{0}}.microsecond"
-    stored, load = f"({{0}} - epoch) // {unit}", f"epoch + {{0}} * {unit}"
+    if kind.form == "seconds":  # the span has the parts of a second of the zone, too
+        test = f"{test} and not ({{0}}_span := {{0}} - epoch).microseconds"
+        scope += (("second", SECOND),)
+        return _ranged_code(kind, test, "{0}_span // second", "epoch + {0} * second", scope)
+    scope += (("microsecond", MICROSECOND),)
+    stored, load = "({0} - epoch) // microsecond", "epoch + {0} * microsecond"
     return _ranged_code(kind, test, stored, load, scope)
 
 

@@ -152,14 +152,14 @@ def _dates(kind: LogicalType) -> Convert:
 
 def _seconds(kind: LogicalType) -> Convert:
     def store(value: Any, column: str) -> int:
-        moment = checked_moment(value, column)
-        if moment.microsecond:
+        span = checked_moment(value, column) - EPOCH
+        if span.microseconds:  # those of the moment: its zone may have a part of a second, too
             text = (
                 f"column {column!r} is {kind.name}, which has whole seconds. Round the value, or "
                 "use a timestamp column"
             )
             raise SchemaViolation(text, column=column, value=_text(value))
-        return _in_range(kind, (moment - EPOCH) // SECOND, value, column)
+        return _in_range(kind, span // SECOND, value, column)
 
     return store
 

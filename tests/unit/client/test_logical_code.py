@@ -21,6 +21,7 @@ from dodona_wire.rows.logical_values import (
 NAMES = [*(it.name for it in TYPES.values() if not it.is_stored), "decimal(5,2)", "decimal(50,2)"]
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
 EAST = timezone(timedelta(hours=2))
+UNEVEN = timezone(timedelta(microseconds=1))
 TEXT = "a3bb189e-8bf9-3888-9912-ace4e6543002"
 
 
@@ -83,6 +84,7 @@ def test_a_date_is_made_once_and_few_dates_are_kept() -> None:
         ("date32", date(1970, 1, 2), 1),
         ("datetime", NOON, 1_717_156_800),
         ("datetime", NOON.astimezone(EAST), 1_717_156_800),
+        ("datetime", NOON.replace(microsecond=1, tzinfo=UNEVEN), 1_717_156_800),
         ("timestamp", NOON.replace(microsecond=7), 1_717_156_800_000_007),
         ("timestamp", NOON.astimezone(EAST), 1_717_156_800_000_000),
         ("interval", timedelta(-1, 0, 3), -86_399_999_997),
@@ -112,6 +114,7 @@ def test_a_plain_value_converts(name: str, value: Any, stored: Any) -> None:
         ("date", date(2106, 1, 1)),
         ("datetime", NOON.replace(tzinfo=None)),
         ("datetime", NOON.replace(microsecond=1)),
+        ("datetime", NOON.replace(tzinfo=UNEVEN)),
         ("datetime", NOON.replace(year=1969)),
         ("timestamp", NOON.replace(year=2106)),
         ("interval", 5),

@@ -19,6 +19,7 @@ from dodona_wire.rows.logical_types import TYPES, logical_type
 from dodona_wire.rows.logical_values import load_of, store_of, text_of
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+UNEVEN = timezone(timedelta(microseconds=1))
 TEXT = "a3bb189e-8bf9-3888-9912-ace4e6543002"
 
 
@@ -40,6 +41,7 @@ def store(name: str, value: Any) -> Any:
         ("date32", date(1, 1, 1), -719_162),
         ("datetime", datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), 0),
         ("datetime", datetime(2024, 3, 31, 3, tzinfo=ZoneInfo("Europe/Berlin")), 1_711_846_800),
+        ("datetime", datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UNEVEN), 1),
         ("timestamp", pandas.Timestamp("1970-01-01T00:00:00.000001Z"), 1),
         ("datetime64", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC), -1),
         ("timestamp64", datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), -1),
@@ -83,6 +85,7 @@ def test_a_value_has_this_stored_form(name: str, value: Any, stored: Any) -> Non
         ("datetime", date(2024, 5, 31), "takes a datetime.datetime"),
         ("datetime", pandas.NaT, "whole microseconds"),
         ("datetime", NOON.replace(microsecond=1), "has whole seconds"),
+        ("datetime", NOON.replace(tzinfo=UNEVEN), "has whole seconds"),
         (
             "datetime",
             datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
