@@ -8,7 +8,7 @@ Must not import: anything that has processes or clocks.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from dodona_loadtest.live.verdict import percentile
 
@@ -20,16 +20,9 @@ Kind = Literal[
     "etcd leader killed",
     "two together",
 ]
-KINDS: Final[tuple[Kind, ...]] = (
-    "owner killed",
-    "owner stands still",
-    "owner loses its folder",
-    "replica killed",
-    "etcd leader killed",
-    "two together",
-)
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 Other = Literal["owner", "replica", "etcd leader", "standby"]
-OTHERS: Final[tuple[Other, ...]] = ("owner", "replica", "etcd leader", "standby")
+OTHERS: Final[tuple[Other, ...]] = get_args(Other)
 """What fails together with the owner of a cell. The owner in this list is that of another cell."""
 STILL_MS: Final = (1_500, 4_000)
 """The shortest and the longest time for which an owner stands still: its cell moves meanwhile."""
