@@ -116,7 +116,6 @@ class OwnerHost:
         self._failure: BaseException | None = None
         self._refusal: DodonaError | None = None
         """Why the coordinator refuses this process, which has not taken the log over."""
-        self._stuck_s: float | None = None
         self._moves = 0
         """The answers that brought a take-over on: entries came, or a replica stored some."""
 
@@ -159,10 +158,9 @@ class OwnerHost:
 
         - `expected`: the document as it was when its owner was silent. If there is another one, the
           log is left alone.
-        - `stuck_s`: this process gives the take-over up, also in `until_open`, if it has not got on
-          for so long. None: it waits for replicas without limit."""
+        - `stuck_s`: this process gives the take-over up if it has not got on for so long. None: it
+          waits for replicas without limit."""
         assert self._coordinator is not None
-        self._stuck_s = stuck_s
         self.wanted_count = copies.wanted
         self._began_us = self._clock().instant_us
         look = FirstLook(self.identity.log, self._coordinator, self.links, self._warn)
@@ -194,11 +192,11 @@ class OwnerHost:
         await self._until(lambda: owner.is_open(self._clock()), None)
         self.take_over_us = self._clock().instant_us - self._began_us
 
-    async def until_open(self) -> None:
+    async def until_open(self, stuck_s: float | None) -> None:
         """Wait until the log is open. Raises LogLost, and TakeOverStuck if replicas do not bring it
-        on from now on."""
+        on for so long from now on. None: it waits without limit."""
         owner = self._owner
-        await self._until(lambda: owner.is_open(self._clock()), self._stuck_s)
+        await self._until(lambda: owner.is_open(self._clock()), stuck_s)
 
     async def _tell_missing(self, members: Sequence[str]) -> None:
         """Log which members of the set can't be reached, as long as the take-over waits."""
@@ -408,7 +406,8 @@ class OwnerHost:
 
         while not is_over():
             if not await self._moves_on(is_over, stuck_s):
-                raise self._stuck()
+                assert stuck_s is not None, "without a limit, it waits on"
+                raise self._stuck(stuck_s)
         if self._failure is not None:
             raise self._failure
         if self._end is not None:
@@ -424,14 +423,14 @@ class OwnerHost:
                 await self._settled(lambda: is_over() or self._moves > moves)
         return is_over() or self._moves > moves
 
-    def _stuck(self) -> TakeOverStuck:
+    def _stuck(self, stuck_s: float) -> TakeOverStuck:
         core, log = self._core, self.identity.log
         assert core is not None
         members = core.ownership.members
         missing = [it for it in members if it not in self.links.reachable]
         places = ", ".join(map(self.links.place_of, missing)) or "none"
         return TakeOverStuck(
-            f"the take-over of log {log} has not got on for {self._stuck_s:g} s; members of its "
+            f"the take-over of log {log} has not got on for {stuck_s:g} s; members of its "
             f"set that do not answer: {places}"
         )
 

@@ -186,7 +186,7 @@ class ReplicatedCellLog(DistantLog):
                     raise lost_by from error  # a later owner may have removed what is missing here
                 raise
             try:
-                await self._host.until_open()
+                await self._host.until_open(stuck_s)
             except BaseException:
                 opening.cancel()
                 raise

@@ -203,19 +203,18 @@ def test_replicas_that_stood_still_during_a_long_recovery_do_not_end_it(
             second = Host(folder, urls, 2)
             await second.host.join()
             await second.host.take_over(Copies(), None, WAIT_S_MAX)
-            second.host._stuck_s = STUCK_S
             for it in members:
                 it.process.send_signal(signal.SIGSTOP)
             opening = asyncio.create_task(second.host.open(b"opened"))
             await asyncio.sleep(2 * STUCK_S)  # the recovery
             assert not opening.done()
             with pytest.raises(TakeOverStuck):
-                await second.host.until_open()
+                await second.host.until_open(STUCK_S)
             for it in members:
                 it.process.send_signal(signal.SIGCONT)
             async with asyncio.timeout(WAIT_S_MAX):
                 await opening
-            await second.host.until_open()
+            await second.host.until_open(STUCK_S)
             await second.append(b"more")
             await second.host.leave()
 
