@@ -360,22 +360,26 @@ def readers(cluster: LocalCluster) -> int:
 
 
 def test_a_dataframe_holds_its_snapshot_from_its_load_and_a_write_holds_none(
-    spark: SparkSession, cluster: LocalCluster, db: dodona.Client, url: str, path: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    create(db, path, PAIRS)
-    before = readers(cluster)
-    write(pairs(spark, 0, 10), url, path)
-    assert readers(cluster) == before
-    frame = read(spark, url, path)
-    assert readers(cluster) == before + 1
-    assert frame.count() == frame.count() == 10
-    assert readers(cluster) == before + 1, "all processes of a read are one reader"
-    with_schema = spark.read.format("dodona").options(url=url).schema(frame.schema).load(path)
-    assert readers(cluster) == before + 1, "nothing is asked of the table yet"
-    assert with_schema.count() == 10
-    assert readers(cluster) == before + 2
-    write(pairs(spark, 10, 20), url, path)
-    assert with_schema.where("k >= 0").count() == 10, "it is pinned from its first use"
+    """In a cluster of its own: in another one, leases of other tests' readers may end meanwhile."""
+    path = "//held"
+    with LocalCluster(tmp_path / "data") as own:
+        url = own.master_url
+        with dodona.connect(url) as db:
+            create(db, path, PAIRS)
+        write(pairs(spark, 0, 10), url, path)
+        assert readers(own) == 0
+        frame = read(spark, url, path)
+        assert readers(own) == 1
+        assert frame.count() == frame.count() == 10
+        assert readers(own) == 1, "all processes of a read are one reader"
+        with_schema = spark.read.format("dodona").options(url=url).schema(frame.schema).load(path)
+        assert readers(own) == 1, "nothing is asked of the table yet"
+        assert with_schema.count() == 10
+        assert readers(own) == 2
+        write(pairs(spark, 10, 20), url, path)
+        assert with_schema.where("k >= 0").count() == 10, "it is pinned from its first use"
 
 
 def hasty(plans: list[Plan]) -> list[Plan]:
