@@ -24,7 +24,10 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     ),
     f"{SHELL}/log_segments.py": (1, ("the room behind the last group",)),
     f"{SHELL}/chunk_files.py": (3, ("files while they are written", "chunks that were compacted")),
-    f"{SHELL}/chunk_cache.py": (2, ("files of a node whose chunks are in an object store",)),
+    f"{SHELL}/chunk_cache.py": (
+        4,
+        ("files of a node whose chunks are in an object store", "`unfinished`"),
+    ),
     f"{SHELL}/objects.py": (2, ("objects in a folder", "`unfinished`")),
     "client/dodona_server/disk_space.py": (2, ("`ballast`", "`ballast.probe`", "`unfinished`")),
     "client/dodona_server/recovery_book.py": (1, ("the book of recoveries",)),

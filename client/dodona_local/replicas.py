@@ -31,6 +31,8 @@ class Replicas(NamedTuple):
     """A URL, or nothing for a folder beside the others."""
     standby_count: int = 0
     """Nodes without a cell: each takes over one whose node is silent."""
+    chunk_cache_mib_max: int | None = None
+    """The size above which copies of chunks in a node's folder go. None: all stay."""
 
     @property
     def port_count(self) -> int:
@@ -102,7 +104,9 @@ class Replicas(NamedTuple):
     ) -> dict[str, object]:
         """Return the options that a node needs beside its usual ones. Raises LaunchFailed."""
         sockets = [etcd_member.socket_path(folder.etcd, it) for it in range(MEMBERS)]
+        most = self.chunk_cache_mib_max
         return {
+            **({} if most is None else {"chunk_cache_mib_max": most}),
             "cluster": cluster,
             "replicas": ",".join(it.url for it in plans if it.module == "dodona_tablets"),
             "etcd": ",".join(f"unix://{it}" for it in sockets),

@@ -17,12 +17,15 @@ from dodona_oracle.core.allocator import AllocatorSettings
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcome
 from dodona_tablets.core.node import NodeCore
+from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.messages.base import Failure
 from simulator.driver import ClientProcess
 from simulator.faults import Fault, FaultKind, Options
 from simulator.host import Host
 from simulator.network import Network
+from simulator.object_node import ObjectNodeHost
+from simulator.object_store import SimulatedObjects
 from simulator.servers import CoreFactory, MasterHost, NodeHost, ProxyHost
 from simulator.transport import Transport
 from simulator.world import PPM, World
@@ -65,8 +68,10 @@ class Cluster:
             ProxyHost(self.transport, f"proxy-{index}", options.call_timeout_us, fault_at)
             for index in range(options.proxy_count)
         ]
-        self.nodes = [
-            NodeHost(
+        self.objects = SimulatedObjects(world)
+        make_node = ObjectNodeHost if options.objects.is_there else NodeHost
+        self.nodes: list[NodeHost] = [
+            make_node(
                 self.transport,
                 CellId(index),
                 disk,
@@ -79,6 +84,9 @@ class Cluster:
             )
             for index in range(options.cell_count)
         ]
+        self._object_nodes = [it for it in self.nodes if isinstance(it, ObjectNodeHost)]
+        for node in self._object_nodes:
+            node.objects = self.objects
         self.hosts: dict[str, Host] = {
             host.name: host for host in (self.master, *self.proxies, *self.nodes)
         }
@@ -109,6 +117,7 @@ class Cluster:
         """All that went wrong, by kind: what was scheduled, and what rates brought about."""
         counts = self.scheduled_counts + self._drift_counts
         counts += self.network.fault_counts + self.transport.fault_counts
+        counts += self.objects.fault_counts
         for host in self.hosts.values():
             if host.disk is not None:
                 counts += host.disk.fault_counts
@@ -120,6 +129,9 @@ class Cluster:
         for host in self.hosts.values():
             if host.disk is not None:
                 host.disk.storm(self.options.disk)
+        self.objects.storm(self.options.objects)
+        for node in self._object_nodes:
+            node.storm(self.options.objects)
         self._let_clocks_drift()
         self._skew_clocks()
         for fault in self.options.faults:
@@ -263,6 +275,9 @@ class Cluster:
         for node in self.nodes:
             self._return_disk(node)
         self.transport.calm()
+        self.objects.calm()
+        for node in self._object_nodes:
+            node.calm()
         for process in self.processes.values():
             process.clock.set_rate(1.0)
             process.clock.set_instant_drift(0)
@@ -277,6 +292,11 @@ class Cluster:
         for node in self.nodes:
             node.crash()
             node.start()
+
+    def close(self) -> None:
+        """Remove what is outside of memory."""
+        for node in self._object_nodes:
+            node.close()
 
     # A look inside
 
@@ -311,8 +331,15 @@ class Cluster:
         return [
             f"{node.name}: chunk {number} is nobody's"
             for node in self.nodes
-            for number in node.disk.files
-            if number not in node.core.cell.chunks.open
+            for number in node.stray_chunks()
+        ]
+
+    def stray_objects(self) -> list[str]:
+        """Chunks in the object store that no log names."""
+        return [
+            f"{node.name}: object {number} is nobody's"
+            for node in self.nodes
+            for number in node.stray_objects()
         ]
 
     def strays(self) -> list[str]:
@@ -368,17 +395,23 @@ class Cluster:
         """All versions of all rows of all tablets that are served, in the history's words."""
         versions = []
         for node in self.nodes:
-            for tablet in node.core.cell.tablets.values():
-                if not tablet.is_mounted:
-                    continue  # whatever it still has is another tablet's, or nobody's
-                path, schema = tablet.assignment.path, tablet.schema
-                for key, entries in tablet.dump():
-                    row = RowKey(path, bytes(key))
-                    for timestamp, mask, values in entries:
-                        names = [column.name for column in schema.columns_of(mask)]
-                        columns = tuple(sorted(zip(names, map(frozen, values), strict=True)))
-                        versions.append(Version(row, timestamp, columns if mask else None))
+            with node.all_rows():
+                for tablet in node.core.cell.tablets.values():
+                    if tablet.is_mounted:  # what others have is another tablet's, or nobody's
+                        versions += _versions_of(tablet)
         return versions
+
+
+def _versions_of(tablet: Tablet) -> list[Version]:
+    path, schema = tablet.assignment.path, tablet.schema
+    versions = []
+    for key, entries in tablet.dump():
+        row = RowKey(path, bytes(key))
+        for timestamp, mask, values in entries:
+            names = [column.name for column in schema.columns_of(mask)]
+            columns = tuple(sorted(zip(names, map(frozen, values), strict=True)))
+            versions.append(Version(row, timestamp, columns if mask else None))
+    return versions
 
 
 def _end_of(outcome: Outcome) -> Timestamp | None:
@@ -387,6 +420,14 @@ def _end_of(outcome: Outcome) -> Timestamp | None:
 
 
 def _limits_of(options: Options) -> CellLimits:
+    """Those of a cell, and of what it keeps of an object store's chunks."""
+    limits, kept_bytes = _cell_limits_of(options), options.objects.cache_bytes_max
+    if not kept_bytes:
+        return limits
+    return replace(limits, chunk_cache_bytes_max=kept_bytes, chunk_wait_ms_max=3_000)
+
+
+def _cell_limits_of(options: Options) -> CellLimits:
     """Production's, but for runs in which transactions live shortly and are soon forgotten. There
     the log is cut, too, and stores in memory are let go of before the run ends. So are old
     versions and times of locks, where no clock of a client matters: for a late one's sake they

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 from dodona._core.protocol.context import Acknowledgement
 from simulator.disk import DiskOptions
 from simulator.network import NetworkOptions
+from simulator.object_store import ObjectStoreOptions
 
 HostFault = Literal["crash", "fuse", "append", "verdict", "pause", "clock_step", "takeover"]
 """crash: now; fuse, append, verdict: in the middle of its work (see `doom`); pause: stands still;
@@ -118,5 +119,8 @@ class Options:
     is_tidied: bool = False
     """Whether cells look at what retention lets go every second, and keep nothing for readers who
     might yet renew. No seed has it so: it is where the workload's rows expire."""
+    objects: ObjectStoreOptions = ObjectStoreOptions()  # noqa: RUF009 - frozen
+    """Whether chunks are in an object store, and what goes wrong there. No seed has one: it is for
+    runs that ask for it."""
     fault_point_rate: float = 0.0
     """The part of the fault points that are active, from 0 to 1."""

@@ -5,7 +5,8 @@ questions to the master, heartbeats, messages between cells. As the production s
 over the simulated network. Knows the cores' interface, nothing of their inside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.index import encode_index
-from dodona_tablets.core.rows.chunks.jobs import Built, build
+from dodona_tablets.core.rows.chunks.jobs import Built, Job, build
 from dodona_wire.cores.batcher import Batcher
 from dodona_wire.cores.effects import (
     AskMaster,
@@ -249,8 +250,7 @@ class NodeHost(Host):
         for record in records:
             core.replay(record)
         self._jobs = {}
-        files = self._open_files(core)
-        core.open_chunks(files, tuple(sorted(self.disk.files.keys() - files.keys())))
+        self._open_chunks(core)
         core.start(self.clock.now())
         self.disk.open(self._on_durable, self.stop)
         return core
@@ -281,8 +281,7 @@ class NodeHost(Host):
             case RunJob():
                 self._run(effect)
             case RemoveChunks():
-                for number in effect.numbers:
-                    self.disk.files.pop(number, None)
+                self._remove(effect.numbers)
             case TruncateLog():
                 self._truncate(effect.checkpoint)
             case _:
@@ -290,19 +289,24 @@ class NodeHost(Host):
 
     # Chunks: a job's result is there after some time, and durable then
 
-    def _open_files(self, core: NodeCore) -> dict[int, Chunk]:
-        """What the log names, read anew."""
+    def _open_chunks(self, core: NodeCore) -> None:
+        """Give the core what its log names, read anew."""
         needed = core.chunks_needed()
         files = self.disk.files
-        return {
+        found = {
             number: Chunk(info, files[number].data, encode_index(files[number].index)[0])
             for number, info in needed.items()
         }
+        core.open_chunks(found, tuple(sorted(files.keys() - found.keys())))
 
     def _run(self, effect: RunJob) -> None:
         self._jobs[effect.job.number] = None
         boot = self._boot
-        self.world.after(self.disk.file_duration_us(), lambda: self._finish_job(boot, effect))
+        self.world.after(self._job_us(), lambda: self._finish_job(boot, effect))
+
+    def _job_us(self) -> int:
+        """How long the next job takes."""
+        return self.disk.file_duration_us()
 
     def _finish_job(self, boot: int, effect: RunJob) -> None:
         if boot != self._boot or not self.is_up:
@@ -310,15 +314,41 @@ class NodeHost(Host):
         del self._jobs[effect.job.number]
         if self.disk.is_full:
             self.disk.fault_counts["file refused"] += 1
+            self._refused(effect.job)
             self.enter(self.core.handle_job, effect.token, NO_SPACE)
             return
         try:
-            result = build(effect.job)
+            result = self._made(effect.job)
         except Exception as error:
             raise CoreStopped(self.name, error) from error
+        self.enter(self.core.handle_job, effect.token, result)
+
+    def _made(self, job: Job) -> Built | Failure | None:
+        """Do a job. Its file is durable then."""
+        result = build(job)
         if isinstance(result, Built):
             self.disk.files[result.info.number] = result.chunk
-        self.enter(self.core.handle_job, effect.token, result)
+        return result
+
+    def _refused(self, job: Job) -> None:
+        """Forget a job that a full disk refused."""
+
+    def _remove(self, numbers: tuple[int, ...]) -> None:
+        for number in numbers:
+            self.disk.files.pop(number, None)
+
+    def stray_chunks(self) -> list[int]:
+        """Files of chunks that nobody has any part of."""
+        return [it for it in self.disk.files if it not in self.core.cell.chunks.open]
+
+    def stray_objects(self) -> list[int]:
+        """Such chunks elsewhere: there are none."""
+        return []
+
+    @contextmanager
+    def all_rows(self) -> Iterator[None]:
+        """Within the block, the rows of all chunks are in memory."""
+        yield
 
     def crash(self) -> None:
         for number in self._jobs:

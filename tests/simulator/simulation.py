@@ -46,6 +46,9 @@ LOADS_END_US_MAX: Final = 10 * SECOND_US
 """How long a bulk load may be open without its owner: its lease, and a little."""
 DROP_US_MAX: Final = 5 * SECOND_US
 """How long a cell may keep a tablet that nobody needs."""
+OBJECTS_END_US_MAX: Final = 20 * SECOND_US
+"""How long after a start an object that nobody needs may be there: its removal is repeated by
+starts only."""
 TOUCH_US_MAX: Final = 30 * SECOND_US
 RESTART_US_MAX: Final = 10 * SECOND_US
 POLL_US: Final = 100_000
@@ -185,6 +188,7 @@ class Simulation:
             violations += self._follower.check(dump if self.options.is_followed else ())
         violations += self.workload.violations
         self._report()
+        self.cluster.close()
         return self.result
 
     def _run_phases(self) -> None:
@@ -220,7 +224,9 @@ class Simulation:
         self._demand(DROP_US_MAX, self.cluster.strays)
         self._demand(DROP_US_MAX, self.cluster.stray_files)
         self.result.violations += expiry.judge(self.world, self.cluster, self.workload.expiring)
-        self.world.run_until(self.world.now_us + SECOND_US)  # the last appends become durable
+        # The last appends become durable, and nothing of the object store is late any more.
+        settled_at_us = self.cluster.objects.settled_at_us
+        self.world.run_until(max(self.world.now_us + SECOND_US, settled_at_us))
         before = sorted(self.cluster.dump(), key=_version_order)
         kept = self.cluster.kept()
         self._dropped_count = self.cluster.dropped_count()
@@ -230,6 +236,7 @@ class Simulation:
             self.result.violations.append(Violation("DURABILITY", text))
         self._demand(RESTART_US_MAX, self.cluster.starting)
         self._run_until_done(self._audit(), TOUCH_US_MAX, "the last audit")
+        self._demand(OBJECTS_END_US_MAX, self.cluster.stray_objects)
         catch_up = partial(self._follower.catch_up, self._new_session(self.cluster.clients[0]))
         self._run_until_done(until_it_works(catch_up), TOUCH_US_MAX, "the end of the feed")
         self._run_until_done(self._ask_outcomes(), TOUCH_US_MAX, "asking for outcomes")

@@ -5,13 +5,16 @@ Owns: their arguments. `up` fails with 1 for any reason, because to repeat it ne
 
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dodona_local.cli.extras import missing_for, require_extras
 from dodona_local.cli.options import folder_word
 from dodona_local.cli.running import FAILED, errors_in_one_sentence, say, warn
+
+if TYPE_CHECKING:
+    from dodona_local.replicas import Replicas
 
 commands = typer.Typer()
 
@@ -63,22 +66,44 @@ def up(
             "`objects` in FOLDER.",
         ),
     ] = None,
+    chunk_cache_mib_max: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MIB",
+            min=1,
+            help="With --replicas, the size of the copies of chunks in a node's folder above which "
+            "copies go. By default all stay.",
+        ),
+    ] = None,
 ) -> None:
     """Run a whole cluster on this machine until Ctrl-C: master, proxy, gateway and tablet nodes."""
     with errors_in_one_sentence(FAILED):
         require_extras("server", *(["replication"] if replicas else []))
-        from dodona_local.errors import LaunchFailed
         from dodona_local.launcher import run_cluster
-        from dodona_local.replicas import Replicas
 
-        if object_store is not None and not replicas:
-            raise LaunchFailed("--object-store needs --replicas: without it, chunks are in FOLDER")
-        if standbys and not replicas:
-            raise LaunchFailed("--standbys needs --replicas: else each log is in a node's folder")
-        copies = Replicas(replicas, object_store or "", standbys) if replicas else None
+        copies = _copies(replicas, object_store, standbys, chunk_cache_mib_max)
         run_cluster(
             data_dir, nodes, port_base, is_insecure=insecure, replicas=copies, say=say, warn=warn
         )
+
+
+def _copies(
+    replicas: int, object_store: str | None, standbys: int, chunk_cache_mib_max: int | None
+) -> "Replicas | None":
+    """Return where copies of logs and chunks are, or None. Raises LaunchFailed."""
+    from dodona_local.errors import LaunchFailed
+    from dodona_local.replicas import Replicas
+
+    if replicas:
+        return Replicas(replicas, object_store or "", standbys, chunk_cache_mib_max)
+    if object_store is not None:
+        raise LaunchFailed("--object-store needs --replicas: without it, chunks are in FOLDER")
+    if standbys:
+        raise LaunchFailed("--standbys needs --replicas: else each log is in a node's folder")
+    if chunk_cache_mib_max is not None:
+        text = "--chunk-cache-mib-max needs --replicas: without it, chunks are nowhere else"
+        raise LaunchFailed(text)
+    return None
 
 
 @commands.command()

@@ -74,6 +74,26 @@ class RemoveChunks(msgspec.Struct, frozen=True, gc=False):
     numbers: tuple[int, ...]
 
 
+class FetchChunk(msgspec.Struct, frozen=True, gc=False):
+    """Fetch the rows of a chunk from the object store. Its bytes come back with its number, checked
+    and mapped, or a failure."""
+
+    info: Any
+    """The description of the chunk."""
+
+
+class EvictChunks(msgspec.Struct, frozen=True, gc=False):
+    """Remove the copies of these chunks on this machine. The object store keeps them."""
+
+    numbers: tuple[int, ...]
+
+
+class TouchChunks(msgspec.Struct, frozen=True, gc=False):
+    """Note, for the next start, that these chunks were read, in this order."""
+
+    numbers: tuple[int, ...]
+
+
 class TruncateLog(msgspec.Struct, frozen=True, gc=False):
     """Remove the log before the checkpoint of this number, once all appends before this are
     durable."""
@@ -109,6 +129,9 @@ Effect = (
     | SendHeartbeat
     | RunJob
     | RemoveChunks
+    | FetchChunk
+    | EvictChunks
+    | TouchChunks
     | TruncateLog
     | AskMaster
     | ReadEntries

@@ -181,6 +181,8 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     batch_bytes_max: int
     chunks: int
     chunk_bytes: int
+    chunk_misses: int
+    """Requests that waited for a chunk of the object store."""
     flushed: int
     compacted: int
     compacting: dict[str, int | str]

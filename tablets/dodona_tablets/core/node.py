@@ -30,8 +30,9 @@ from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.rows.chunks.jobs import Built
 from dodona_tablets.core.start.recovered import Recovered
 from dodona_tablets.core.start.replay import foresee, replay
-from dodona_tablets.core.statistics import JobCounts, Parts, statistics_of
+from dodona_tablets.core.statistics import JobCounts, Parts, in_doubt, statistics_of
 from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.caching import Caching
 from dodona_tablets.core.upkeep.compaction import Compaction
 from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
 from dodona_tablets.core.upkeep.truncation import Truncation
@@ -109,23 +110,25 @@ class NodeCore:
         self.cell = Cell(cell, limits or CellLimits(), fault_at)
         self._outbox = Outbox()
         shared = self.cell, self._outbox
-        self._participant = Participant(*shared)
+        self._caching = Caching(*shared)
+        self._participant = Participant(*shared, self._caching)
         self._coordinator = Coordinator(*shared, self._participant)
         self._timeouts = Timeouts(*shared, self._participant, self._coordinator)
-        self._reads = Reads(*shared)
+        self._reads = Reads(*shared, self._caching)
         self._loading = Loading(*shared)
         self._writes = NonAtomicWrites(*shared, self._loading)
         self._flushing = Flushing(*shared)
-        self._staging = Staging(*shared, self._flushing)
-        self._compaction = Compaction(*shared)
+        self._staging = Staging(*shared, self._caching, self._flushing)
+        self._compaction = Compaction(*shared, self._caching)
         self._truncation = Truncation(*shared)
-        self._mounting = Mounting(*shared, self._flushing, address, epoch)
+        self._mounting = Mounting(*shared, self._caching, self._flushing, address, epoch)
         self.recovered = Recovered(self.cell)
         self._jobs = JobCounts()
         self._oracle_clock = ClockWatch()
         self._counted = Parts(
             self.cell,
             self._reads,
+            self._caching,
             self._writes,
             self._loading,
             self._flushing,
@@ -249,15 +252,10 @@ class NodeCore:
         """Take the effects of the outbox, in order, and leave it empty."""
         self._reads.ask_for_proof()
         self._mounting.tell_news()
-        if self.cell.chunks.may_have_unused:
-            self._remove_unused_chunks()
+        chunks = self.cell.chunks
+        if chunks.may_have_unused and (unused := self.cell.drop_unused_chunks()):
+            self._outbox.send(RemoveChunks(unused))  # behind the records that say so
         return self._outbox.take()
-
-    def _remove_unused_chunks(self) -> None:
-        """Remove chunks at the end of a batch of events, behind the records that say so."""
-        unused = self.cell.drop_unused_chunks()
-        if unused:
-            self._outbox.send(RemoveChunks(unused))
 
     # Inputs
 
@@ -334,6 +332,15 @@ class NodeCore:
                 self._mounting.finish(flushed)
         else:
             self._compaction.handle(token, result)
+        self._caching.trim()
+
+    def handle_chunk(self, number: int, result: Any, now: Now) -> None:
+        """Handle the end of a `FetchChunk`: the bytes of the chunk, or a failure."""
+        self.cell.now = now
+        self._hurry()
+        self._caching.handle(number, result)
+        if self.cell.woken:
+            self._let_woken_retry()
 
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """Handle the master's answer to a heartbeat."""
@@ -388,7 +395,8 @@ class NodeCore:
         is_at_work = (
             cell.transactions or cell.chunks.batch_count or cell.loads.open or len(self._reads)
         )
-        parts = (self._mounting, self._flushing, self._compaction, self.recovered)
+        upkeep = (self._flushing, self._compaction, self._caching)
+        parts = (self._mounting, *upkeep, self.recovered)
         return self.is_serving and not is_at_work and all(part.is_quiet for part in parts)
 
     def _tick_all(self, *, is_still: bool) -> None:
@@ -400,6 +408,7 @@ class NodeCore:
         if not self.is_serving:
             return
         self._reads.tick()
+        self._caching.tick()
         self.cell.readers.tick(now.instant_us)
         if not self.cell.room.is_log_writable:
             return  # the steps below may append
@@ -425,17 +434,7 @@ class NodeCore:
 
     def in_doubt(self, now: Now) -> list[InDoubt]:
         """Return the transactions that are prepared and undecided here, oldest first."""
-        prepared = [it for it in self.cell.transactions.values() if it.state is State.PREPARED]
-        return [
-            InDoubt(
-                it.id,
-                it.coordinator,
-                it.participants,
-                it.prepare_timestamp,
-                max(now.instant_us - it.since_us, 0) // 1000,
-            )
-            for it in sorted(prepared, key=lambda it: it.id)
-        ]
+        return in_doubt(self.cell, now)
 
     # Requests
 

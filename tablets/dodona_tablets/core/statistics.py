@@ -14,6 +14,7 @@ from dodona_tablets.core.counts import (
     REFUSED,
     UNHAPPY,
     Counts,
+    InDoubt,
     NodeStatistics,
 )
 from dodona_tablets.core.mounting.mounting import Mounting
@@ -23,12 +24,14 @@ from dodona_tablets.core.requests.reads import KINDS, Reads
 from dodona_tablets.core.requests.staging import SealToken, StageToken
 from dodona_tablets.core.tablet.tablet import TABLET_BYTES, Tablet
 from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.caching import Caching
 from dodona_tablets.core.upkeep.compaction import Compaction, CompactionToken
 from dodona_tablets.core.upkeep.flushing import Flushing, FlushToken
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.types import (
     MIN_TIMESTAMP,
     TIMESTAMP_COUNTER_BITS,
+    Now,
     Timestamp,
     unix_us_from_timestamp,
 )
@@ -64,6 +67,7 @@ class Parts(NamedTuple):
 
     cell: Cell
     reads: Reads
+    caching: Caching
     writes: NonAtomicWrites
     loading: Loading
     flushing: Flushing
@@ -122,6 +126,7 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         batch_bytes_max=cell.limits.batch_bytes_max,
         chunks=len(cell.chunks.open),
         chunk_bytes=sum(it.info.size_bytes for it in cell.chunks.open.values()),
+        chunk_misses=parts.caching.missed_count,
         flushed=parts.flushing.flushed_count,
         compacted=parts.compaction.compacted_count,
         compacting=compacting,
@@ -135,6 +140,21 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         client_clock=cell.client_clock.read(MICROSECONDS, TIMESTAMP_COUNTER_BITS),
         client_clock_refused=writes.clock_refused_count,
     )
+
+
+def in_doubt(cell: Cell, now: Now) -> list[InDoubt]:
+    """Return the transactions that are prepared and undecided here, oldest first."""
+    prepared = [it for it in cell.transactions.values() if it.state is State.PREPARED]
+    return [
+        InDoubt(
+            it.id,
+            it.coordinator,
+            it.participants,
+            it.prepare_timestamp,
+            max(now.instant_us - it.since_us, 0) // 1000,
+        )
+        for it in sorted(prepared, key=lambda it: it.id)
+    ]
 
 
 def _tablets_by_state(cell: Cell) -> Counts:

@@ -1,24 +1,29 @@
-"""Keep the chunks of a cell in an object store, and whole copies of them in files of the node.
+"""Keep the chunks of a cell in an object store, and copies of them in files of the node.
 
-Owns: the order of uploads and removals, and what a start fetches. Reads map files as without an
-object store. Source: the rules R26 to R30 of the replication protocol.
+Owns: the order of uploads and removals, what a start fetches, and which copies may go. Reads map
+files as without an object store. The index of each chunk is always in the folder. A copy of its
+rows comes when it is needed, and may go when the store is known to have it. Source: the rules R26
+to R30 of the replication protocol.
 
 Invariants:
 - No process uses a name twice (see `chunk_names`).
 - `write` returns a chunk when the store has said that both of its objects are there (R27). After an
   error it removes nothing from the store: the objects may be there, or come later.
 - A chunk that is open is in the store, if the store could be asked at the start.
+- A copy goes only after the store has said, to this process, that it has the object.
 - A file has the name of a chunk only while its bytes are those of the chunk. A start compares the
-  checksums, and fetches what it can't use. It removes files that the log does not name.
+  checksums, and so does each fetch. A start removes files that the log does not name.
 """
 
 import logging
+import os
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -26,7 +31,8 @@ from dodona_server.logs import tell
 from dodona_tablets.core.rows.chunks.checking import check_sums
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
-from dodona_tablets.shell.chunk_files import ChunkFiles
+from dodona_tablets.shell.cache_counts import CacheCounts
+from dodona_tablets.shell.chunk_files import ChunkFiles, told_if_full
 from dodona_tablets.shell.chunk_names import ChunkNames
 from dodona_tablets.shell.maps import map_file
 from dodona_tablets.shell.objects import PART, ObjectMissing, Objects
@@ -37,23 +43,42 @@ from dodona_wire.types import NO_CLUSTER, ClusterId
 
 OPENED_AT_ONCE_MAX: Final = 8
 ATTEMPTS: Final = 3
-"""How often a chunk is fetched if the store does not answer, or its bytes are wrong."""
+"""How often an object is fetched if the store does not answer, or its bytes are wrong."""
 
 _logger: Final = logging.getLogger("dodona.node")
+
+MakePool = Callable[[], Executor]
+
+
+def _threads() -> Executor:
+    return ThreadPoolExecutor(OPENED_AT_ONCE_MAX, "dodona-fetch")
 
 
 class ChunkCache:
     """The chunks of one cell, for the owner of its log in one epoch."""
 
-    def __init__(self, folder: Path, objects: Objects, names: ChunkNames) -> None:
-        """`folder` is the data folder of the node: it is locked. Raises OSError."""
+    def __init__(
+        self,
+        folder: Path,
+        objects: Objects,
+        names: ChunkNames,
+        *,
+        unix_ns: Callable[[], int] = time.time_ns,
+        make_pool: MakePool = _threads,
+    ) -> None:
+        """`folder` is the data folder of the node: it is locked. `unix_ns` is the clock for the
+        times of files, and `make_pool` makes the threads of a start. Raises OSError."""
         self._files = ChunkFiles(folder)
         self._objects = objects
         self._names = names
+        self._unix_ns = unix_ns
+        self._make_pool = make_pool
         self._cluster: Callable[[], ClusterId] = lambda: NO_CLUSTER
         self._stored: frozenset[str] | None = None
         """The names of the objects in the store at the start, or None if it did not say."""
-        self._bytes_by_number: dict[int, int] = {}
+        self._unproved: dict[int, None] = {}
+        """The chunks that the store was not known to have at the start."""
+        self.counts = CacheCounts()
 
     @property
     def place(self) -> str:
@@ -62,11 +87,6 @@ class ChunkCache:
     @property
     def first_number(self) -> int:
         return self._names.first_number
-
-    @property
-    def cached_bytes(self) -> int:
-        """Return the size of all chunks, each of which is in the folder, too."""
-        return sum(list(self._bytes_by_number.values()))
 
     # ---- service
 
@@ -86,7 +106,7 @@ class ChunkCache:
         except BaseException:
             self._files.remove([number])
             raise
-        self._bytes_by_number[number] = info.size_bytes
+        self._note_copy(info)
         return info
 
     def _upload(self, number: int, stored: Container[str] = ()) -> None:
@@ -95,21 +115,82 @@ class ChunkCache:
             if name not in stored:
                 self._objects.put(name, path)
 
+    def _note_copy(self, info: ChunkInfo) -> None:
+        self.counts.add(info.number, info.size_bytes)
+        self.touch([info.number])
+
     def open(self, info: ChunkInfo) -> Chunk:
         """Open a chunk over its files. Raises DataCorrupted, Overloaded, OSError."""
-        return self._files.open(info)
+        ended = self.counts.map(info.number)
+        try:
+            return self._files.open(info, ended=ended)
+        except BaseException:
+            ended()
+            raise
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove chunks. If the store does not answer, their objects stay until a later start."""
         self._files.remove(numbers)
         for number in numbers:
-            self._bytes_by_number.pop(number, None)
+            self.counts.remove(number)
+            self._unproved.pop(number, None)
         try:
             self._objects.remove([name for it in numbers for name, _ in self._places(it)])
         except Unavailable as error:
             text = "chunks that are not needed stay in the object store"
             about = {"chunks": len(numbers), "reason": error.message}
             tell(_logger, logging.WARNING, "chunks_not_removed", text, **about)
+
+    # ---- copies that come and go
+
+    def fetch(self, info: ChunkInfo) -> memoryview:
+        """Return the bytes of a chunk's rows, checked and mapped. They come from the folder if it
+        has them, and else from the store. Raises DataCorrupted if the store has no such object, or
+        another one; Unavailable, DiskFull, OSError."""
+        kept = self._opened_here(info)
+        if kept is not None:
+            return kept.data
+        fetched: memoryview = self._fetched(info, 0, partial(self._fetch_rows, info))
+        return fetched
+
+    def _fetch_rows(self, info: ChunkInfo) -> memoryview:
+        (name, path), (_, index_path) = self._places(info.number)
+        with self._part_of(name, path) as part:
+            check_sums(Chunk(info, map_file(part), map_file(index_path), name))
+            self._keep(part, path)
+        self._note_copy(info)
+        return self.open(info).data
+
+    def evict(self, numbers: Sequence[int]) -> None:
+        """Remove the copies of the rows of chunks that the store has. A copy stays if the store
+        does not say so: the next fetch finds it. Raises OSError."""
+        for number in numbers:
+            if self._is_proved(number):
+                self._files.paths(number)[0].unlink(missing_ok=True)
+                self.counts.remove(number, is_evicted=True)
+
+    def _is_proved(self, number: int) -> bool:
+        """Return whether the store has a chunk. If it was not known at the start, upload it: that
+        changes nothing if it is there."""
+        if number not in self._unproved:
+            return True
+        try:
+            self._upload(number)
+        except (Unavailable, DataCorrupted) as error:
+            text = "a copy stays in the folder: the object store does not say that it has the chunk"
+            about = {"chunk": number, "reason": error.message}
+            tell(_logger, logging.WARNING, "chunk_not_evicted", text, **about)
+            return False
+        self._unproved.pop(number, None)
+        return True
+
+    def touch(self, numbers: Sequence[int]) -> None:
+        """Note in the times of files that these chunks were used, in this order."""
+        now_ns = self._unix_ns()
+        for place, number in enumerate(numbers):
+            with suppress(FileNotFoundError):
+                at_ns = now_ns + place
+                os.utime(self._files.paths(number)[0], ns=(at_ns, at_ns))
 
     # ---- the start
 
@@ -140,29 +221,36 @@ class ChunkCache:
         return numbers
 
     def open_all(self, needed: Mapping[int, ChunkInfo]) -> dict[int, Chunk]:
-        """Open the chunks that the log names. Those without a good copy here are fetched, and those
-        that the store lacks are uploaded. Removes all other files. Raises DataCorrupted,
-        Unavailable, OSError."""
+        """Open the chunks that the log names. The rows of those without a good copy here are away.
+        Those that the store lacks are uploaded. Indexes that are missing are fetched. Removes all
+        other files. Chunks that were used long ago come first. Raises DataCorrupted, Unavailable,
+        OSError."""
         self._forget_others(needed)
-        began_s = time.monotonic()
-        fetched: list[ChunkInfo] = []
-        with ThreadPoolExecutor(OPENED_AT_ONCE_MAX, "dodona-fetch") as threads:
-            opening = [threads.submit(self._opened, it, fetched) for it in needed.values()]
+        with self._make_pool() as threads:
+            opening = [threads.submit(self._opened, it) for it in needed.values()]
             try:
                 chunks = [it.result() for it in opening]
             except BaseException:
                 threads.shutdown(cancel_futures=True)
                 raise
-        if fetched:
-            about = {
-                "chunks": len(fetched),
-                "size_bytes": sum(it.size_bytes for it in fetched),
-                "seconds": round(time.monotonic() - began_s, 3),
-            }
-            text = "the object store gave chunks"
-            tell(_logger, logging.INFO, "chunks_fetched", text, **about)
-        self._bytes_by_number |= {it.number: it.size_bytes for it in needed.values()}
+        away = [it.info for it in chunks if it.is_away]
+        if away:
+            about = {"chunks": len(away), "size_bytes": sum([it.size_bytes for it in away])}
+            text = "rows of chunks come from the object store when they are needed"
+            tell(_logger, logging.INFO, "chunks_away", text, **about)
+        for info in away:
+            self._tell_if_lost(info)
+        chunks.sort(key=self._used_at_ns)
         return {it.info.number: it for it in chunks}
+
+    def _tell_if_lost(self, info: ChunkInfo) -> None:
+        name = self._places(info.number)[0][0]
+        if self._stored is not None and name not in self._stored:
+            error = self._not_as_named(info, name, f"there is no object {name}")
+            tell(_logger, logging.ERROR, "chunk_lost", error.message, chunk=info.number)
+
+    def _used_at_ns(self, chunk: Chunk) -> int:
+        return 0 if chunk.is_away else self._files.paths(chunk.info.number)[0].stat().st_mtime_ns
 
     def _forget_others(self, needed: Mapping[int, ChunkInfo]) -> None:
         kept = {path for number in needed for path in self._files.paths(number)}
@@ -170,54 +258,92 @@ class ChunkCache:
             if path not in kept:
                 path.unlink(missing_ok=True)
 
-    def _opened(self, info: ChunkInfo, fetched: list[ChunkInfo]) -> Chunk:
-        """Open a chunk over good copies, and see to it that the store has it, too."""
+    def _opened(self, info: ChunkInfo) -> Chunk:
+        """Open a chunk over good copies, and see to it that the store has it, too. Without a good
+        copy of its rows, they are away."""
+        chunk = self._opened_here(info)
+        if chunk is not None:
+            self._prove(info.number)
+            return chunk
         try:
-            chunk = self._files.open(info)
-            check_sums(chunk)
+            return self._files.open_away(info)
         except DataCorrupted:
-            fetched.append(info)
-            return self._fetched(info)
-        if self._stored is not None:
-            self._upload(info.number, self._stored)
+            found: Chunk = self._fetched(info, 1, partial(self._fetch_index, info))
+            return found
+
+    def _opened_here(self, info: ChunkInfo) -> Chunk | None:
+        """Open a chunk over a good copy. Returns None if there is none."""
+        try:
+            size_bytes = self._files.paths(info.number)[0].stat().st_size
+            self.counts.add(info.number, size_bytes)
+            chunk = self.open(info)
+            check_sums(chunk)
+        except (FileNotFoundError, DataCorrupted):
+            return None
         return chunk
 
-    def _fetched(self, info: ChunkInfo) -> Chunk:
+    def _prove(self, number: int) -> None:
+        if self._stored is None:
+            self._unproved[number] = None
+        else:
+            self._upload(number, self._stored)
+
+    def _fetch_index(self, info: ChunkInfo) -> Chunk:
+        _, (name, path) = self._places(info.number)
+        with self._part_of(name, path) as part:
+            Chunk(info, None, map_file(part), name)
+            self._keep(part, path)
+        return self._files.open_away(info)
+
+    # ---- objects
+
+    def _fetched(self, info: ChunkInfo, which: int, fetch: Callable[[], Any]) -> Any:
+        """Return what `fetch` makes of one of the two objects of a chunk."""
+        name = self._places(info.number)[which][0]
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._fetch(info)
-                return self._files.open(info)
+                found = fetch()
             except ObjectMissing as error:
-                raise self._not_as_named(info, f"there is no object {error}") from error
+                self.counts.note_fetch("missing")
+                raise self._not_as_named(info, name, f"there is no object {name}") from error
             except DataCorrupted as error:
+                self.counts.note_fetch("damaged")
                 if attempt == ATTEMPTS:
-                    raise self._not_as_named(info, error.message) from error
+                    raise self._not_as_named(info, name, error.message) from error
             except Unavailable:
+                self.counts.note_fetch("failed")
                 if attempt == ATTEMPTS:
                     raise
+            else:
+                self.counts.note_fetch("done")
+                return found
         raise AssertionError("the last attempt returns or raises")
 
-    def _fetch(self, info: ChunkInfo) -> None:
-        """Write the two files of a chunk. Raises ObjectMissing, DataCorrupted, Unavailable,
-        OSError."""
-        places = self._places(info.number)
-        parts = [path.with_name(path.name + PART) for _, path in places]
-        for (name, _), part in zip(places, parts, strict=True):
-            self._objects.get(name, part)
-        data, index = map(map_file, parts)
-        check_sums(Chunk(info, data, index, places[0][0]))
-        for (_, path), part in zip(places, parts, strict=True):
-            sync_file(part)
-            part.rename(path)
+    @contextmanager
+    def _part_of(self, name: str, path: Path) -> Iterator[Path]:
+        """Write an object into a durable file beside that of a chunk. If the block does not keep
+        it, it goes. Raises ObjectMissing, Unavailable, DiskFull, OSError."""
+        part = path.with_name(path.name + PART)
+        try:
+            with told_if_full(self._files.path):
+                self._objects.get(name, part)
+                sync_file(part)
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _keep(self, part: Path, path: Path) -> None:
+        """Give a file that was checked the name of a chunk's file."""
+        part.rename(path)
         sync_folder(self._files.path)
 
-    def _not_as_named(self, info: ChunkInfo, why: str) -> DataCorrupted:
+    def _not_as_named(self, info: ChunkInfo, name: str, why: str) -> DataCorrupted:
         text = (
             f"The log names chunk {info.number}, but the object store does not have it: {why}. "
             "Put the object back, for example from a version that the store keeps, or restore a "
             "backup."
         )
-        return DataCorrupted(text, object_store=self.place, chunk=info.number)
+        return DataCorrupted(text, object_store=self.place, object=name, chunk=info.number)
 
     def _places(self, number: int) -> list[tuple[str, Path]]:
         """Return the two objects of a chunk, each with its file."""

@@ -27,7 +27,7 @@ from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.index import decode_index
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.rows.chunks.writing import write_chunk
-from dodona_tablets.shell.maps import map_file
+from dodona_tablets.shell.maps import Ended, map_file
 from dodona_wire.errors import DataCorrupted, DiskFull
 from dodona_wire.net.descriptors import is_out_of_descriptors, out_of_descriptors
 from dodona_wire.net.folder import FOLDER_MODE, private_file, sync_folder
@@ -70,7 +70,7 @@ class ChunkFiles:
         """
         data_path, index_path = self.paths(number)
         assert not data_path.exists(), f"chunk {number} was written before"
-        with _removed_on_error(data_path, index_path), _told_if_full(self.path):
+        with _removed_on_error(data_path, index_path), told_if_full(self.path):
             with _durable_file(data_path) as file:
                 written = write_chunk(number, schema, batches, cast("BinaryIO", file))
             if written is None:
@@ -82,16 +82,25 @@ class ChunkFiles:
             sync_folder(self.path)
         return info
 
-    def open(self, info: ChunkInfo, *, in_memory: bool = False) -> Chunk:
-        """Open a chunk, over its files or over copies of them in memory.
+    def open(
+        self, info: ChunkInfo, *, in_memory: bool = False, ended: Ended | None = None
+    ) -> Chunk:
+        """Open a chunk, over its files or over copies of them in memory. `ended` is called when the
+        map of its rows ends.
 
         Raises DataCorrupted if a file is missing or does not match its description. Raises
         InvalidRequest if the process may not have so much address space, and Overloaded if it may
         open no more files.
         """
         data_path, index_path = self.paths(info.number)
-        read = _read if in_memory else _mapped
-        return Chunk(info, read(data_path), read(index_path), str(data_path))
+        if in_memory:
+            return Chunk(info, _read(data_path), _read(index_path), str(data_path))
+        return Chunk(info, _mapped(data_path, ended), _mapped(index_path), str(data_path))
+
+    def open_away(self, info: ChunkInfo) -> Chunk:
+        """Open a chunk over its index only: its rows are away. Raises as `open`."""
+        data_path, index_path = self.paths(info.number)
+        return Chunk(info, None, _mapped(index_path), str(data_path))
 
     def open_all(self, needed: Mapping[int, ChunkInfo]) -> dict[int, Chunk]:
         """Open the chunks that a start needs. Raises as `open`."""
@@ -166,12 +175,12 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _mapped(path: Path) -> memoryview:
+def _mapped(path: Path, ended: Ended | None = None) -> memoryview:
     """Map a file into memory. The map stays when the file is removed."""
     # The kernel's usual read-ahead stays on. Without it (MADV_RANDOM), lookups in a file that is
     # not in memory took twice as long, and scans four times as long.
     with _missing_told(path):
-        return map_file(path)
+        return map_file(path, ended)
 
 
 @contextmanager
@@ -234,7 +243,9 @@ def _removed_on_error(*paths: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told_if_full(path: Path) -> Iterator[None]:
+def told_if_full(path: Path) -> Iterator[None]:
+    """Raise DiskFull if there is no space for a chunk in this folder, and Overloaded if this
+    process may open no more files."""
     try:
         yield
     except OSError as error:

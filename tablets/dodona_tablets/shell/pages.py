@@ -47,8 +47,8 @@ def create_pages(
             "log_fill_ratio": log.fill_ratio(),
         }
         if report_copies is not None:
-            copies, objects, cached_bytes = report_copies()
-            found |= {"copies": copies, "objects": objects, "cached_bytes": cached_bytes}
+            copies, objects, cache = report_copies()
+            found |= {"copies": copies, "objects": objects, "cached_bytes": cache.size_bytes}
         return found
 
     pages = create_application("Dodona tablet node", None, lifecycle, admission)

@@ -183,9 +183,11 @@ class _Start:
         chunks = ChunkCache(self._folder.path, self._objects, names)
 
         def report() -> ReplicationReport:
-            return ReplicationReport(self.log.report(), self._objects.counts(), chunks.cached_bytes)
+            cache = chunks.counts.report(self.settings.chunk_cache_bytes_max)
+            return ReplicationReport(self.log.report(), self._objects.counts(), cache)
 
-        return recover_node(self.settings, self.log, chunks)._replace(report_copies=report)
+        node = recover_node(self.settings, self.log, chunks)
+        return node._replace(report_copies=report, cache=chunks)
 
     def _give_up(self, error: Exception) -> None:
         """Leave the log to others for a while, and say so."""

@@ -7,6 +7,7 @@ folder has none of them.
 from typing import Final, NamedTuple
 
 from dodona_server.metrics import MICROSECONDS, Metric
+from dodona_tablets.shell.cache_counts import CacheReport
 from dodona_tablets.shell.object_counts import ObjectCounts
 from dodona_wire.cores.copies import CopiesReport
 
@@ -16,8 +17,7 @@ class ReplicationReport(NamedTuple):
 
     copies: CopiesReport
     objects: ObjectCounts
-    cached_bytes: int
-    """Bytes of the chunks that are in the folder of the node, too."""
+    cache: CacheReport
 
 
 COPIES: Final = (
@@ -130,8 +130,35 @@ CHUNKS: Final = (
     Metric(
         "object_store_cached_bytes",
         "gauge",
-        "Bytes of the chunks of this cell that are in the folder of the node, too",
-        "replication.cached_bytes",
+        "Bytes of the rows of chunks that are in the folder of the node, too; removed files count "
+        "as long as a read has them open",
+        "replication.cache.size_bytes",
+    ),
+    Metric(
+        "chunk_cache_limit_bytes",
+        "gauge",
+        "Above this size, copies of chunks go (chunk-cache-mib-max); no sample without a limit",
+        "replication.cache.limit_bytes",
+    ),
+    Metric(
+        "chunk_cache_misses",
+        "counter",
+        "Requests that waited for a chunk that was not in the folder. The other reads were hits",
+        "cell.chunk_misses",
+    ),
+    Metric(
+        "chunk_cache_fetches",
+        "counter",
+        "Attempts to fetch a chunk by outcome: done, missing (the store has no such object), "
+        "damaged (the object has other bytes), or failed (the store gave no answer)",
+        "replication.cache.fetches",
+        ("outcome",),
+    ),
+    Metric(
+        "chunk_cache_evicted_bytes",
+        "counter",
+        "Bytes of copies that were removed because of the limit",
+        "replication.cache.evicted_bytes",
     ),
 )
 

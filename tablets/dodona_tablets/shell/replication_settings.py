@@ -63,6 +63,11 @@ class ReplicationSettings(ProcessSettings):
         description="URL of the store of chunks: s3://bucket/prefix, with AWS_ENDPOINT_URL, "
         "AWS_REGION and keys in the environment, or file:///folder",
     )
+    chunk_cache_mib_max: Annotated[int, Ge(1)] | None = Field(
+        None,
+        description="size of the copies of chunks in the folder above which copies go, MiB, those "
+        "that were read long ago first; without a number all stay",
+    )
     copies: Annotated[int, Ge(1), Le(REPLICAS_MAX)] = Field(
         3, description="number of replicas that get a copy of the log"
     )
@@ -88,6 +93,11 @@ class ReplicationSettings(ProcessSettings):
         return _URLS.validate_python(_words(self.replicas))
 
     @property
+    def chunk_cache_bytes_max(self) -> int | None:
+        """Return how large the copies of chunks may become, in bytes, or None."""
+        return None if self.chunk_cache_mib_max is None else self.chunk_cache_mib_max << 20
+
+    @property
     def etcd_urls(self) -> tuple[str, ...]:
         """Return the addresses of the members of etcd."""
         return _words(self.etcd)
@@ -110,6 +120,10 @@ class ReplicationSettings(ProcessSettings):
             raise ValueError(f"with replicas, set {' and '.join(missing)}, too")
         if not self.replicas and len(missing) < len(others):
             raise ValueError("etcd and object-store are of no use without replicas: set these, too")
+        if self.chunk_cache_mib_max is not None and not self.replicas:
+            raise ValueError(
+                "chunk-cache-mib-max is of no use without replicas: chunks are nowhere else"
+            )
         if not self.copies_min <= self.copies:
             raise ValueError(f"copies ({self.copies}) is below copies-min ({self.copies_min})")
         if self.replicas and len(self.replica_urls) < self.copies:

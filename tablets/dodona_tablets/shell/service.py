@@ -47,6 +47,8 @@ from dodona_wire.types import Now
 
 if TYPE_CHECKING:  # most nodes have no copies, and no traces
     from dodona_server.traced_server import ServerTracing
+    from dodona_tablets.shell.cache_jobs import CacheJobs
+    from dodona_tablets.shell.chunk_cache import ChunkCache
     from dodona_tablets.shell.replication_metrics import ReplicationReport
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -92,6 +94,8 @@ class RecoveredNode(NamedTuple):
     book: RecoveryBook
     report_copies: Callable[[], "ReplicationReport"] | None = None
     """Returns what is known of the copies of the log and of its chunks, if it has copies."""
+    cache: "ChunkCache | None" = None
+    """The chunks, if an object store has them, too."""
 
 
 def recover_node(settings: NodeSettings, log: NodeLog, chunks: NodeChunks) -> RecoveredNode:
@@ -117,13 +121,13 @@ def create_app(
 ) -> Served:
     """Return the REST pages and the data plane of a recovered node. `records` is its log, as the
     runtime sees it."""
-    core, log, _, book, report_copies = node
+    core, log, _, book, report_copies, _ = node
     notes = RecoveryNotes(book, core.recovered)
     admission = settings.admission
     links = Links(core, settings.master_url, settings.cluster_key)
     spans = server_spans("node", settings.trace_url, settings.trace_ratio, cell=settings.cell_id)
     tracing = None if spans is None else server_tracing(spans, "node")
-    runtime, jobs = _make_runtime(settings, records, node, links, tracing)
+    runtime, jobs, cache_jobs = _make_runtime(settings, records, node, links, tracing)
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -136,7 +140,7 @@ def create_app(
             ):
                 yield
             await drain(core, runtime)
-            await close_in_time(_close(runtime, notes, jobs))
+            await close_in_time(_close(runtime, notes, jobs, cache_jobs))
         await links.close()
         if spans is not None:
             await spans.close()
@@ -169,7 +173,7 @@ def _make_runtime(
     node: RecoveredNode,
     links: Links,
     tracing: "ServerTracing | None",
-) -> tuple[Runtime, Jobs]:
+) -> "tuple[Runtime, Jobs, CacheJobs | None]":
     """Return the runtime of a recovered node, and the threads that work for it."""
     core, log, chunks = node.core, node.log, node.chunks
     jobs = Jobs(
@@ -179,12 +183,8 @@ def _make_runtime(
         lambda error: runtime.call_from_thread(_raise, error),
         shares_loop=True,
     )
-    handlers: dict[type[Any], Any] = {
-        **links.handlers(),
-        RunJob: jobs.run,
-        RemoveChunks: jobs.remove,
-        TruncateLog: partial(jobs.truncate, log),
-    }
+    handlers = _handlers(links, jobs, log)
+    cache_jobs = _cache_jobs(node.cache, core, handlers, lambda: runtime)
     runtime = Runtime(
         core,
         records,
@@ -195,7 +195,7 @@ def _make_runtime(
         foresee=links.foresee,
         keep_posted=partial(keep_posted, core, log, DiskSpace(settings.data_dir)),
     )
-    return runtime, jobs
+    return runtime, jobs, cache_jobs
 
 
 @asynccontextmanager
@@ -211,10 +211,43 @@ async def joined(log: CellLog | DistantLog) -> AsyncIterator[None]:
         await log.leave()
 
 
-async def _close(runtime: Runtime, notes: RecoveryNotes, jobs: Jobs) -> None:
+def _handlers(links: Links, jobs: Jobs, log: NodeLog) -> dict[type[Any], Any]:
+    return {
+        **links.handlers(),
+        RunJob: jobs.run,
+        RemoveChunks: jobs.remove,
+        TruncateLog: partial(jobs.truncate, log),
+    }
+
+
+def _cache_jobs(
+    cache: "ChunkCache | None",
+    core: NodeCore,
+    handlers: dict[type[Any], Any],
+    runtime: Callable[[], Runtime],
+) -> "CacheJobs | None":
+    """Return the threads that bring chunks and let them go, if an object store has them. Adds their
+    effects to the handlers. `runtime` returns the runtime once it is there."""
+    if cache is None:
+        return None
+    from dodona_tablets.shell.cache_jobs import CacheJobs
+
+    def call(method: Callable[..., None], *arguments: Any) -> None:
+        runtime().call_from_thread(method, *arguments)
+
+    jobs = CacheJobs(cache, partial(call, core.handle_chunk), partial(call, _raise))
+    handlers |= jobs.handlers()
+    return jobs
+
+
+async def _close(
+    runtime: Runtime, notes: RecoveryNotes, jobs: Jobs, cache_jobs: "CacheJobs | None"
+) -> None:
     await runtime.close()
     await notes.close()
     await asyncio.to_thread(jobs.close)
+    if cache_jobs is not None:
+        await asyncio.to_thread(cache_jobs.close)
 
 
 def _lifecycle(core: NodeCore, runtime: Runtime, links: Links) -> Lifecycle:

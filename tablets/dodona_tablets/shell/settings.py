@@ -158,4 +158,5 @@ class NodeSettings(ServerSettings, TracedSettings, ReplicationSettings):
             batch_bytes_max=self.batch_mib_max << 20,
             reader_lease_ms_max=self.reader_lease_s_max * 1000,
             reader_renewal_ms_max=self.reader_renewal_s_max * 1000,
+            chunk_cache_bytes_max=self.chunk_cache_bytes_max,
         )

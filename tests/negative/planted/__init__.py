@@ -9,6 +9,7 @@ from negative.planted import (
     further,
     gone,
     loads,
+    objects,
     oracle,
     reads,
     recovery,
@@ -30,6 +31,7 @@ CHAPTERS = (
     loads,
     retention,
     further,
+    objects,
 )
 
 

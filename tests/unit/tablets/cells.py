@@ -29,16 +29,21 @@ from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Checkpoint, Record
 from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_tablets.core.rows.chunks.index import encode_index
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.rows.chunks.jobs import Built, build
 from dodona_wire.cores.effects import (
     Append,
     AskTimestamps,
+    EvictChunks,
+    FetchChunk,
     RemoveChunks,
     ReplyAtOnce,
     ReplyTo,
     RunJob,
     SendHeartbeat,
     SendToCell,
+    TouchChunks,
     TruncateLog,
 )
 from dodona_wire.cores.fault_points import FaultAt, no_faults
@@ -105,6 +110,15 @@ class Bench:
         self.holds_jobs = False
         """Whether long work stays under way until `finish_jobs`."""
         self.files: defaultdict[CellId, dict[int, Chunk]] = defaultdict(dict)
+        self.objects: dict[tuple[CellId, int], Any] = {}
+        """The rows of each chunk, as an object store has them."""
+        self.is_cold = False
+        """Whether a start finds no rows of chunks."""
+        self.fetches: list[tuple[CellId, ChunkInfo]] = []
+        self.holds_fetches = False
+        """Whether chunks stay on their way until `finish_fetches`."""
+        self.evicted: list[int] = []
+        self.touched: list[tuple[int, ...]] = []
         self.revision = Revision(0)
         """The last that was given out."""
         for index in range(count):
@@ -125,11 +139,17 @@ class Bench:
             node.replay(record)
         needed = node.chunks_needed()
         self.jobs = [job for job in self.jobs if job[0] != cell]
-        self.files[cell] = {number: self.files[cell][number] for number in needed}
+        self.fetches = [it for it in self.fetches if it[0] != cell]
+        self.files[cell] = {number: self._reopened(cell, number) for number in needed}
         node.open_chunks(self.files[cell])
         node.start(self.now)
         self.carry_out(cell)
         self.answer_oracle()
+
+    def _reopened(self, cell: CellId, number: int) -> Chunk:
+        known = self.files[cell][number]
+        rows = None if self.is_cold else self.objects.get((cell, number), known.data)
+        return Chunk(known.info, rows, encode_index(known.index)[0])
 
     def assign(
         self, cell: CellId, tablets: list[TabletAssignment], dropped: tuple[TabletId, ...] = ()
@@ -160,7 +180,16 @@ class Bench:
             result = build(effect.job)
             if isinstance(result, Built):
                 self.files[cell][result.info.number] = result.chunk
+                self.objects[cell, result.info.number] = result.chunk.data
             self.nodes[cell].handle_job(effect.token, result, self.now)
+            self.carry_out(cell)
+
+    def finish_fetches(self, result: Any = None) -> None:
+        """Bring all chunks that were asked for, or give this result for each."""
+        while self.fetches:
+            cell, info = self.fetches.pop(0)
+            found = self.objects[cell, info.number] if result is None else result
+            self.nodes[cell].handle_chunk(info.number, found, self.now)
             self.carry_out(cell)
 
     def carry_out(self, cell: CellId) -> None:
@@ -181,9 +210,22 @@ class Bench:
                 case RunJob() | RemoveChunks() | TruncateLog():
                     self._work(cell, effect)
                 case _:
-                    raise AssertionError(effect)
+                    self._keep(cell, effect)
         if not self.holds_jobs:
             self.finish_jobs()
+        if not self.holds_fetches:
+            self.finish_fetches()
+
+    def _keep(self, cell: CellId, effect: Any) -> None:
+        match effect:
+            case FetchChunk():
+                self.fetches.append((cell, effect.info))
+            case EvictChunks():
+                self.evicted += effect.numbers
+            case TouchChunks():
+                self.touched.append(effect.numbers)
+            case _:
+                raise AssertionError(effect)
 
     def note(self, cell: CellId, effect: Any) -> None:
         """For benches that write effects down. Does nothing here."""

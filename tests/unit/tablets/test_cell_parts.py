@@ -1,5 +1,6 @@
 """Small parts of a cell by themselves: the room, the outbox, the chunks, a transaction's state."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,7 +20,7 @@ CELL = CellId(3)
 
 
 def chunk() -> Chunk:
-    return cast(Chunk, object())
+    return cast(Chunk, SimpleNamespace(is_away=True))
 
 
 # Room

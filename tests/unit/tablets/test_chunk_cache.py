@@ -1,5 +1,7 @@
 """Chunks in an object store, with copies in a folder: uploaded first, and fetched again."""
 
+import errno
+import gc
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.errors import DataCorrupted, Unavailable
+from dodona.errors import DataCorrupted, DiskFull, Unavailable
 from dodona.types import CellId
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
@@ -103,6 +105,12 @@ def files(tmp_path: Path, machine: str = "here") -> list[str]:
     return sorted(it.name for it in (tmp_path / machine / "chunks").iterdir())
 
 
+def open_and_fetch(chunks: ChunkCache, needed: dict[int, ChunkInfo]) -> None:
+    chunks.open_all(needed)
+    for info in needed.values():
+        chunks.fetch(info)
+
+
 def rows_of(chunk: Chunk) -> int:
     return sum(chunk.block(it).batch.num_rows for it in range(len(chunk.index.blocks)))
 
@@ -120,15 +128,29 @@ def test_a_chunk_is_in_the_store_and_in_the_folder(store: Store, tmp_path: Path)
 
 def test_the_cache_knows_how_much_it_has(store: Store, tmp_path: Path) -> None:
     chunks = cache(store, tmp_path)
-    assert chunks.cached_bytes == 0
+    assert chunks.counts.size_bytes == 0
     infos = [written(chunks), written(chunks, FIRST + 1)]
-    assert chunks.cached_bytes == sum(it.size_bytes for it in infos) > 0
-    again = cache(store, tmp_path, "there", EPOCH + 1)
+    assert chunks.counts.size_bytes == sum(it.size_bytes for it in infos) > 0
+    again = cache(store, tmp_path, epoch=EPOCH + 1)
     again.open_all({it.number: it for it in infos})
-    assert again.cached_bytes == chunks.cached_bytes
+    assert again.counts.size_bytes == chunks.counts.size_bytes
     again.remove([FIRST])
     again.remove([FIRST])
-    assert again.cached_bytes == infos[1].size_bytes
+    assert again.counts.size_bytes == infos[1].size_bytes
+
+
+def test_a_removed_copy_counts_until_its_map_ends(store: Store, tmp_path: Path) -> None:
+    chunks = cache(store, tmp_path)
+    info = written(chunks)
+    reader = chunks.open(info)
+    chunks.evict([FIRST])
+    assert files(tmp_path) == [f"{FIRST}.index"]
+    assert rows_of(reader) == info.row_count, "its map stays"
+    assert chunks.counts.size_bytes == info.size_bytes
+    reader.let_go()
+    gc.collect()
+    assert chunks.counts.size_bytes == 0
+    assert chunks.counts.report(None).evicted_bytes == info.size_bytes
 
 
 def test_no_rows_make_no_object(store: Store, tmp_path: Path) -> None:
@@ -182,13 +204,17 @@ def test_another_machine_fetches_what_the_log_names(
     needed = {it: written(here, it) for it in range(FIRST, FIRST + 20)}
     there = cache(store, tmp_path, "there", EPOCH + 1)
     opened = there.open_all(needed)
-    assert {it: rows_of(chunk) for it, chunk in opened.items()} == {
-        it: info.row_count for it, info in needed.items()
-    }
-    assert files(tmp_path, "there") == files(tmp_path)
+    assert all(it.is_away for it in opened.values())
+    assert files(tmp_path, "there") == [it for it in files(tmp_path) if it.endswith(".index")]
     (told,) = caplog.records
-    assert told.fields["event"] == "chunks_fetched"  # type: ignore[attr-defined]
+    assert told.fields["event"] == "chunks_away"  # type: ignore[attr-defined]
     assert told.fields["chunks"] == 20  # type: ignore[attr-defined]
+    for number, chunk in opened.items():
+        chunk.bring(there.fetch(needed[number]))
+        assert rows_of(chunk) == needed[number].row_count
+    assert files(tmp_path, "there") == files(tmp_path)
+    assert there.counts.size_bytes == sum(it.size_bytes for it in needed.values())
+    assert there.counts.report(5).fetches == {"done": 40, "missing": 0, "damaged": 0, "failed": 0}
 
 
 def test_a_start_with_good_copies_needs_no_store(store: Store, tmp_path: Path) -> None:
@@ -217,8 +243,10 @@ def test_a_bad_copy_is_fetched_again(
         assert other.write(number, SCHEMA, list(batches())[:2]) is not None
         (tmp_path / "other" / "chunks" / f"{number}.{suffix}").replace(path)
     again = cache(store, tmp_path, epoch=EPOCH + 1)
-    assert rows_of(again.open_all(needed)[FIRST]) == needed[FIRST].row_count
-    assert sorted(store.got) == NAMES
+    chunk = again.open_all(needed)[FIRST]
+    chunk.bring(again.fetch(needed[FIRST]))
+    assert rows_of(chunk) == needed[FIRST].row_count
+    assert store.got == [it for it in NAMES if it.endswith(suffix)], "the other file is good"
 
 
 def test_files_that_the_log_does_not_name_leave_the_folder_and_not_the_store(
@@ -246,24 +274,126 @@ def test_an_object_with_other_bytes_is_never_used(
     path.write_bytes(content)
     there = cache(store, tmp_path, "there", EPOCH + 1)
     with pytest.raises(DataCorrupted, match=r"The log names chunk .* restore a backup") as caught:
-        there.open_all(needed)
-    assert caught.value.attributes == {"object_store": there.place, "chunk": FIRST}
-    assert len(store.got) == 6, "it was fetched three times"
-    assert [it for it in files(tmp_path, "there") if not it.endswith(".part")] == []
+        open_and_fetch(there, needed)
+    name = f"{ROOM}/{EPOCH}/1.{suffix}"
+    assert caught.value.attributes == {
+        "object_store": there.place,
+        "object": name,
+        "chunk": FIRST,
+    }
+    assert store.got.count(name) == 3
+    assert files(tmp_path, "there") == ([f"{FIRST}.index"] if suffix == "arrow" else [])
+    assert there.counts.report(None).fetches["damaged"] == 3
 
 
-def test_an_object_that_is_missing_is_named(store: Store, tmp_path: Path) -> None:
+def test_an_index_that_is_missing_ends_a_start_and_is_named(store: Store, tmp_path: Path) -> None:
     needed = {FIRST: written(cache(store, tmp_path))}
     (store.folder / NAMES[1]).unlink()
     with pytest.raises(DataCorrupted, match=f"there is no object {NAMES[1]}"):
         cache(store, tmp_path, "there", EPOCH + 1).open_all(needed)
 
 
+def test_rows_that_are_missing_are_an_alarm_at_the_start_and_an_error_of_those_who_need_them(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    needed = {FIRST: written(cache(store, tmp_path))}
+    (store.folder / NAMES[0]).unlink()
+    there = cache(store, tmp_path, "there", EPOCH + 1)
+    assert there.open_all(needed)[FIRST].is_away
+    (told,) = [it for it in caplog.records if it.levelname == "ERROR"]
+    assert told.fields["event"] == "chunk_lost"  # type: ignore[attr-defined]
+    with pytest.raises(DataCorrupted, match=f"there is no object {NAMES[0]}"):
+        there.fetch(needed[FIRST])
+    assert there.counts.report(None).fetches["missing"] == 1
+
+
 def test_a_store_that_is_away_is_no_damage(store: Store, tmp_path: Path) -> None:
     needed = {FIRST: written(cache(store, tmp_path))}
+    there = cache(store, tmp_path, "there", EPOCH + 1)
+    there.open_all(needed)
     store.is_away = True
     with pytest.raises(Unavailable, match="away"):
-        cache(store, tmp_path, "there", EPOCH + 1).open_all(needed)
+        there.fetch(needed[FIRST])
+    with pytest.raises(Unavailable, match="away"):
+        cache(store, tmp_path, "elsewhere", EPOCH + 1).open_all(needed)
+
+
+def test_a_fetch_without_space_says_so_and_leaves_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {FIRST: written(cache(store, tmp_path))}
+    there = cache(store, tmp_path, "there", EPOCH + 1)
+    there.open_all(needed)
+
+    def fill(name: str, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(store, "get", fill)
+    with pytest.raises(DiskFull):
+        there.fetch(needed[FIRST])
+    assert files(tmp_path, "there") == [f"{FIRST}.index"]
+
+
+# Copies that come and go
+
+
+def test_a_copy_that_was_evicted_is_fetched_again(store: Store, tmp_path: Path) -> None:
+    chunks = cache(store, tmp_path)
+    info = written(chunks)
+    chunks.evict([FIRST])
+    assert store.everything() == NAMES
+    assert bytes(chunks.fetch(info)) == (store.folder / NAMES[0]).read_bytes()
+    assert store.got == [NAMES[0]]
+
+
+def test_the_order_of_use_survives_a_restart(store: Store, tmp_path: Path) -> None:
+    chunks = cache(store, tmp_path)
+    numbers = [FIRST, FIRST + 1, FIRST + 2, FIRST + 3]
+    needed = {it: written(chunks, it) for it in numbers}
+    chunks.touch([FIRST + 1, FIRST])
+    chunks.evict([FIRST + 2])
+    again = cache(store, tmp_path, epoch=EPOCH + 1)
+    opened = again.open_all(needed)
+    assert [it for it in opened if not opened[it].is_away] == [FIRST + 3, FIRST + 1, FIRST]
+
+
+def test_a_damaged_copy_is_never_used_and_stays_until_a_good_one_comes(
+    store: Store, tmp_path: Path
+) -> None:
+    needed = {FIRST: written(cache(store, tmp_path))}
+    path = tmp_path / "here" / "chunks" / f"{FIRST}.arrow"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + b"!")
+    again = cache(store, tmp_path, epoch=EPOCH + 1)
+    assert again.open_all(needed)[FIRST].is_away
+    store.is_away = True
+    with pytest.raises(Unavailable):
+        again.fetch(needed[FIRST])
+    assert path.read_bytes() == good[:-1] + b"!"
+    store.is_away = False
+    assert bytes(again.fetch(needed[FIRST])) == good == path.read_bytes()
+
+
+def test_a_copy_stays_until_the_store_is_known_to_have_the_chunk(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store did not list its objects at the start."""
+    needed = {FIRST: written(cache(store, tmp_path))}
+    for name in NAMES:
+        (store.folder / name).unlink()
+    store.is_away = True
+    again = cache(store, tmp_path, epoch=EPOCH + 1)
+    again.open_all(needed)
+    store.answers = 0
+    again.evict([FIRST])
+    assert files(tmp_path) == [f"{FIRST}.arrow", f"{FIRST}.index"]
+    assert caplog.records[-1].fields["event"] == "chunk_not_evicted"  # type: ignore[attr-defined]
+    assert len(again.fetch(needed[FIRST])) == needed[FIRST].size_bytes, "it is here"
+    store.answers = 2
+    again.evict([FIRST])
+    assert store.everything() == NAMES
+    assert files(tmp_path) == [f"{FIRST}.index"]
 
 
 def test_a_damaged_byte_in_a_copy_is_found_at_the_start(store: Store, tmp_path: Path) -> None:
@@ -273,7 +403,9 @@ def test_a_damaged_byte_in_a_copy_is_found_at_the_start(store: Store, tmp_path: 
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    chunk = cache(store, tmp_path, epoch=EPOCH + 1).open_all(needed)[FIRST]
+    again = cache(store, tmp_path, epoch=EPOCH + 1)
+    chunk = again.open_all(needed)[FIRST]
+    chunk.bring(again.fetch(needed[FIRST]))
     assert rows_of(chunk) == needed[FIRST].row_count
 
 
@@ -301,7 +433,10 @@ def test_a_fetch_without_an_answer_is_repeated(
         get(name, path)
 
     monkeypatch.setattr(store, "get", get_later)
-    assert rows_of(there.open_all(needed)[FIRST]) == needed[FIRST].row_count
+    assert there.open_all(needed)[FIRST].is_away
+    failures = [Unavailable("no answer"), Unavailable("no answer")]
+    assert len(there.fetch(needed[FIRST])) == needed[FIRST].size_bytes
+    assert there.counts.report(None).fetches["failed"] == 4
 
 
 # Names

@@ -7,14 +7,24 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dodona_replication.core.owner_report import report_of
 from dodona_server.exposition import Metrics
+from dodona_tablets.shell.cache_counts import CacheReport
 from dodona_tablets.shell.object_counts import ObjectCounts
 from dodona_tablets.shell.replication_metrics import REPLICATION_METRICS, ReplicationReport
 from dodona_wire.cores.copies import ReplicaState
 from unit.replication.owning import Owning
 
 
+class CellReport(NamedTuple):
+    chunk_misses: int
+
+
 class Report(NamedTuple):
     replication: ReplicationReport
+    cell: CellReport
+
+
+CACHE = CacheReport(300, 4_000, 50, {"done": 6, "missing": 0, "damaged": 1, "failed": 2})
+CELL = CellReport(7)
 
 
 PLACES = [
@@ -31,7 +41,7 @@ def scraped(owning: Owning) -> dict[str, float]:
         take_over_us=800_000,
     )
     calls = {"put": {"done": 4, "failed": 1}}
-    report = Report(ReplicationReport(copies, ObjectCounts(calls, 1_000, 20), 300))
+    report = Report(ReplicationReport(copies, ObjectCounts(calls, 1_000, 20), CACHE), CELL)
     text = Metrics("node", REPLICATION_METRICS, lambda: report).text("")[0].decode()
     return {
         " ".join([sample.name.removeprefix("dodona_node_"), *sample.labels.values()]): sample.value
@@ -67,6 +77,10 @@ def test_the_state_of_the_copies_is_in_the_metrics() -> None:
     assert found["object_store_uploaded_bytes_total"] == 1_000
     assert found["object_store_fetched_bytes_total"] == 20
     assert found["object_store_cached_bytes"] == 300
+    assert found["chunk_cache_limit_bytes"] == 4_000
+    assert found["chunk_cache_misses_total"] == 7
+    assert found["chunk_cache_fetches_total damaged"] == 1
+    assert found["chunk_cache_evicted_bytes_total"] == 50
 
 
 def test_a_replica_has_one_sample_in_each_metric() -> None:

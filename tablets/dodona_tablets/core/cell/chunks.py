@@ -1,13 +1,17 @@
 """Keep the chunks of a cell: those that are open, their numbers, and those on their way.
 
-Owns: the numbers of chunks, the batches in progress, and the orphans that a start found.
+Owns: the numbers of chunks, the batches in progress, and the orphans that a start found. It also
+knows which open chunks have their rows on this machine, in the order of their last use, and which
+of them must stay. `upkeep.caching` decides which ones go.
 
 Invariant: no two chunks of a cell have the same number, not even chunks of work that did not end.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from dodona_tablets.core.rows.chunks.chunk import Chunk
+from dodona_wire.types import TransactionId
 
 
 class Chunks:
@@ -24,6 +28,14 @@ class Chunks:
         self.last_failure: str | None = None
         """The last failure of work on chunks."""
         self._bytes_by_batch: dict[int, int] = {}
+        self._here: dict[int, None] = {}
+        """The open chunks whose rows are on this machine. Those that were used long ago come
+        first."""
+        self._holds_by_number: Counter[int] = Counter()
+        self.here_bytes = 0
+        """The size of the rows of chunks that are on this machine."""
+        self.waiting_writers: dict[TransactionId, int] = {}
+        """The transactions that wait for the rows of a chunk, each with the number of it."""
 
     # Numbers
 
@@ -46,8 +58,10 @@ class Chunks:
         self, chunks: Mapping[int, Chunk], orphans: tuple[int, ...], first_number: int
     ) -> None:
         """Take the chunks that the log names, and the numbers of the other chunks that are there.
-        These are not used again, and no number below `first_number` is."""
-        self.open.update(chunks)
+        These are not used again, and no number below `first_number` is. Chunks that were used long
+        ago come first."""
+        for number, chunk in chunks.items():
+            self.add(number, chunk)
         self.orphans = orphans
         self.note_number(max((first_number - 1, *orphans)))
 
@@ -59,6 +73,8 @@ class Chunks:
     def add(self, number: int, chunk: Chunk) -> None:
         """Take a chunk that was made just now."""
         self.open[number] = chunk
+        if not chunk.is_away:
+            self.note_here(chunk)
 
     def get(self, number: int) -> Chunk | None:
         """Return an open chunk. In replay no chunk is open yet, so it returns None."""
@@ -74,8 +90,51 @@ class Chunks:
         kept = dict.fromkeys(used)
         unused = tuple([number for number in self.open if number not in kept])
         for number in unused:
-            del self.open[number]
+            self._note_gone(number, self.open.pop(number))
         return unused
+
+    # Rows that are here, and rows that are away
+
+    def note_here(self, chunk: Chunk) -> None:
+        """Note that the rows of an open chunk are on this machine from now on."""
+        self._here[chunk.info.number] = None
+        self.here_bytes += chunk.info.size_bytes
+
+    def let_go(self, chunk: Chunk) -> None:
+        """Let the rows of a chunk go. Nothing may hold it."""
+        assert not self.is_held(chunk.info.number), "a chunk goes while it is read"
+        chunk.let_go()
+        self._note_gone(chunk.info.number, chunk)
+
+    def _note_gone(self, number: int, chunk: Chunk) -> None:
+        if number in self._here:
+            del self._here[number]
+            self.here_bytes -= chunk.info.size_bytes
+
+    def by_last_use(self) -> list[Chunk]:
+        """Return the chunks whose rows are here. Those that were used long ago come first."""
+        return [self.open[number] for number in self._here]
+
+    def take_used(self) -> list[Chunk]:
+        """Return the chunks that were read since the last call. They count as used just now."""
+        used = [it for it in self.by_last_use() if it.is_used]
+        for chunk in used:
+            chunk.is_used = False
+            self._here[chunk.info.number] = self._here.pop(chunk.info.number)
+        return used
+
+    def hold(self, number: int) -> None:
+        """Keep the rows of a chunk here once they are here, until as many calls of `release`."""
+        self._holds_by_number[number] += 1
+
+    def release(self, number: int) -> None:
+        """End one hold."""
+        self._holds_by_number[number] -= 1
+        if not self._holds_by_number[number]:
+            del self._holds_by_number[number]
+
+    def is_held(self, number: int) -> bool:
+        return number in self._holds_by_number
 
     # Chunks on their way
 

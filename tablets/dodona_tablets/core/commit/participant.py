@@ -15,9 +15,11 @@ from typing import Any, Final
 from dodona_tablets.core.cell.cell import Cell, failure_of
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_parts, check_transaction
+from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
 from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.commit.silence import wait_failure
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.lock_set import lock_locks, shared_groups_of, write_locks
 from dodona_tablets.core.tablet.locks import Lost, acquire_all, check_locks, check_versions
@@ -25,6 +27,7 @@ from dodona_tablets.core.tablet.publications import Publishing
 from dodona_tablets.core.tablet.publishing import check_publication, check_rows
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import AskTimestamps, SendToCell
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
@@ -85,9 +88,10 @@ ABORTED = Failure(TransactionAborted.kind, "The transaction was aborted.")
 class Participant:
     """The handler of participant events. A cell has one instance."""
 
-    def __init__(self, cell: Cell, outbox: Outbox) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, caching: Caching) -> None:
         self._cell = cell
         self._outbox = outbox
+        self._caching = caching
 
     # Events
 
@@ -162,8 +166,9 @@ class Participant:
 
     # Locks
 
-    def lock(self, transaction: Transaction) -> None:
-        """Check all locks, then take all locks, so that a refusal has nothing to undo."""
+    def lock(self, transaction: Transaction, after: Need | None = None) -> None:
+        """Check all locks, then take all locks, so that a refusal has nothing to undo. `after` is
+        the need for chunks for which it has waited."""
         waits_for: Transaction | None = None
         parts: list[TabletModifications] = []
         try:
@@ -175,6 +180,10 @@ class Participant:
             if lost.conflict is not None:
                 self._cell.counts.conflicts[lost.conflict] += 1
             self.refuse(transaction, lost.failure)
+            return
+        except ChunkAway as away:
+            shared = self._cell, self._caching
+            wait_for_chunk(*shared, transaction, away, self.retry, self.refuse, after)
             return
         if waits_for is not None:
             if self._cell.fault_at(FaultPoint.TIRE_OF_HOLDER):
@@ -188,7 +197,7 @@ class Participant:
         transaction.since_us = self._cell.now.instant_us
         self.ask_timestamp(transaction)  # rule 1: only now
 
-    def retry(self, transaction: Transaction) -> None:
+    def retry(self, transaction: Transaction, after: Need | None = None) -> None:
         """Check a waiting transaction again. Its tablets may have closed meanwhile."""
         try:
             for part in transaction.modifications:
@@ -199,7 +208,7 @@ class Participant:
         except DodonaError as error:
             self.refuse(transaction, failure_of(error))
         else:
-            self.lock(transaction)
+            self.lock(transaction, after)
 
     def ask_timestamp(self, transaction: Transaction) -> None:
         """Ask the oracle. If no answer comes, the cell asks again. The first answer counts."""

@@ -9,12 +9,14 @@ from typing import Any
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
 from dodona_tablets.core.commit.presence import widened
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.tablet.lock_set import locks_of
-from dodona_tablets.core.tablet.locks import awaited
+from dodona_tablets.core.tablet.locks import Lost, awaited
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
 from dodona_wire.messages.base import Failure
+from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
 
 
@@ -94,6 +96,11 @@ def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
     """Return why a writer ends its bounded wait (rule 4). It is a conflict with the transaction
     that holds the row, or the silence of a server that this transaction needs."""
     attributes: dict[str, Any] = {"start_timestamp": waiter.id}
+    chunk = cell.chunks.waiting_writers.pop(waiter.id, None)
+    if chunk is not None:
+        text = f"The object store does not give chunk {chunk}, which has the rows of a recent load"
+        attributes.update(cell=cell.id, chunk=chunk, is_refused=True)
+        return Failure(Unavailable.kind, text, attributes)
     found = _holder_of(cell, waiter)
     if found is None:
         text = "Timed out waiting for a transaction that holds a row"
@@ -116,13 +123,22 @@ def _holder_of(cell: Cell, waiter: Transaction) -> tuple[Tablet, Key, Transactio
         tablet = cell.tablets.get(part.tablet)
         if tablet is None:
             continue
-        for key, wanted in locks_of(tablet.schema, widened(tablet, part, waiter.start)):
+        for key, wanted in locks_of(tablet.schema, _widened(tablet, part, waiter)):
             locks = tablet.locks.get(key)
             if locks is not None:
                 holder = awaited(locks, tablet.schema, waiter.start, wanted)
                 if holder is not None:
                     return tablet, key, holder
     return None
+
+
+def _widened(tablet: Tablet, part: TabletModifications, waiter: Transaction) -> TabletModifications:
+    """Return the part with the locks that it waits for. If the chunk that says whether a row exists
+    can't be read now, these are the locks that its client asked for."""
+    try:
+        return widened(tablet, part, waiter.start)
+    except (ChunkAway, Lost):
+        return part
 
 
 def oracle_wait_us_max(cell: Cell) -> int:

@@ -8,6 +8,7 @@ not served, and no other tablet takes over its rows. If the source tablet is not
 tablet waits: a source that was dropped or lost may have had rows.
 """
 
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,12 +16,15 @@ from msgspec.structs import replace
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import RowsTaken
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.rows.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.rows.stores import TabletChunk
 from dodona_tablets.core.rows.version import chain_of
 from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import SendToCell
 from dodona_wire.cores.fault_points import FaultPoint
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import TabletAssignment, TabletSource
 from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.messages.data import RowVersion
@@ -110,9 +114,10 @@ class Importing:
     """The requests of a cell for rows of other cells, and its answers to their requests. One
     instance for each cell."""
 
-    def __init__(self, cell: Cell, outbox: Outbox) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, caching: Caching) -> None:
         self._cell = cell
         self._outbox = outbox
+        self._caching = caching
         self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
         self.is_waiting = True
         """Whether rows were missing at the last check."""
@@ -144,12 +149,18 @@ class Importing:
                     body = AskRows(cell.id, source.tablet, number, lower, upper)
                     self._outbox.send(SendToCell(source.cell, body))
 
-    def tell_rows(self, body: AskRows) -> None:
+    def tell_rows(self, body: AskRows, after: Need | None = None) -> None:
         """Answer with a page if the tablet is settled. Otherwise send nothing: the other cell asks
-        again."""
+        again. `after` is the need for chunks for which this question has waited."""
         tablet = self._cell.tablets.get(body.tablet)
-        if tablet is not None and tablet.is_settled:
-            self._outbox.send(SendToCell(body.source, self._page(tablet, body)))
+        if tablet is None or not tablet.is_settled:
+            return
+        try:
+            page = self._page(tablet, body)
+        except ChunkAway as away:
+            self._caching.wait([away.chunk], partial(self.tell_rows, body), _ignore, after=after)
+        else:
+            self._outbox.send(SendToCell(body.source, page))
 
     def _page(self, tablet: Tablet, body: AskRows) -> TellRows:
         schema = tablet.schema
@@ -185,3 +196,7 @@ class Importing:
         self._asked_us.pop((page.target, source), None)
         self.ask()
         return None if tablet.missing else tablet
+
+
+def _ignore(_: Failure) -> None:
+    """Say nothing about a chunk that can't be had: the other cell asks again."""

@@ -25,6 +25,7 @@ from dodona_tablets.core.records import (
     TabletUnmounted,
 )
 from dodona_tablets.core.tablet.tablet import FROZEN, UNMOUNTED, Tablet
+from dodona_tablets.core.upkeep.caching import Caching
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import AskTimestamps, SendHeartbeat
 from dodona_wire.cores.fault_points import FaultPoint
@@ -54,14 +55,20 @@ class Mounting:
     """The part of a cell that follows the master's assignments. `node` has the cell's own fence."""
 
     def __init__(
-        self, cell: Cell, outbox: Outbox, flushing: Flushing, address: str, epoch: int
+        self,
+        cell: Cell,
+        outbox: Outbox,
+        caching: Caching,
+        flushing: Flushing,
+        address: str,
+        epoch: int,
     ) -> None:
         self._cell = cell
         self._outbox = outbox
         self._flushing = flushing
         self._address = address
         self._epoch = epoch
-        self._importing = Importing(cell, outbox)
+        self._importing = Importing(cell, outbox, caching)
         self._sequence = 0
         self._revision = Revision(0)
         """The revision of the last assignment that was taken."""

@@ -6,9 +6,11 @@ Owns:
 - bounded waits for prepared rows, and the queue of reads that wait;
 - which snapshots can still be held.
 
-When the transaction that a read waited for has moved on, the whole read begins again.
+When the transaction that a read waited for has moved on, the whole read begins again. So does a
+read that has met a chunk that is not on this machine.
 """
 
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -17,12 +19,15 @@ from dodona_tablets.core.cell.cell import Cell, failure_of
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_lease
 from dodona_tablets.core.commit.silence import blocked, is_in_vain, unproven_failure
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
+from dodona_tablets.core.tablet.away import bytes_of, chunks_for
 from dodona_tablets.core.tablet.changes import count_versions, scan_versions
 from dodona_tablets.core.tablet.scans import scan, scan_arrow
 from dodona_tablets.core.tablet.snapshot import Read, lookup, lookup_versions, too_old
 from dodona_tablets.core.tablet.splitting import split
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
+from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import AskTimestamps
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded
@@ -79,9 +84,10 @@ class WaitingRead:
 class Reads:
     """The handler of reads. It answers now, or when the blocking transaction has an outcome."""
 
-    def __init__(self, cell: Cell, outbox: Outbox) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, caching: Caching) -> None:
         self._cell = cell
         self._outbox = outbox
+        self._caching = caching
         self._unproven: list[tuple[Any, Read]] = []
         self._proving: dict[int, tuple[int, list[tuple[Any, Read]]]] = {}
         self._batch = 0
@@ -91,7 +97,7 @@ class Reads:
         self.count_by_type: dict[type[Any], int] = dict.fromkeys(KINDS, 0)
 
     def __len__(self) -> int:
-        return len(self._waiting) + self._parked_count
+        return len(self._waiting) + self._parked_count + self._caching.request_count
 
     def handle(self, route: Any, request: Read) -> None:
         """Answer a read, or park it until the oracle has proved that its timestamp is not in the
@@ -213,11 +219,19 @@ class Reads:
             elif now_us - since_us > limits.repeat_after_ms * 1000:
                 self._outbox.send(AskTimestamps(ProofToken(batch)))
 
-    def _attempt(self, route: Any, request: Read, deadline_us: int | None) -> None:
+    def _attempt(
+        self, route: Any, request: Read, deadline_us: int | None, after: Need | None = None
+    ) -> None:
         try:
             result = self._read(request)
         except DodonaError as error:
             self._refuse(route, error)
+            return
+        except ChunkAway as away:
+            chunks = chunks_for(self._cell.tablets[request.tablet], request, away)
+            resume = partial(self._attempt, route, request, deadline_us)
+            refuse = partial(self._outbox.reply, route)
+            self._caching.wait(chunks, resume, refuse, bytes_of(request), after)
             return
         if isinstance(result, Transaction):
             self._wait(route, request, deadline_us, result)

@@ -14,6 +14,7 @@ Invariants:
 """
 
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell, failure_of
@@ -28,12 +29,14 @@ from dodona_tablets.core.requests.loading import check_batches
 from dodona_tablets.core.requests.nonatomic import check_stamp
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, SealJob
+from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.tablet.loads import BatchPlace, Load, Seal
 from dodona_tablets.core.tablet.publications import PublicationRows
 from dodona_tablets.core.tablet.snapshot import too_old
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State
+from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.fault_points import FaultPoint
@@ -91,12 +94,15 @@ Token = StageToken | SealToken
 class Staging:
     """The handler of requests about loads. A cell has one instance."""
 
-    def __init__(self, cell: Cell, outbox: Outbox, flushing: Flushing) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, caching: Caching, flushing: Flushing) -> None:
         self._cell = cell
         self._outbox = outbox
+        self._caching = caching
         self._flushing = flushing
         self._under_way: dict[Token, list[Any]] = {}
         """The routes that wait for each batch and each seal."""
+        self._needs: dict[SealToken, Need] = {}
+        """The chunks that each running seal holds on this machine."""
         self._hold_at_us = 0
 
     # Requests
@@ -250,8 +256,9 @@ class Staging:
             number, tablet.schema, request.batch, *bounds, kind=request.kind, is_exact=True
         )
         token = StageToken(request.load, request.tablet, request.part, number)
-        self._begin(tablet, token, job, len(request.batch))
+        self._register(tablet, token, len(request.batch))
         self._under_way[token] = [route]
+        self._outbox.send(RunJob(token, job))
 
     def _tablet(self, request: StageArrow | SealLoad) -> Tablet:
         cell = self._cell
@@ -277,12 +284,9 @@ class Staging:
                 cell=cell.id,
             )
 
-    def _begin(
-        self, tablet: Tablet, token: Token, job: BatchJob | SealJob, size_bytes: int = 0
-    ) -> None:
+    def _register(self, tablet: Tablet, token: Token, size_bytes: int) -> None:
         self._cell.chunks.begin_batch(token.number, size_bytes)
         tablet.active_count += 1
-        self._outbox.send(RunJob(token, job))
 
     # Seals
 
@@ -325,8 +329,16 @@ class Staging:
         for store in pinned:
             store.pin_count += 1
         token = SealToken(request.load, request.tablet, seal, job.number, pinned)
-        self._begin(tablet, token, job)
+        self._register(tablet, token, 0)
         self._under_way[token] = [route]
+        views = [it for it in (*job.staged, *job.existing) if isinstance(it, ChunkView)]
+        run, give_up = partial(self._run_seal, token, job), partial(self.handle, token)
+        self._caching.prepare([it.chunk for it in views], run, give_up)
+
+    def _run_seal(self, token: SealToken, job: SealJob, need: Need) -> None:
+        """Run a seal, whose chunks are here now."""
+        self._needs[token] = need
+        self._outbox.send(RunJob(token, job))
 
     # Results
 
@@ -339,6 +351,8 @@ class Staging:
         if isinstance(token, SealToken):
             for store in token.stores:
                 store.pin_count -= 1
+            if (need := self._needs.pop(token, None)) is not None:
+                self._caching.end(need)
         answer = self._finished(tablet, token, result)
         for route in self._under_way.pop(token):
             self._outbox.reply(route, answer)

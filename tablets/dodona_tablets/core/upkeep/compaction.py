@@ -7,6 +7,7 @@ retention may remove many of its versions.
 
 Invariants:
 - A chunk whose store is still in memory stays as it is.
+- All chunks of a compaction are on this machine until it ends.
 - A read at or above the retained timestamp of a compaction sees the same before and after. Below
   it, no read is allowed once the compaction has ended. If such a reader registers meanwhile, the
   result of the compaction is removed.
@@ -15,6 +16,7 @@ Invariants:
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from dodona_tablets.core.cell.cell import Cell
@@ -25,6 +27,7 @@ from dodona_tablets.core.rows.chunks.jobs import Built, CompactionJob
 from dodona_tablets.core.rows.retention import Terms
 from dodona_tablets.core.rows.stores import TabletChunk
 from dodona_tablets.core.tablet.tablet import Tablet
+from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_tablets.core.upkeep.horizon import are_still_right, terms_of
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.fault_points import FaultPoint
@@ -57,10 +60,13 @@ class CompactionToken(NamedTuple):
 class Compaction:
     """The compactions of a cell, one at a time. See the module."""
 
-    def __init__(self, cell: Cell, outbox: Outbox) -> None:
+    def __init__(self, cell: Cell, outbox: Outbox, caching: Caching) -> None:
         self._cell = cell
         self._outbox = outbox
-        self._under_way: tuple[CompactionToken, int] | None = None
+        self._caching = caching
+        self._is_preparing = False
+        """Whether chunks of the next compaction are on their way from the object store."""
+        self._under_way: tuple[CompactionToken, int, Need] | None = None
         self._queue: deque[TabletId] = deque()
         """Tablets that were not looked at yet in this round."""
         self._looked_at: dict[TabletId, int] = {}
@@ -74,7 +80,7 @@ class Compaction:
     def tick(self) -> None:
         """Begin the next compaction, if there is one and none is under way. Tablets take turns, so
         that a tablet with frequent writes does not keep others waiting."""
-        if self._under_way is not None or self._cell.now.instant_us < self._retry_at_us:
+        if not self.is_quiet or self._cell.now.instant_us < self._retry_at_us:
             return
         if self._cell.room.disk_shortage is not None:
             return  # the free space is for flushes, which make the log shorter
@@ -96,7 +102,7 @@ class Compaction:
 
     @property
     def is_quiet(self) -> bool:
-        return self._under_way is None
+        return self._under_way is None and not self._is_preparing
 
     # The choice
 
@@ -142,6 +148,29 @@ class Compaction:
     # The compaction
 
     def _begin(self, tablet: Tablet, chosen: Sequence[TabletChunk]) -> None:
+        """Bring the chosen chunks here, and then compact them."""
+        self._is_preparing = True
+        chunks = [it.view.chunk for it in chosen if it.view is not None]
+        number = tablet.assignment.tablet
+        attached = tuple([it.attached for it in chosen])
+        self._caching.prepare(chunks, partial(self._run, number, attached), self._not_prepared)
+
+    def _not_prepared(self, failure: Failure) -> None:
+        self._is_preparing = False
+        self._note_failure(failure)
+
+    def _run(self, number: TabletId, attached: tuple[AttachedChunk, ...], need: Need) -> None:
+        """Compact these chunks, if the tablet still has them."""
+        self._is_preparing = False
+        tablet = self._cell.tablets.get(number)
+        known = [] if tablet is None else tablet.stores.chunks
+        chosen = [it for it in known if it.attached in attached]
+        if tablet is None or len(chosen) < len(attached):
+            self._caching.end(need)
+        else:
+            self._start(tablet, chosen, need)
+
+    def _start(self, tablet: Tablet, chosen: Sequence[TabletChunk], need: Need) -> None:
         cell = self._cell
         major = tablet.stores.oldest_besides(*chosen)
         terms = terms_of(cell, tablet, major)
@@ -149,7 +178,7 @@ class Compaction:
         views = tuple([it.view for it in chosen if it.view is not None])
         number = cell.chunks.take_number()
         token = CompactionToken(tablet.assignment.tablet, attached, terms)
-        self._under_way = token, number
+        self._under_way = token, number, need
         self._outbox.send(RunJob(token, CompactionJob(number, tablet.schema, views, terms)))
 
     def handle(self, token: CompactionToken, result: Built | Failure | None) -> None:
@@ -157,13 +186,12 @@ class Compaction:
         cell = self._cell
         assert self._under_way is not None
         assert self._under_way[0] == token
-        number = self._under_way[1]
+        _, number, need = self._under_way
         self._under_way = None
+        self._caching.end(need)
         tablet = cell.tablets.get(token.tablet)
         if isinstance(result, Failure):
-            self.failed_count += 1
-            cell.chunks.note_failure(result.message)
-            self._retry_at_us = cell.now.instant_us + RETRY_AFTER_MS * 1000
+            self._note_failure(result)
             return
         if tablet is None or not self._is_still_right(tablet, token):
             if result is not None:
@@ -180,6 +208,11 @@ class Compaction:
         apply_compaction(cell, record, kept_from=_kept_from(token.terms))
         cell.chunks.note_released()
         self.compacted_count += 1
+
+    def _note_failure(self, failure: Failure) -> None:
+        self.failed_count += 1
+        self._cell.chunks.note_failure(failure.message)
+        self._retry_at_us = self._cell.now.instant_us + RETRY_AFTER_MS * 1000
 
     def progress(self) -> dict[str, int | str]:
         """Return the numbers of the compaction under way, or an empty dict if there is none."""

@@ -3,10 +3,14 @@
 Owns: the rule that no byte of a block is used before its checksum was compared, once in the life of
 a process. `view` says what a tablet sees of the chunk. Several threads may read one chunk. If two
 of them open a block at the same time, it is opened twice, which does no harm.
+
+The index of an open chunk is always there. Its rows may be *away*: then an object store has them,
+and a read raises `ChunkAway`. One thread brings them and drops them, while no other reads.
 """
 
 import zlib
-from typing import Any
+from typing import Any, Protocol
+from weakref import ref
 
 import pyarrow as pa
 
@@ -19,29 +23,76 @@ from dodona_wire.errors import DataCorrupted
 from dodona_wire.rows.schema import TableSchema
 
 
+class ChunkAway(Exception):
+    """The rows of a chunk are not on this machine. The code that catches it has them fetched, and
+    begins the work again. No caller ever gets it."""
+
+    def __init__(self, chunk: "Chunk", place: int) -> None:
+        """Take the chunk, and the block that was needed."""
+        super().__init__(f"chunk {chunk.info.number} is away")
+        self.chunk = chunk
+        self.place = place
+
+
+class KeepsBlocks(Protocol):
+    """An object that keeps blocks of a chunk."""
+
+    def forget_blocks(self) -> None:
+        """Keep no block any more."""
+        ...
+
+
 class Chunk:
     """A chunk over two buffers, which are bytes or mapped files. The buffers must not change."""
 
     def __init__(self, info: ChunkInfo, data: Any, raw_index: Any, path: str = "") -> None:
-        """Open a chunk. `path` says in errors where the chunk is. Raises DataCorrupted if the
-        buffers are not the chunk's complete file and index."""
+        """Open a chunk, without `data` one that is away. `path` says in errors where the chunk is.
+        Raises DataCorrupted if the buffers are not the chunk's complete file and index."""
         self.path = path or f"chunk {info.number}"
         self.info = info
         self.index, checksum = decode_index(raw_index, self.path)
         if checksum != info.index_crc32:
             raise self.damage("the index belongs to another chunk")
-        if len(data) != info.size_bytes:
-            text = f"the file has {len(data)} bytes, not {info.size_bytes}"
-            raise self.damage(text)
-        self.data = memoryview(data)
         self.schema = TableSchema(self.index.columns)
         """The schema of the table when the chunk was written."""
         self.lowers = [it.lower for it in self.index.blocks]
         self.uppers = [it.upper for it in self.index.blocks]
         self.blooms = [words_of(it.bloom) for it in self.index.blocks]
-        self._buffer = pa.py_buffer(data)
         self._arrow_schema = chunk_schema(self.schema, self.index.layout)
         self._blocks: list[Block | None] = [None] * len(self.index.blocks)
+        self._keepers: list[ref[KeepsBlocks]] = []
+        self.is_used = False
+        """Whether a view has read rows since this was last set to False."""
+        self.is_away = data is None
+        """Whether the rows are not on this machine."""
+        self.data = memoryview(b"")
+        self._buffer: pa.Buffer | None = None
+        if data is not None:
+            self.bring(data)
+
+    def bring(self, data: Any) -> None:
+        """Take the bytes of the file. Raises DataCorrupted if they are too few or too many."""
+        if len(data) != self.info.size_bytes:
+            text = f"the file has {len(data)} bytes, not {self.info.size_bytes}"
+            raise self.damage(text)
+        self.data = memoryview(data)
+        self._buffer = pa.py_buffer(data)
+        self.is_away = False
+
+    def let_go(self) -> None:
+        """Keep no reference to the bytes of the file, so that its map ends. No other thread may
+        read the chunk."""
+        self.is_away = True
+        self.data, self._buffer = memoryview(b""), None
+        self._blocks = [None] * len(self._blocks)
+        for it in self._keepers:
+            if (keeper := it()) is not None:
+                keeper.forget_blocks()
+
+    def add_keeper(self, keeper: KeepsBlocks) -> None:
+        """Note an object that keeps blocks of this chunk. The note keeps no object alive."""
+        self._keepers = [it for it in self._keepers if it() is not None]
+        self._keepers.append(ref(keeper))
 
     @property
     def has_specials(self) -> bool:
@@ -49,13 +100,16 @@ class Chunk:
         return self.index.layout == "special"
 
     def block(self, place: int) -> Block:
-        """Return a verified block. Raises DataCorrupted with the place of the damage."""
+        """Return a verified block. Raises ChunkAway, and DataCorrupted with the place of the
+        damage."""
         block = self._blocks[place]
         if block is None:
             block = self._blocks[place] = self._open(place)
         return block
 
     def _open(self, place: int) -> Block:
+        if self._buffer is None:
+            raise ChunkAway(self, place)
         info = self.index.blocks[place]
         end = info.offset + info.size_bytes
         if zlib.crc32(self.data[info.offset : end]) != info.crc32:

@@ -6,7 +6,7 @@ that was read, it keeps a few functions over the block's buffers.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Extent(NamedTuple):
 
 class ChunkView:
     """A view of one attached chunk of a tablet. Reading raises DataCorrupted where the chunk is
-    damaged."""
+    damaged, and ChunkAway if its rows are not on this machine."""
 
     def __init__(self, chunk: Chunk, attached: AttachedChunk, schema: TableSchema) -> None:
         assert attached.info == chunk.info, "another chunk was opened than was attached"
@@ -54,12 +54,33 @@ class ChunkView:
         self.min_timestamp = chunk.info.min_timestamp or attached.stamp
         self.max_timestamp = chunk.info.max_timestamp or attached.stamp
         assert self.max_timestamp != NULL_TIMESTAMP, "a chunk without times needs a stamp"
+        self.forget_blocks()
+        chunk.add_keeper(self)
+
+    def forget_blocks(self) -> None:
+        """Keep no block any more."""
         self._opened: list[tuple[Block, VersionReader] | None] = [None] * len(self._firsts)
 
     @property
     def has_specials(self) -> bool:
         """Whether `batches` have the columns of the layout `special`."""
         return self.chunk.has_specials
+
+    def may_have(self, keys: Iterable[Key], timestamp: Timestamp) -> bool:
+        """Return whether a read of one of these keys would look at rows."""
+        if timestamp < self.min_timestamp:
+            return False
+        return any(self._may_have(key) for key in keys if self.lower <= key < self.upper)
+
+    def _may_have(self, key: Key) -> bool:
+        place = bisect_left(self._lasts, key)
+        if self._firsts[place] > key or not key.endswith(self._suffix):
+            return False
+        return may_have(self.chunk.blooms[place], key[: len(key) - len(self._suffix)])
+
+    def meets(self, lower: Key, upper: Key) -> bool:
+        """Return whether a block has keys of `lower ≤ key < upper`."""
+        return len(self._places(lower, upper)) > 0
 
     # One row
 
@@ -91,6 +112,7 @@ class ChunkView:
         if not may_have(self.chunk.blooms[place], key):
             return []
         block, reader = self._opened[place] or self._open(place)
+        self.chunk.is_used = True
         row = block.find(key)
         if row < 0:
             return []
@@ -162,6 +184,7 @@ class ChunkView:
         blocks are slices of the file. Blocks with nothing above `since` are skipped."""
         for place in self._newer_places(lower, upper, since):
             block = self.chunk.block(place)
+            self.chunk.is_used = True
             start, end = self._rows_within(block, place, lower, upper)
             if start < end:
                 yield self._mapping.apply(self._marked(block.batch.slice(start, end - start)))
@@ -186,11 +209,11 @@ class ChunkView:
     ) -> Iterator[tuple[Key, int]]:
         """Yield some keys of `lower ≤ key < upper`, each with a number of keys. The number counts
         the key itself and the keys behind it, up to the next sample. Samples are the first keys of
-        blocks. A block with more than four steps gives keys within it, too. At most `blocks_max`
-        blocks are opened for that."""
+        blocks. A block with more than four steps gives keys within it, too, unless the chunk is
+        away. At most `blocks_max` blocks are opened for that."""
         for place in self._places(lower, upper):
             count = self.chunk.index.blocks[place].key_count
-            if count <= 4 * step or blocks_max <= 0:
+            if count <= 4 * step or blocks_max <= 0 or self.chunk.is_away:
                 yield max(self._firsts[place], lower), count
                 continue
             blocks_max -= 1

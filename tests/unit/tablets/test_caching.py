@@ -1,0 +1,500 @@
+"""Chunks whose rows are not on this machine: work waits for them, and old ones go."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
+    SYNC_LAST_COMMITTED,
+    CellId,
+    Revision,
+    TableSettings,
+    TabletId,
+    Timestamp,
+)
+from dodona_tablets.core.cell.limits import CellLimits
+from dodona_tablets.core.records import ChunksCompacted
+from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_wire.errors import DataCorrupted, Unavailable
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.cells import AskRows, TellRows
+from dodona_wire.messages.data import (
+    ArrowPage,
+    CommitOne,
+    Committed,
+    CountVersions,
+    LoadSealed,
+    Lookup,
+    LookupVersions,
+    RowLock,
+    Scan,
+    ScanArrow,
+    ScanVersions,
+    SplitTablet,
+)
+from unit.tablets.cells import ATOMIC, REVISION, Bench, assignment, changes, key, put
+from unit.tablets.loads import Loading, failure
+
+CELL = CellId(0)
+FIRST = Timestamp(1)
+NOW = SYNC_LAST_COMMITTED
+SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
+NO_COMPACTION = TableSettings(
+    dynamic_store_auto_flush_period=1_000, enable_compaction_and_partitioning=False
+)
+
+
+def let_time_pass(bench: Bench, seconds: float) -> None:
+    for _ in range(int(seconds)):
+        bench.pass_time(1)
+        bench.answer_oracle()
+
+
+def filled(
+    *groups: tuple[int, ...], limits: CellLimits | None = None, settings: TableSettings = SOON
+) -> Bench:
+    """Each group of rows in a chunk of its own, whose rows are no longer in memory."""
+    bench = Bench(settings=settings, limits=limits)
+    for group in groups:
+        bench.commit(*[put(number, number * 10) for number in group])
+        let_time_pass(bench, 2)
+    let_time_pass(bench, 90)
+    assert not bench.nodes[CELL].cell.tablets[ATOMIC].stores.passive
+    return bench
+
+
+def cold(*groups: tuple[int, ...], **options: Any) -> Bench:
+    """The same after a restart on a machine that has none of the rows."""
+    bench = filled(*groups, **options)
+    restart_cold(bench)
+    return bench
+
+
+def restart_cold(bench: Bench) -> None:
+    bench.is_cold = bench.holds_fetches = True
+    bench.start(CELL)
+    assert bench.fetches == [], "a start needs no rows"
+
+
+def numbers(fetches: list[tuple[CellId, ChunkInfo]]) -> list[int]:
+    return [info.number for _, info in fetches]
+
+
+def size_of(bench: Bench) -> int:
+    """The size of any of the chunks, which are about equal."""
+    return max(len(it) for it in bench.objects.values())
+
+
+def here(bench: Bench) -> list[int]:
+    chunks = bench.nodes[CELL].cell.chunks
+    found = [number for number, chunk in chunks.open.items() if not chunk.is_away]
+    assert sum(chunks.open[it].info.size_bytes for it in found) == chunks.here_bytes
+    return found
+
+
+def small(chunk_count: float, size_bytes: int = 1_700) -> CellLimits:
+    return CellLimits(chunk_cache_bytes_max=int(size_bytes * chunk_count))
+
+
+# Reads
+
+
+def test_a_lookup_waits_for_its_chunk_and_others_go_on() -> None:
+    bench = cold((1, 2), (11, 12))
+    waiting = bench.lookup(1, 2)
+    assert bench.answer(waiting) is None
+    assert numbers(bench.fetches) == [1]
+    bench.commit(put(50, 5))
+    assert bench.read(50) == (5, None)
+    assert bench.nodes[CELL].is_busy
+    bench.finish_fetches()
+    assert bench.answer(waiting).rows == ((10, None), (20, None))  # type: ignore[union-attr]
+    assert not bench.nodes[CELL].is_busy
+    assert bench.read(1) == (10, None), "it is here now"
+
+
+def test_an_absent_row_needs_no_chunk() -> None:
+    bench = cold((1, 1_000))
+    assert bench.read(5) is None
+    assert bench.fetches == []
+
+
+def test_reads_of_one_chunk_share_one_fetch() -> None:
+    bench = cold((1, 2))
+    routes = [bench.lookup(number) for number in (1, 2, 1)]
+    assert numbers(bench.fetches) == [1]
+    bench.finish_fetches()
+    assert all(bench.answer(it) is not None for it in routes)
+    assert bench.nodes[CELL].statistics().chunk_misses == 3
+
+
+def test_a_read_asks_for_all_chunks_that_it_needs() -> None:
+    bench = cold((1, 2), (2, 3), (3, 4), (100, 101), settings=NO_COMPACTION)
+    waiting = bench.lookup(1, 2, 3)
+    assert sorted(numbers(bench.fetches)) == [1, 2, 3]
+    bench.finish_fetches()
+    assert bench.answer(waiting) is not None
+
+
+READS: dict[str, Any] = {
+    "scan": Scan(ATOMIC, REVISION, NOW, KEY_MIN, KEY_MAX, 3, 100),
+    "scan_arrow": ScanArrow(ATOMIC, REVISION, NOW, KEY_MIN, KEY_MAX, 3, 100),
+    "lookup": Lookup(ATOMIC, REVISION, NOW, (key(1), key(12)), 3),
+    "lookup_versions": LookupVersions(ATOMIC, REVISION, NOW, (key(1), key(12)), 3),
+    "scan_versions": ScanVersions(ATOMIC, REVISION, FIRST, NOW, KEY_MIN, KEY_MAX, 3, 100),
+    "count_versions": CountVersions(ATOMIC, REVISION, FIRST, NOW, KEY_MIN, KEY_MAX),
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+@pytest.mark.parametrize("limit", [None, 0.1], ids=["all stay", "less than one chunk"])
+def test_each_kind_of_read_answers_as_if_the_rows_were_here(kind: str, limit: float | None) -> None:
+    limits = CellLimits() if limit is None else small(limit)
+    bench = filled((1, 2, 3), (2, 12, 13), (3, 13, 14), settings=NO_COMPACTION)
+    request = replace(READS[kind], timestamp=bench.nodes[CELL].cell.latest)
+    expected = bench.answer(bench.ask(request))
+    assert expected is not None
+    assert not isinstance(expected, Failure), expected
+    bench.limits = limits
+    restart_cold(bench)
+    route = bench.ask(request)
+    assert bench.answer(route) is None
+    for _ in range(20):
+        bench.finish_fetches()
+    assert bench.answer(route) == expected
+    assert (here(bench) == []) == (limit is not None)
+
+
+def test_a_split_of_a_tablet_fetches_nothing() -> None:
+    bench = cold(tuple(range(100)))
+    request = SplitTablet(ATOMIC, REVISION, KEY_MIN, KEY_MAX, 10)
+    assert not isinstance(bench.answer(bench.ask(request)), Failure | None)
+    assert bench.fetches == []
+
+
+# Failures
+
+
+@pytest.mark.parametrize("kind", [Unavailable.kind, DataCorrupted.kind])
+def test_a_chunk_that_can_not_be_had_is_named_and_the_cell_goes_on(kind: str) -> None:
+    bench = cold((1, 2), (11, 12))
+    waiting = bench.lookup(1)
+    bench.finish_fetches(Failure(kind, "why", {"object_store": "s3://here"}))
+    found = failure(bench.answer(waiting))
+    assert (found.kind, found.message) == (kind, "why")
+    assert found.attributes == {"object_store": "s3://here", "cell": CELL, "chunk": 1}
+    other, again = bench.lookup(11), bench.lookup(1)
+    assert sorted(numbers(bench.fetches)) == [1, 2]
+    bench.finish_fetches()
+    assert bench.answer(other).rows == ((110, None),)  # type: ignore[union-attr]
+    assert bench.answer(again).rows == ((10, None),)  # type: ignore[union-attr]
+
+
+def test_bytes_that_are_too_few_are_damage() -> None:
+    bench = cold((1, 2))
+    waiting = bench.lookup(1)
+    bench.finish_fetches(memoryview(b"short"))
+    assert failure(bench.answer(waiting)).kind == DataCorrupted.kind
+    assert here(bench) == []
+
+
+def test_a_wait_has_an_end_and_what_comes_later_is_kept() -> None:
+    bench = cold((1, 2))
+    waiting = bench.lookup(1)
+    let_time_pass(bench, CellLimits().chunk_wait_ms_max // 1000 - 1)
+    assert bench.answer(waiting) is None
+    let_time_pass(bench, 2)
+    found = failure(bench.answer(waiting))
+    assert found.kind == Unavailable.kind
+    assert found.attributes == {"cell": CELL, "chunk": 1}
+    bench.finish_fetches()
+    assert bench.read(1) == (10, None)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [CellLimits(chunk_waits_max=2), CellLimits(chunk_waits_bytes_max=2 * len(key(1)))],
+    ids=["requests", "bytes"],
+)
+def test_few_requests_wait_and_others_are_refused(limits: CellLimits) -> None:
+    bench = cold((1, 2), limits=limits)
+    waiting = [bench.lookup(1) for _ in range(3)]
+    assert failure(bench.answer(waiting[2])).kind == "overloaded"
+    bench.finish_fetches()
+    assert [bench.answer(it) is not None for it in waiting] == [True] * 3
+    assert bench.answer(bench.lookup(1)) is not None
+
+
+# Chunks that go
+
+
+def test_the_chunk_that_was_read_longest_ago_goes() -> None:
+    bench = cold((1,), (2,), (3,), settings=NO_COMPACTION)
+    bench.limits = CellLimits(chunk_cache_bytes_max=2 * size_of(bench))
+    restart_cold(bench)
+    bench.holds_fetches = False
+    for number in (1, 2, 1):
+        assert bench.read(number) == (number * 10, None)
+        let_time_pass(bench, 2)
+    assert bench.read(3) == (30, None)
+    assert bench.evicted == [2]
+    assert sorted(here(bench)) == [1, 3]
+
+
+def test_the_shell_hears_in_which_order_chunks_were_read() -> None:
+    bench = filled((1,), (2,), (3,), settings=NO_COMPACTION)
+    bench.limits = CellLimits(chunk_cache_bytes_max=1 << 30)
+    bench.start(CELL)
+    for number in (3, 1):
+        bench.read(number)
+        let_time_pass(bench, 2)
+    let_time_pass(bench, 60)
+    assert [it for order in bench.touched for it in order] == [3, 1]
+    let_time_pass(bench, 120)
+    assert len([it for order in bench.touched for it in order]) == 2, "nothing was read since"
+
+
+def test_without_a_limit_no_chunk_goes() -> None:
+    bench = filled((1,), (2,), (3,))
+    let_time_pass(bench, 100)
+    assert bench.evicted == []
+    assert bench.touched == []
+
+
+def test_a_new_chunk_takes_the_place_of_an_old_one() -> None:
+    bench = filled((1,), limits=small(1.5), settings=NO_COMPACTION)
+    bench.commit(put(2, 20))
+    let_time_pass(bench, 100)
+    assert here(bench) == [2]
+    assert bench.evicted == [1]
+    assert bench.read(1) == (10, None)
+    assert here(bench) == [1]
+
+
+def test_a_chunk_is_not_let_go_between_its_arrival_and_the_read_that_waits_for_another() -> None:
+    """The limit has room for one of two chunks that a read needs."""
+    bench = cold((1, 3), (2, 4), limits=small(1.2), settings=NO_COMPACTION)
+    waiting = bench.lookup(1, 2)
+    assert sorted(numbers(bench.fetches)) == [1, 2]
+    bench.finish_fetches()
+    assert bench.answer(waiting).rows == ((10, None), (20, None))  # type: ignore[union-attr]
+    assert len(here(bench)) == 1
+
+
+def test_waiting_requests_hold_no_more_than_the_limit() -> None:
+    bench = cold((1,), (2,), (3,), limits=small(2.2), settings=NO_COMPACTION)
+    routes = [bench.lookup(number) for number in (1, 2, 3)]
+    assert numbers(bench.fetches) == [1, 2]
+    bench.finish_fetches()
+    assert [bench.answer(it).rows[0][0] for it in routes] == [10, 20, 30]  # type: ignore[index,union-attr]
+
+
+def test_blocks_that_views_keep_go_with_the_chunk() -> None:
+    bench = filled((1, 2))
+    chunk = bench.nodes[CELL].cell.chunks.open[1]
+    assert bench.read(1) == (10, None)
+    bench.nodes[CELL].cell.chunks.let_go(chunk)
+    bench.holds_fetches = True
+    assert bench.answer(bench.lookup(1)) is None
+    bench.finish_fetches()
+    assert bench.read(1) == (10, None)
+
+
+# Compaction
+
+
+def compactions(bench: Bench) -> list[ChunksCompacted]:
+    return [it for it in bench.appended[CELL] if isinstance(it, ChunksCompacted)]
+
+
+def test_a_compaction_fetches_its_chunks_first() -> None:
+    bench = filled((1,), (2,), (3,), settings=SOON)
+    bench.commit(put(4, 40))
+    let_time_pass(bench, 3)
+    restart_cold(bench)
+    let_time_pass(bench, 100)
+    assert sorted(numbers(bench.fetches)) == [1, 2, 3, 4]
+    assert compactions(bench) == []
+    bench.finish_fetches()
+    let_time_pass(bench, 10)
+    (record,) = compactions(bench)
+    assert len(record.removed) == 4
+    assert [bench.read(it) for it in (1, 2, 3, 4)] == [(it * 10, None) for it in (1, 2, 3, 4)]
+    assert here(bench) == [5]
+
+
+def test_a_compaction_whose_chunk_can_not_be_had_is_tried_again() -> None:
+    bench = filled((1,), (2,), (3,), settings=SOON)
+    bench.commit(put(4, 40))
+    let_time_pass(bench, 3)
+    restart_cold(bench)
+    let_time_pass(bench, 100)
+    bench.finish_fetches(Failure(Unavailable.kind, "away"))
+    assert bench.nodes[CELL].statistics().last_failure == "away"
+    let_time_pass(bench, 60)
+    assert sorted(numbers(bench.fetches)) == [1, 2, 3, 4]
+    bench.finish_fetches()
+    let_time_pass(bench, 10)
+    assert len(compactions(bench)) == 1
+
+
+def test_chunks_of_a_compaction_stay_until_it_ends() -> None:
+    bench = filled((1,), (2,), (3,), settings=SOON, limits=small(1))
+    bench.holds_jobs = True
+    bench.commit(put(4, 40))
+    let_time_pass(bench, 3)
+    bench.finish_jobs()
+    let_time_pass(bench, 100)
+    assert len(bench.jobs) == 1
+    assert here(bench) == [1, 2, 3, 4]
+    bench.finish_jobs()
+    let_time_pass(bench, 10)
+    assert len(here(bench)) <= 1
+    assert bench.read(3) == (30, None)
+
+
+def test_a_chunk_that_was_replaced_while_it_was_fetched_is_not_kept() -> None:
+    bench = filled((1,), (2,), (3,), settings=SOON)
+    bench.commit(put(4, 40))
+    let_time_pass(bench, 3)
+    restart_cold(bench)
+    waiting = bench.lookup(1)
+    (fetched,) = numbers(bench.fetches)
+    bench.fetches.clear()
+    cell = bench.nodes[CELL].cell
+    del cell.chunks.open[1]  # as if its tablet was dropped
+    bench.nodes[CELL].handle_chunk(1, bench.objects[CELL, 1], bench.now)
+    bench.carry_out(CELL)
+    assert bench.evicted == [fetched]
+    assert bench.nodes[CELL].cell.chunks.here_bytes == 0
+    assert failure(bench.answer(waiting)).kind == Unavailable.kind
+
+
+# Other cells
+
+
+def test_rows_are_told_to_another_cell_once_the_chunk_is_here() -> None:
+    bench = filled((1, 2))
+    closed = replace(assignment(ATOMIC, "full", Revision(2)), mode="unmounted")
+    bench.assign(CELL, [closed])
+    restart_cold(bench)
+    question = AskRows(CellId(5), ATOMIC, TabletId(77), KEY_MIN, KEY_MAX)
+    bench.nodes[CELL].handle_cell_message(question, bench.now)
+    bench.carry_out(CELL)
+    assert bench.in_flight == []
+    assert numbers(bench.fetches) == [1]
+    bench.finish_fetches()
+    ((target, page),) = bench.in_flight
+    assert (target, type(page)) == (CellId(5), TellRows)
+    assert [it for it, _ in page.rows] == [key(1), key(2)]
+
+
+# Loads
+
+
+def staged(bench: Bench) -> tuple[Loading, int]:
+    load = Loading(bench)
+    return load, load.stage({1: 5, 2: 6})
+
+
+def test_a_seal_fetches_the_staged_chunks_and_those_that_they_meet() -> None:
+    bench = filled((1, 9))
+    load, chunk = staged(bench)
+    restart_cold(bench)
+    route = bench.ask(load.seal_request(chunk))
+    assert bench.answer(route) is None
+    assert sorted(numbers(bench.fetches)) == sorted(bench.nodes[CELL].chunks_needed())
+    bench.finish_fetches()
+    assert isinstance(bench.answer(route), LoadSealed)
+
+
+def test_a_seal_whose_chunk_can_not_be_had_fails_and_may_be_repeated() -> None:
+    bench = filled((1, 9))
+    load, chunk = staged(bench)
+    restart_cold(bench)
+    route = bench.ask(load.seal_request(chunk))
+    bench.finish_fetches(Failure(Unavailable.kind, "away"))
+    assert failure(bench.answer(route)).kind == Unavailable.kind
+    bench.holds_fetches = False
+    assert isinstance(load.try_seal(chunk), LoadSealed)
+    assert isinstance(load.publish(), Committed)
+    assert bench.read(1) == (5, None)
+
+
+def let_go(bench: Bench) -> None:
+    chunks = bench.nodes[CELL].cell.chunks
+    for chunk in chunks.by_last_use():
+        chunks.let_go(chunk)
+    bench.holds_fetches = True
+
+
+def test_a_writer_waits_for_the_chunk_of_a_recent_load() -> None:
+    bench = Bench()
+    older = bench.begin()
+    load, chunk = staged(bench)
+    load.seal(chunk)
+    load.publish()
+    let_go(bench)
+    meets, misses = bench.commit_one(older, put(2, 1)), bench.begin()
+    assert bench.answer(meets) is None
+    assert numbers(bench.fetches) == [chunk]
+    free = bench.commit_one(misses, put(1, 3))  # it began after the load
+    bench.answer_oracle()
+    assert isinstance(bench.answer(free), Committed)
+    bench.finish_fetches()
+    assert failure(bench.answer(meets)).kind == "transaction_conflict"
+
+
+def test_a_writer_is_refused_if_the_chunk_can_not_be_had() -> None:
+    bench = Bench()
+    older, other = bench.begin(), bench.begin()
+    load, chunk = staged(bench)
+    load.seal(chunk)
+    load.publish()
+    let_go(bench)
+    waiting = bench.commit_one(older, put(2, 1))
+    bench.finish_fetches(Failure(Unavailable.kind, "away"))
+    found = failure(bench.answer(waiting))
+    assert found.kind == Unavailable.kind
+    assert found.attributes["is_refused"]
+    assert found.attributes["chunk"] == chunk
+    late = bench.commit_one(other, put(2, 1))
+    let_time_pass(bench, CellLimits().blocked_wait_ms_max // 1000 + 2)
+    found = failure(bench.answer(late))
+    assert found.kind == Unavailable.kind
+    assert found.attributes == {
+        "start_timestamp": other,
+        "cell": CELL,
+        "chunk": chunk,
+        "is_refused": True,
+    }
+    bench.finish_fetches()
+    assert not bench.nodes[CELL].cell.chunks.waiting_writers
+    assert not bench.nodes[CELL].cell.transactions
+
+
+def test_a_lock_that_depends_on_a_row_waits_for_its_chunk() -> None:
+    """A lock of one group takes all groups if the row is absent."""
+    bench = cold((1, 2))
+    lock = RowLock(key(1), 2, "shared_strong")
+    route = bench.ask(CommitOne(bench.begin(), (changes(put(50, 5), locks=(lock,)),)))
+    assert bench.answer(route) is None
+    assert numbers(bench.fetches) == [1]
+    let_time_pass(bench, 3)  # the cell looks meanwhile what it waits for
+    bench.finish_fetches()
+    bench.answer_oracle()
+    assert isinstance(bench.answer(route), Committed)
+
+
+def test_arrow_answers_do_not_depend_on_a_map() -> None:
+    """An answer that was made keeps its bytes when its chunk goes."""
+    bench = filled((1, 2))
+    route = bench.ask(READS["scan_arrow"])
+    let_go(bench)
+    page = bench.answer(route)
+    assert isinstance(page, ArrowPage)
+    assert pa.ipc.open_stream(page.batch).read_all().num_rows == 2
