@@ -422,9 +422,14 @@ def _end_of(outcome: Outcome) -> Timestamp | None:
 def _limits_of(options: Options) -> CellLimits:
     """Those of a cell, and of what it keeps of an object store's chunks."""
     limits, kept_bytes = _cell_limits_of(options), options.objects.cache_bytes_max
-    if not kept_bytes:
+    if not options.objects.is_there:
         return limits
-    return replace(limits, chunk_cache_bytes_max=kept_bytes, chunk_wait_ms_max=3_000)
+    return replace(
+        limits,
+        has_object_store=True,
+        chunk_cache_bytes_max=kept_bytes or None,
+        chunk_wait_ms_max=3_000,
+    )
 
 
 def _cell_limits_of(options: Options) -> CellLimits:

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from dodona.errors import DataCorrupted, DodonaError
+from dodona.errors import DataCorrupted, DodonaError, Unavailable
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.rows.chunks.jobs import Built, Job, batches_of
-from dodona_tablets.shell.chunk_cache import ChunkCache
+from dodona_tablets.shell.chunk_cache import ChunkCache, ChunkGone
 from dodona_tablets.shell.chunk_names import ChunkNames
 from dodona_tablets.shell.recovery import check_orphans
 from dodona_wire.cores.effects import Effect, EvictChunks, FetchChunk, RunJob, TouchChunks
@@ -29,6 +29,7 @@ from simulator.servers import NodeHost
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 EVICTION_US_MAX: Final = 30_000
+DELIVERY_US_MAX: Final = 30_000
 
 
 class _Here(Executor):
@@ -120,7 +121,7 @@ class ObjectNodeHost(NodeHost):
             case _:
                 super()._deliver_other(effect)
 
-    def _later(self, delay_us: int, action: Callable[[], None]) -> None:
+    def _later(self, delay_us: int, action: Callable[[], object]) -> None:
         boot = self._boot
 
         def act() -> None:
@@ -129,15 +130,21 @@ class ObjectNodeHost(NodeHost):
 
         self.world.after(delay_us, act)
 
-    def _aside(self, action: Callable[[], None]) -> None:
+    def _aside(self, action: Callable[[], object]) -> None:
         self._later(self.random.randrange(EVICTION_US_MAX), action)
 
     def _fetch(self, info: ChunkInfo) -> None:
+        """Fetch a chunk at one instant. The core hears of it later: the chunk may be gone then."""
         try:
             result: Any = self._cache.fetch(info)
+        except ChunkGone:
+            result = Failure(Unavailable.kind, "gone")
         except DodonaError as error:
             result = Failure(error.kind, error.message, error.attributes)
-        self.enter(self.core.handle_chunk, info.number, result)
+        self._later(
+            self.random.randrange(DELIVERY_US_MAX),
+            lambda: self.enter(self.core.handle_chunk, info.number, result),
+        )
 
     def _run(self, effect: RunJob) -> None:
         self._effects[effect.job.number] = effect

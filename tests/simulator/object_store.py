@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dodona_tablets.shell.objects import ObjectMissing, taken
+from dodona_tablets.shell.objects import ObjectMissing, never, taken
 from dodona_wire.errors import Unavailable
 from simulator.world import World
 
@@ -136,7 +136,7 @@ class SimulatedObjects:
             raise taken(self.place, name)
         self._change("put", lambda: self.contents.update({name: content}))
 
-    def get(self, name: str, path: Path) -> None:
+    def get(self, name: str, path: Path, is_over: Callable[[], bool] = never) -> None:
         if self._happens(self._options.refused_rate, "get refused"):
             raise Unavailable("503")
         content = self.contents.get(name)

@@ -86,6 +86,8 @@ class EvictChunks(msgspec.Struct, frozen=True, gc=False):
     """Remove the copies of these chunks on this machine. The object store keeps them."""
 
     numbers: tuple[int, ...]
+    maps: tuple[Any, ...] = ()
+    """What keeps the maps of the files: it is dropped here, and not where requests wait."""
 
 
 class TouchChunks(msgspec.Struct, frozen=True, gc=False):

@@ -255,6 +255,7 @@ class NodeCore:
         chunks = self.cell.chunks
         if chunks.may_have_unused and (unused := self.cell.drop_unused_chunks()):
             self._outbox.send(RemoveChunks(unused))  # behind the records that say so
+        self._caching.trim()
         return self._outbox.take()
 
     # Inputs
@@ -332,15 +333,13 @@ class NodeCore:
                 self._mounting.finish(flushed)
         else:
             self._compaction.handle(token, result)
-        self._caching.trim()
 
     def handle_chunk(self, number: int, result: Any, now: Now) -> None:
         """Handle the end of a `FetchChunk`: the bytes of the chunk, or a failure."""
         self.cell.now = now
         self._hurry()
         self._caching.handle(number, result)
-        if self.cell.woken:
-            self._let_woken_retry()
+        self._let_woken_retry()
 
     def handle_assignment(self, assignment: Assignment, now: Now) -> None:
         """Handle the master's answer to a heartbeat."""
@@ -361,7 +360,8 @@ class NodeCore:
         """Do everything that is due, each part at its own pace. Time ends no prepared
         transaction."""
         self.cell.now = now
-        is_slice = self._flushing.shrink() | self._mounting.work()
+        is_slice = self._flushing.shrink() | self._mounting.work() | self._caching.work()
+        self._let_woken_retry()
         if now.instant_us >= self._oracle_time_at_us:
             self._ask_oracle_time()
         if self.cell.fence != NULL_TIMESTAMP:
@@ -425,8 +425,8 @@ class NodeCore:
         tick_at_us = min(self._tick_at_us, self._oracle_time_at_us)
         if self.cell.fence != NULL_TIMESTAMP:
             tick_at_us = self._mounting.deadline_us(tick_at_us)
-        shrink_at_us = self._flushing.shrink_at_us()
-        return tick_at_us if shrink_at_us is None else min(tick_at_us, shrink_at_us)
+        slices_at_us = self._flushing.shrink_at_us(), self._caching.work_at_us()
+        return min([tick_at_us, *[it for it in slices_at_us if it is not None]])
 
     def statistics(self) -> NodeStatistics:
         """Return the current statistics."""

@@ -11,13 +11,14 @@ Invariants:
 import logging
 import time
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, Final
 
 from dodona_server.logs import tell
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
-from dodona_tablets.shell.chunk_cache import ChunkCache
+from dodona_tablets.shell.chunk_cache import ChunkCache, ChunkGone
 from dodona_wire.cores.effects import EvictChunks, FetchChunk, TouchChunks
-from dodona_wire.errors import DataCorrupted, DodonaError
+from dodona_wire.errors import DataCorrupted, DodonaError, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.net.pools import Pool
 
@@ -43,6 +44,10 @@ class CacheJobs:
         self._fail = fail
         self._fetches = Pool(FETCHED_AT_ONCE_MAX, "dodona-fetch")
         self._evictions = Pool(1, "dodona-eviction")
+        self._lock = Lock()
+        self._evicting: dict[int, object] = {}
+        """The chunks whose copies are to go, each with what tells the wishes apart. One that is
+        fetched again stays."""
         self._told_at_s = -TOLD_SECONDS_MIN
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -50,16 +55,21 @@ class CacheJobs:
         return {FetchChunk: self.fetch, EvictChunks: self.evict, TouchChunks: self.touch}
 
     def fetch(self, effect: FetchChunk) -> None:
+        with self._lock:
+            self._evicting.pop(effect.info.number, None)
         self._fetches.submit(self._fetch, effect.info)
 
     def evict(self, effect: EvictChunks) -> None:
-        self._evictions.submit(self._aside, self._cache.evict, effect.numbers)
+        with self._lock:
+            self._evicting |= dict.fromkeys(effect.numbers, effect.numbers)
+        self._evictions.submit(self._evict, effect)
 
     def touch(self, effect: TouchChunks) -> None:
         self._evictions.submit(self._aside, self._cache.touch, effect.numbers)
 
     def close(self) -> None:
         """Drop what has not begun, and wait for the threads."""
+        self._cache.close()
         for threads in (self._fetches, self._evictions):
             threads.close(wait=True)
 
@@ -68,6 +78,8 @@ class CacheJobs:
     def _fetch(self, info: ChunkInfo) -> None:
         try:
             result: Any = self._cache.fetch(info)
+        except ChunkGone as error:
+            result = Failure(Unavailable.kind, str(error))
         except DodonaError as error:
             self._tell(info, error)
             result = Failure(error.kind, error.message, error.attributes)
@@ -87,8 +99,19 @@ class CacheJobs:
             about = {"chunk": info.number, "kind": error.kind, "reason": error.message}
             tell(_logger, logging.WARNING, "chunk_not_fetched", text, **about)
 
-    def _aside(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _evict(self, effect: EvictChunks) -> None:
+        """Remove copies. The last reference to their maps ends with this call."""
+        with self._lock:
+            wishes = dict(self._evicting)
+        done = self._aside(self._cache.evict, effect.numbers, self._evicting.__contains__)
+        with self._lock:
+            for number in done or ():
+                if self._evicting.get(number) is wishes.get(number):
+                    self._evicting.pop(number, None)
+
+    def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            work(*arguments)
+            return work(*arguments)
         except OSError as error:
             self._fail(error)
+            return None

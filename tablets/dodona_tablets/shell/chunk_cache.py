@@ -23,6 +23,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
@@ -50,8 +51,16 @@ _logger: Final = logging.getLogger("dodona.node")
 MakePool = Callable[[], Executor]
 
 
+class ChunkGone(Exception):
+    """A chunk was removed while it was fetched, so no work needs it any more."""
+
+
 def _threads() -> Executor:
     return ThreadPoolExecutor(OPENED_AT_ONCE_MAX, "dodona-fetch")
+
+
+def _always(_: int) -> bool:
+    return True
 
 
 class ChunkCache:
@@ -75,9 +84,14 @@ class ChunkCache:
         self._make_pool = make_pool
         self._cluster: Callable[[], ClusterId] = lambda: NO_CLUSTER
         self._stored: frozenset[str] | None = None
-        """The names of the objects in the store at the start, or None if it did not say."""
+        """The names of the objects in the store, or None as long as it did not say."""
         self._unproved: dict[int, None] = {}
         """The chunks that the store was not known to have at the start."""
+        self._left: dict[int, None] = {}
+        """The chunks whose copies should have gone, but the store was not known to have them."""
+        self._locks: dict[int, Lock] = {}
+        """Of each chunk whose copy has come or gone. Threads do both side by side."""
+        self._is_closing = False
         self.counts = CacheCounts()
 
     @property
@@ -130,10 +144,12 @@ class ChunkCache:
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove chunks. If the store does not answer, their objects stay until a later start."""
-        self._files.remove(numbers)
         for number in numbers:
-            self.counts.remove(number)
-            self._unproved.pop(number, None)
+            with self._lock_of(number):
+                self._files.remove([number])
+                self.counts.remove(number)
+            for known in (self._unproved, self._left, self._locks):
+                known.pop(number, None)
         try:
             self._objects.remove([name for it in numbers for name, _ in self._places(it)])
         except Unavailable as error:
@@ -146,36 +162,58 @@ class ChunkCache:
     def fetch(self, info: ChunkInfo) -> memoryview:
         """Return the bytes of a chunk's rows, checked and mapped. They come from the folder if it
         has them, and else from the store. Raises DataCorrupted if the store has no such object, or
-        another one; Unavailable, DiskFull, OSError."""
-        kept = self._opened_here(info)
+        another one; ChunkGone, Unavailable, Overloaded, DiskFull, OSError."""
+        with self._lock_of(info.number):
+            self._check_kept(info.number)
+            kept = self._opened_here(info)
         if kept is not None:
             return kept.data
         fetched: memoryview = self._fetched(info, 0, partial(self._fetch_rows, info))
         return fetched
 
     def _fetch_rows(self, info: ChunkInfo) -> memoryview:
-        (name, path), (_, index_path) = self._places(info.number)
-        with self._part_of(name, path) as part:
-            check_sums(Chunk(info, map_file(part), map_file(index_path), name))
+        name, path = self._places(info.number)[0]
+        with self._part_of(name, path) as part, self._lock_of(info.number):
+            self._check_kept(info.number)
+            check_sums(self._files.open(info, data_path=part))
             self._keep(part, path)
-        self._note_copy(info)
-        return self.open(info).data
+            self._note_copy(info)
+            return self.open(info).data
 
-    def evict(self, numbers: Sequence[int]) -> None:
-        """Remove the copies of the rows of chunks that the store has. A copy stays if the store
-        does not say so: the next fetch finds it. Raises OSError."""
-        for number in numbers:
-            if self._is_proved(number):
-                self._files.paths(number)[0].unlink(missing_ok=True)
-                self.counts.remove(number, is_evicted=True)
+    def _check_kept(self, number: int) -> None:
+        """Raise ChunkGone if a chunk was removed meanwhile. Its index goes with it."""
+        if not self._files.paths(number)[1].exists():
+            raise ChunkGone(f"chunk {number} was removed")
+
+    def _lock_of(self, number: int) -> Lock:
+        return self._locks.setdefault(number, Lock())
+
+    def evict(
+        self, numbers: Sequence[int], is_wanted: Callable[[int], bool] = _always
+    ) -> list[int]:
+        """Remove the copies of the rows of chunks that the store has, if `is_wanted` says that they
+        should still go. A copy stays as long as the store does not say that it has the chunk: the
+        next call tries again. Returns the chunks that are done. Raises OSError."""
+        wished = dict.fromkeys([*self._left, *numbers])
+        for number in wished:
+            with self._lock_of(number):
+                self._left.pop(number, None)
+                if not is_wanted(number):
+                    continue
+                if self._is_proved(number):
+                    self._files.paths(number)[0].unlink(missing_ok=True)
+                    self.counts.remove(number, is_evicted=True)
+                else:
+                    self._left[number] = None
+        return [it for it in wished if it not in self._left]
 
     def _is_proved(self, number: int) -> bool:
-        """Return whether the store has a chunk. If it was not known at the start, upload it: that
-        changes nothing if it is there."""
+        """Return whether the store has a chunk. If it was not known at the start, ask again, and
+        upload what is missing."""
         if number not in self._unproved:
             return True
         try:
-            self._upload(number)
+            self._upload(number, self._listed())
         except (Unavailable, DataCorrupted) as error:
             text = "a copy stays in the folder: the object store does not say that it has the chunk"
             about = {"chunk": number, "reason": error.message}
@@ -184,6 +222,13 @@ class ChunkCache:
         self._unproved.pop(number, None)
         return True
 
+    def _listed(self) -> frozenset[str]:
+        """Return the names of the objects that the store had at the start, or at the first call
+        that it answered. Raises Unavailable."""
+        if self._stored is None:
+            self._stored = frozenset(self._objects.names(self._names.prefix))
+        return self._stored
+
     def touch(self, numbers: Sequence[int]) -> None:
         """Note in the times of files that these chunks were used, in this order."""
         now_ns = self._unix_ns()
@@ -191,6 +236,10 @@ class ChunkCache:
             with suppress(FileNotFoundError):
                 at_ns = now_ns + place
                 os.utime(self._files.paths(number)[0], ns=(at_ns, at_ns))
+
+    def close(self) -> None:
+        """End the fetches that are under way: each raises Unavailable soon."""
+        self._is_closing = True
 
     # ---- the start
 
@@ -203,12 +252,11 @@ class ChunkCache:
         of all clusters count: the cell can't have made any."""
         self._cluster = cluster
         try:
-            found = frozenset(self._objects.names(self._names.prefix))
+            found = self._listed()
         except Unavailable as error:
             text = "it is not known which chunks are in the object store"
             tell(_logger, logging.WARNING, "chunks_not_listed", text, reason=error.message)
             return set()
-        self._stored = found
         numbers = self._names.numbers_of(found, cluster())
         is_joined = cluster() != NO_CLUSTER
         if is_joined and numbers and max(numbers) >= self.first_number:
@@ -266,10 +314,14 @@ class ChunkCache:
             self._prove(info.number)
             return chunk
         try:
-            return self._files.open_away(info)
+            chunk = self._files.open_away(info)
         except DataCorrupted:
-            found: Chunk = self._fetched(info, 1, partial(self._fetch_index, info))
-            return found
+            self._fetched(info, 1, partial(self._fetch_index, info))
+            return self._opened_here(info) or self._files.open_away(info)
+        name, path = self._places(info.number)[1]
+        if self._stored is not None and name not in self._stored:
+            self._objects.put(name, path)
+        return chunk
 
     def _opened_here(self, info: ChunkInfo) -> Chunk | None:
         """Open a chunk over a good copy. Returns None if there is none."""
@@ -288,12 +340,11 @@ class ChunkCache:
         else:
             self._upload(number, self._stored)
 
-    def _fetch_index(self, info: ChunkInfo) -> Chunk:
-        _, (name, path) = self._places(info.number)
+    def _fetch_index(self, info: ChunkInfo) -> None:
+        name, path = self._places(info.number)[1]
         with self._part_of(name, path) as part:
             Chunk(info, None, map_file(part), name)
             self._keep(part, path)
-        return self._files.open_away(info)
 
     # ---- objects
 
@@ -304,11 +355,14 @@ class ChunkCache:
             try:
                 found = fetch()
             except ObjectMissing as error:
+                if not which:
+                    self._check_kept(info.number)
                 self.counts.note_fetch("missing")
                 raise self._not_as_named(info, name, f"there is no object {name}") from error
             except DataCorrupted as error:
-                self.counts.note_fetch("damaged")
-                if attempt == ATTEMPTS:
+                is_last = attempt == ATTEMPTS
+                self.counts.note_fetch("damaged" if is_last else "failed")
+                if is_last:
                     raise self._not_as_named(info, name, error.message) from error
             except Unavailable:
                 self.counts.note_fetch("failed")
@@ -326,7 +380,7 @@ class ChunkCache:
         part = path.with_name(path.name + PART)
         try:
             with told_if_full(self._files.path):
-                self._objects.get(name, part)
+                self._objects.get(name, part, lambda: self._is_closing)
                 sync_file(part)
             yield part
         finally:

@@ -83,16 +83,22 @@ class ChunkFiles:
         return info
 
     def open(
-        self, info: ChunkInfo, *, in_memory: bool = False, ended: Ended | None = None
+        self,
+        info: ChunkInfo,
+        *,
+        in_memory: bool = False,
+        ended: Ended | None = None,
+        data_path: Path | None = None,
     ) -> Chunk:
         """Open a chunk, over its files or over copies of them in memory. `ended` is called when the
-        map of its rows ends.
+        map of its rows ends. `data_path` is the file with its rows, if that has another name yet.
 
         Raises DataCorrupted if a file is missing or does not match its description. Raises
         InvalidRequest if the process may not have so much address space, and Overloaded if it may
         open no more files.
         """
-        data_path, index_path = self.paths(info.number)
+        own_path, index_path = self.paths(info.number)
+        data_path = data_path or own_path
         if in_memory:
             return Chunk(info, _read(data_path), _read(index_path), str(data_path))
         return Chunk(info, _mapped(data_path, ended), _mapped(index_path), str(data_path))

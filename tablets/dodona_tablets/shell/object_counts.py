@@ -4,7 +4,7 @@ Owns: the counts since the start, by call and outcome. What a client library rep
 one call here. Threads may use it side by side, as the store.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dodona_tablets.shell.objects import ObjectMissing, Objects
+from dodona_tablets.shell.objects import ObjectMissing, Objects, never
 
 Call = Literal["put", "get", "remove", "list"]
 CALLS: Final[tuple[Call, ...]] = ("put", "get", "remove", "list")
@@ -55,9 +55,9 @@ class CountedObjects:
         with self._lock:
             self._uploaded_bytes += size_bytes
 
-    def get(self, name: str, path: Path) -> None:
+    def get(self, name: str, path: Path, is_over: Callable[[], bool] = never) -> None:
         with self._counted("get"):
-            self._objects.get(name, path)
+            self._objects.get(name, path, is_over)
         size_bytes = path.stat().st_size
         with self._lock:
             self._fetched_bytes += size_bytes

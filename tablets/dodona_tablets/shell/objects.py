@@ -11,7 +11,7 @@ Invariants:
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -22,6 +22,13 @@ from dodona_wire.net.folder import FOLDER_MODE, private_file, sync_folder
 
 PART: Final = ".part"
 """What the name of a file ends with until all of its bytes are there."""
+
+
+COPY_BYTES: Final = 1 << 20
+
+
+def never() -> bool:
+    return False
 
 
 class Objects(Protocol):
@@ -38,8 +45,9 @@ class Objects(Protocol):
         later. Raises DataCorrupted if the name has another content."""
         ...
 
-    def get(self, name: str, path: Path) -> None:
-        """Write an object into a file, which is made anew. Raises ObjectMissing, OSError."""
+    def get(self, name: str, path: Path, is_over: Callable[[], bool] = never) -> None:
+        """Write an object into a file, which is made anew. Once `is_over` returns True, it may
+        raise Unavailable in the middle. Raises ObjectMissing, OSError."""
         ...
 
     def remove(self, names: Iterable[str]) -> None:
@@ -85,7 +93,7 @@ class FolderObjects:
                 part.unlink(missing_ok=True)
             sync_folder(target.parent)
 
-    def get(self, name: str, path: Path) -> None:
+    def get(self, name: str, path: Path, is_over: Callable[[], bool] = never) -> None:
         with self._refusing():
             try:
                 source = (self._folder / name).open("rb")
@@ -93,7 +101,9 @@ class FolderObjects:
                 os.stat(self._folder)  # if that is missing, nothing is known of the object
                 raise ObjectMissing(name) from error
         with source, private_file(path, "wb") as file:
-            shutil.copyfileobj(source, file)
+            while some := source.read(COPY_BYTES):
+                check_wanted(self.place, name, is_over)
+                file.write(some)
 
     def remove(self, names: Iterable[str]) -> None:
         with self._refusing():
@@ -127,6 +137,13 @@ class FolderObjects:
         except OSError as error:
             text = f"The folder of the object store refused: {error.strerror}."
             raise Unavailable(text, object_store=self.place) from error
+
+
+def check_wanted(place: str, name: str, is_over: Callable[[], bool]) -> None:
+    """Raise Unavailable if the caller does not want the object any more."""
+    if is_over():
+        text = f"The process stops, so it does not wait for {name}."
+        raise Unavailable(text, object_store=place, object=name)
 
 
 def taken(place: str, name: str) -> DataCorrupted:

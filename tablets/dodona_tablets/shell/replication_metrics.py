@@ -149,8 +149,9 @@ CHUNKS: Final = (
     Metric(
         "chunk_cache_fetches",
         "counter",
-        "Attempts to fetch a chunk by outcome: done, missing (the store has no such object), "
-        "damaged (the object has other bytes), or failed (the store gave no answer)",
+        "Attempts to fetch the rows or the index of a chunk by outcome: done, missing (the store "
+        "has no such object), damaged (three attempts in a row gave other bytes), or failed (any "
+        "other attempt that gave no answer or other bytes)",
         "replication.cache.fetches",
         ("outcome",),
     ),

@@ -13,7 +13,7 @@ Only this module may import `obstore`. It has threads, so a process must not for
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from dodona_tablets.shell.objects import ObjectMissing, taken
+from dodona_tablets.shell.objects import ObjectMissing, check_wanted, never, taken
 from dodona_wire.errors import InvalidRequest, Unavailable
 from dodona_wire.net.folder import private_file
 from dodona_wire.shown import shown
@@ -111,10 +111,11 @@ class S3Objects:
             end = min(start + PART_BYTES, size_bytes)
             yield obstore.get_range(self._store, name, start=start, end=end)
 
-    def get(self, name: str, path: Path) -> None:
+    def get(self, name: str, path: Path, is_over: Callable[[], bool] = never) -> None:
         try:
             with private_file(path, "wb") as file:
                 for part in self._parts(name):
+                    check_wanted(self.place, name, is_over)
                     file.write(part)
         except FileNotFoundError as error:
             raise ObjectMissing(name) from error

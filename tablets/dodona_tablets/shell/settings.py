@@ -158,5 +158,6 @@ class NodeSettings(ServerSettings, TracedSettings, ReplicationSettings):
             batch_bytes_max=self.batch_mib_max << 20,
             reader_lease_ms_max=self.reader_lease_s_max * 1000,
             reader_renewal_ms_max=self.reader_renewal_s_max * 1000,
+            has_object_store=bool(self.replicas),
             chunk_cache_bytes_max=self.chunk_cache_bytes_max,
         )

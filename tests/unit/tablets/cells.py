@@ -187,10 +187,17 @@ class Bench:
     def finish_fetches(self, result: Any = None) -> None:
         """Bring all chunks that were asked for, or give this result for each."""
         while self.fetches:
-            cell, info = self.fetches.pop(0)
-            found = self.objects[cell, info.number] if result is None else result
-            self.nodes[cell].handle_chunk(info.number, found, self.now)
-            self.carry_out(cell)
+            self.finish_fetch(result)
+
+    def finish_fetch(self, result: Any = None) -> None:
+        """Bring the first chunk that was asked for, or give this result for it."""
+        cell, info = self.fetches.pop(0)
+        found = self.objects[cell, info.number] if result is None else result
+        self.nodes[cell].handle_chunk(info.number, found, self.now)
+        self.carry_out(cell)
+        self.clock_us += 2_000  # until the next slice
+        self.nodes[cell].tick(self.now)
+        self.carry_out(cell)
 
     def carry_out(self, cell: CellId) -> None:
         for effect in self.nodes[cell].take_effects():

@@ -1,16 +1,21 @@
 """The threads that bring chunks from an object store, and let copies go."""
 
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from dodona_tablets.shell.cache_jobs import CacheJobs
+from dodona_tablets.shell.chunk_cache import ChunkGone
+from dodona_tablets.shell.objects import check_wanted
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.effects import EvictChunks, FetchChunk, TouchChunks
 from dodona_wire.messages.base import Failure
+from suite.waiting import wait_until
 from unit.tablets.test_chunk_cache import FIRST, NAMES, Store, cache, files, written
 
 WAIT_S = 60
@@ -69,6 +74,82 @@ def test_failures_of_the_store_are_answers_and_others_are_fatal(
     jobs.fetch(FetchChunk(info))
     assert isinstance(fatal.get(timeout=WAIT_S), OSError)
     jobs.close()
+
+
+def test_a_copy_that_is_fetched_again_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that removes copies is behind: it has other work until the fetch has ended."""
+    chunks = cache(store, tmp_path)
+    info, other = written(chunks), written(chunks, FIRST + 1)
+    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+    failures: list[BaseException] = []
+    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), failures.append)
+    may_go_on = Event()
+    monkeypatch.setattr(chunks, "touch", lambda _: may_go_on.wait(WAIT_S))
+    jobs.touch(TouchChunks((FIRST,)))
+    jobs.evict(EvictChunks((FIRST, other.number)))
+    jobs.fetch(FetchChunk(info))
+    assert delivered.get(timeout=WAIT_S)[0] == FIRST
+    may_go_on.set()
+    wait_until(lambda: not (tmp_path / "here/chunks" / f"{other.number}.arrow").exists())
+    jobs.close()
+    assert f"{FIRST}.arrow" in files(tmp_path)
+    assert jobs._evicting == {}
+    assert failures == []
+
+
+def test_a_chunk_that_is_removed_while_it_comes_is_no_damage(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = cache(store, tmp_path)
+    info, later = written(chunks), written(chunks, FIRST + 1)
+    chunks.evict([FIRST, FIRST + 1])
+    get = store.get
+
+    def get_and_lose(name: str, path: Path, *more: Any) -> None:
+        get(name, path, *more)
+        chunks.remove([FIRST])
+
+    monkeypatch.setattr(store, "get", get_and_lose)
+    with pytest.raises(ChunkGone):
+        chunks.fetch(info)
+    monkeypatch.undo()
+    chunks.remove([FIRST + 1])
+    with pytest.raises(ChunkGone):
+        chunks.fetch(later)
+    assert files(tmp_path) == []
+    assert sum(chunks.counts.report(None).fetches.values()) == 0
+
+    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+    failures: list[BaseException] = []
+    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), failures.append)
+    jobs.fetch(FetchChunk(info))
+    assert delivered.get(timeout=WAIT_S)[1].kind == "unavailable"
+    jobs.close()
+    assert failures == []
+
+
+def test_a_stop_waits_for_no_download(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = cache(store, tmp_path)
+    info = written(chunks)
+    chunks.evict([FIRST])
+    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+    has_begun = Event()
+
+    def get_slowly(name: str, path: Path, is_over: Callable[[], bool]) -> None:
+        has_begun.set()
+        wait_until(is_over)
+        check_wanted(store.place, name, is_over)
+
+    monkeypatch.setattr(store, "get", get_slowly)
+    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), lambda _: None)
+    jobs.fetch(FetchChunk(info))
+    assert has_begun.wait(WAIT_S)
+    jobs.close()
+    assert delivered.get(timeout=WAIT_S)[1].kind == "unavailable"
 
 
 LOCAL: dict[str, Any] = {"cell": 0, "data_dir": Path("data")}

@@ -11,6 +11,7 @@ from dodona.types import (
     KEY_MIN,
     SYNC_LAST_COMMITTED,
     CellId,
+    LoadMode,
     Revision,
     TableSettings,
     TabletId,
@@ -19,6 +20,7 @@ from dodona.types import (
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
+from dodona_tablets.core.upkeep.caching import FETCHES_MAX, RESUMED_MAX, SLICE_PERIOD_MS
 from dodona_wire.errors import DataCorrupted, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import AskRows, TellRows
@@ -27,7 +29,6 @@ from dodona_wire.messages.data import (
     CommitOne,
     Committed,
     CountVersions,
-    LoadSealed,
     Lookup,
     LookupVersions,
     RowLock,
@@ -97,7 +98,11 @@ def here(bench: Bench) -> list[int]:
 
 
 def small(chunk_count: float, size_bytes: int = 1_700) -> CellLimits:
-    return CellLimits(chunk_cache_bytes_max=int(size_bytes * chunk_count))
+    return limited(int(size_bytes * chunk_count))
+
+
+def limited(size_bytes: int) -> CellLimits:
+    return CellLimits(has_object_store=True, chunk_cache_bytes_max=size_bytes)
 
 
 # Reads
@@ -234,7 +239,7 @@ def test_few_requests_wait_and_others_are_refused(limits: CellLimits) -> None:
 
 def test_the_chunk_that_was_read_longest_ago_goes() -> None:
     bench = cold((1,), (2,), (3,), settings=NO_COMPACTION)
-    bench.limits = CellLimits(chunk_cache_bytes_max=2 * size_of(bench))
+    bench.limits = limited(2 * size_of(bench))
     restart_cold(bench)
     bench.holds_fetches = False
     for number in (1, 2, 1):
@@ -247,7 +252,7 @@ def test_the_chunk_that_was_read_longest_ago_goes() -> None:
 
 def test_the_shell_hears_in_which_order_chunks_were_read() -> None:
     bench = filled((1,), (2,), (3,), settings=NO_COMPACTION)
-    bench.limits = CellLimits(chunk_cache_bytes_max=1 << 30)
+    bench.limits = limited(1 << 30)
     bench.start(CELL)
     for number in (3, 1):
         bench.read(number)
@@ -285,12 +290,12 @@ def test_a_chunk_is_not_let_go_between_its_arrival_and_the_read_that_waits_for_a
     assert len(here(bench)) == 1
 
 
-def test_waiting_requests_hold_no_more_than_the_limit() -> None:
-    bench = cold((1,), (2,), (3,), limits=small(2.2), settings=NO_COMPACTION)
-    routes = [bench.lookup(number) for number in (1, 2, 3)]
-    assert numbers(bench.fetches) == [1, 2]
+def test_waiting_requests_hold_no_more_than_the_limit_and_what_one_of_them_needs() -> None:
+    bench = cold((1,), (2,), (3,), (4,), limits=small(2.2), settings=NO_COMPACTION)
+    routes = [bench.lookup(number) for number in (1, 2, 3, 4)]
+    assert numbers(bench.fetches) == [1, 2, 3]
     bench.finish_fetches()
-    assert [bench.answer(it).rows[0][0] for it in routes] == [10, 20, 30]  # type: ignore[index,union-attr]
+    assert [bench.answer(it).rows[0][0] for it in routes] == [10, 20, 30, 40]  # type: ignore[index,union-attr]
 
 
 def test_blocks_that_views_keep_go_with_the_chunk() -> None:
@@ -302,6 +307,101 @@ def test_blocks_that_views_keep_go_with_the_chunk() -> None:
     assert bench.answer(bench.lookup(1)) is None
     bench.finish_fetches()
     assert bench.read(1) == (10, None)
+
+
+def test_a_read_that_meets_more_chunks_than_have_room_has_its_turn_before_others() -> None:
+    """Each of the reads holds a chunk, and needs another one that has no room beside them."""
+    bench = cold((1, 50), (2, 50), (3, 50), limits=small(1.2), settings=NO_COMPACTION)
+    cell = bench.nodes[CELL].cell
+    routes = [bench.ask(replace(READS["scan"], timestamp=cell.latest)) for _ in range(3)]
+    while bench.fetches:
+        held = sum(cell.chunks.open[it].info.size_bytes for it in cell.chunks._holds_by_number)
+        assert held <= 1.2 * 1_700 + 3 * size_of(bench)
+        bench.finish_fetches()
+        let_time_pass(bench, 1)
+    assert all(bench.answer(it) is not None for it in routes)
+    assert not cell.chunks._holds_by_number
+
+
+def test_few_chunks_come_side_by_side_and_those_that_no_request_misses_do_not_come() -> None:
+    bench = cold(*[(number,) for number in range(8)], settings=NO_COMPACTION)
+    routes = [bench.lookup(number) for number in range(8)]
+    first = numbers(bench.fetches)
+    assert len(first) == FETCHES_MAX
+    let_time_pass(bench, CellLimits().chunk_wait_ms_max // 1000 + 1)
+    assert all(failure(bench.answer(it)).kind == Unavailable.kind for it in routes)
+    bench.finish_fetches()
+    assert sorted(here(bench)) == sorted(first)
+    assert bench.fetches == []
+
+
+def test_requests_come_before_long_work_which_keeps_one_place() -> None:
+    bench = filled((1,), (2,), (3,))
+    for number in (4, 50, 60, 70, 80):
+        bench.commit(put(number, number * 10))
+        let_time_pass(bench, 2)
+    restart_cold(bench)
+    let_time_pass(bench, 100)
+    under_way = numbers(bench.fetches)
+    assert len(under_way) == FETCHES_MAX
+    waiting = bench.lookup(80)
+    bench.finish_fetch()
+    assert bench.fetches[-1][1].number == 8, "the chunk of the request is next"
+    bench.finish_fetches()
+    assert bench.answer(waiting) is not None
+
+
+def test_one_event_resumes_a_few_requests() -> None:
+    bench = cold((1, 2))
+    routes = [bench.lookup(1) for _ in range(RESUMED_MAX + 1)]
+    (cell, info) = bench.fetches.pop()
+    node = bench.nodes[CELL]
+    node.handle_chunk(info.number, bench.objects[cell, info.number], bench.now)
+    bench.carry_out(CELL)
+    assert [bench.answer(it) is None for it in routes].count(True) == 1
+    assert node.is_busy
+    assert node.next_deadline() <= bench.now.instant_us + 1_000 * SLICE_PERIOD_MS
+    bench.clock_us += 1_000 * SLICE_PERIOD_MS
+    node.tick(bench.now)
+    bench.carry_out(CELL)
+    assert all(bench.answer(it) is not None for it in routes)
+
+
+def test_copies_go_while_the_disk_is_full_whatever_the_limit() -> None:
+    bench = cold((1,), (2,), (3,), limits=limited(1 << 30), settings=NO_COMPACTION)
+    bench.holds_fetches = False
+    for number in (1, 2, 3):
+        bench.read(number)
+        let_time_pass(bench, 1)
+    assert len(here(bench)) == 3
+    bench.nodes[CELL].cell.room.note_disk("the disk is full")
+    let_time_pass(bench, 2)
+    assert bench.evicted[:1] == [1]
+    let_time_pass(bench, 10)
+    assert here(bench) == []
+    bench.nodes[CELL].cell.room.note_disk(None)
+    assert bench.read(2) == (20, None)
+    let_time_pass(bench, 10)
+    assert here(bench) == [2]
+
+
+def test_a_cell_without_an_object_store_lets_no_chunk_go_on_a_full_disk() -> None:
+    bench = filled((1,), (2,), settings=NO_COMPACTION)
+    bench.nodes[CELL].cell.room.note_disk("the disk is full")
+    let_time_pass(bench, 10)
+    assert len(here(bench)) == 2
+
+
+def test_versions_need_only_chunks_of_their_time() -> None:
+    bench = cold((1, 2), (1, 2), settings=NO_COMPACTION)
+    chunks = bench.nodes[CELL].cell.chunks.open
+    since = chunks[1].info.max_timestamp
+    bench.ask(ScanVersions(ATOMIC, REVISION, since, NOW, KEY_MIN, KEY_MAX, 3, 100))
+    bench.answer_oracle()
+    assert numbers(bench.fetches) == [2]
+    bench.fetches.clear()
+    bench.ask(LookupVersions(ATOMIC, REVISION, since, (key(1),), 3))
+    assert numbers(bench.fetches) == [1]
 
 
 # Compaction
@@ -357,6 +457,17 @@ def test_chunks_of_a_compaction_stay_until_it_ends() -> None:
     assert bench.read(3) == (30, None)
 
 
+def test_a_compaction_pushes_no_other_chunk_out() -> None:
+    """Its old chunks count no more when the limit is looked at."""
+    bench = filled((50,), (1,), (2,), (3,), settings=NO_COMPACTION)
+    bench.limits = limited(int(4.5 * size_of(bench)))
+    bench.start(CELL)
+    bench.assign(CELL, [replace(assignment(ATOMIC, "full", Revision(2)), settings=SOON)])
+    let_time_pass(bench, 120)
+    assert len(compactions(bench)) == 1
+    assert bench.evicted == []
+
+
 def test_a_chunk_that_was_replaced_while_it_was_fetched_is_not_kept() -> None:
     bench = filled((1,), (2,), (3,), settings=SOON)
     bench.commit(put(4, 40))
@@ -393,36 +504,78 @@ def test_rows_are_told_to_another_cell_once_the_chunk_is_here() -> None:
     assert [it for it, _ in page.rows] == [key(1), key(2)]
 
 
+def test_a_question_that_is_repeated_waits_once() -> None:
+    bench = filled((1, 2))
+    closed = replace(assignment(ATOMIC, "full", Revision(2)), mode="unmounted")
+    bench.assign(CELL, [closed])
+    restart_cold(bench)
+    question = AskRows(CellId(5), ATOMIC, TabletId(77), KEY_MIN, KEY_MAX)
+    for _ in range(3):
+        bench.nodes[CELL].handle_cell_message(question, bench.now)
+        bench.carry_out(CELL)
+        let_time_pass(bench, 10)
+    assert numbers(bench.fetches) == [1]
+    bench.finish_fetches()
+    ((_, page),) = bench.in_flight
+    assert type(page) is TellRows
+    let_go(bench)
+    bench.in_flight.clear()
+    for result in (Failure(Unavailable.kind, "away"), None):
+        bench.nodes[CELL].handle_cell_message(question, bench.now)
+        bench.carry_out(CELL)
+        assert bench.in_flight == []
+        bench.finish_fetches(result)
+    assert len(bench.in_flight) == 1, "it is asked again after a failure"
+    assert not bench.nodes[CELL].cell.chunks._holds_by_number
+
+
 # Loads
 
 
-def staged(bench: Bench) -> tuple[Loading, int]:
-    load = Loading(bench)
+def staged(bench: Bench, mode: LoadMode = "upsert") -> tuple[Loading, int]:
+    load = Loading(bench, mode)
     return load, load.stage({1: 5, 2: 6})
 
 
-def test_a_seal_fetches_the_staged_chunks_and_those_that_they_meet() -> None:
-    bench = filled((1, 9))
-    load, chunk = staged(bench)
+@pytest.mark.parametrize(
+    ("mode", "needed"),
+    [("upsert", []), ("insert", [1, 4]), ("update", [1, 4]), ("delete", [])],
+)
+def test_a_seal_fetches_the_chunks_that_it_must_compare(mode: LoadMode, needed: list[int]) -> None:
+    """Of older rows, only the presence matters, and only in some modes."""
+    bench = filled((2, 9), (20, 21), (30, 31), settings=NO_COMPACTION)
+    load = Loading(bench, mode)
+    chunk = load.stage({2: 6, 3: 5}, kind="delete" if mode == "delete" else "write")
     restart_cold(bench)
     route = bench.ask(load.seal_request(chunk))
-    assert bench.answer(route) is None
-    assert sorted(numbers(bench.fetches)) == sorted(bench.nodes[CELL].chunks_needed())
+    assert sorted(numbers(bench.fetches)) == needed
     bench.finish_fetches()
-    assert isinstance(bench.answer(route), LoadSealed)
+    assert bench.answer(route) is not None
+
+
+def test_a_seal_is_refused_if_its_load_ends_while_chunks_come() -> None:
+    bench = filled((1, 9))
+    load, chunk = staged(bench, "update")
+    restart_cold(bench)
+    route = bench.ask(load.seal_request(chunk))
+    fetches, bench.fetches = bench.fetches, []
+    load.close()
+    bench.fetches = fetches
+    bench.finish_fetches()
+    assert failure(bench.answer(route)).kind == Unavailable.kind
+    assert not bench.nodes[CELL].cell.chunks._holds_by_number
 
 
 def test_a_seal_whose_chunk_can_not_be_had_fails_and_may_be_repeated() -> None:
     bench = filled((1, 9))
-    load, chunk = staged(bench)
+    load, chunk = staged(bench, "insert")
     restart_cold(bench)
     route = bench.ask(load.seal_request(chunk))
     bench.finish_fetches(Failure(Unavailable.kind, "away"))
     assert failure(bench.answer(route)).kind == Unavailable.kind
     bench.holds_fetches = False
-    assert isinstance(load.try_seal(chunk), LoadSealed)
-    assert isinstance(load.publish(), Committed)
-    assert bench.read(1) == (5, None)
+    found = failure(load.try_seal(chunk))
+    assert "is there" in found.message, "the rows were compared"
 
 
 def let_go(bench: Bench) -> None:

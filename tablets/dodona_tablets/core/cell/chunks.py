@@ -9,6 +9,7 @@ Invariant: no two chunks of a cell have the same number, not even chunks of work
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_wire.types import TransactionId
@@ -34,6 +35,8 @@ class Chunks:
         self._holds_by_number: Counter[int] = Counter()
         self.here_bytes = 0
         """The size of the rows of chunks that are on this machine."""
+        self.may_be_over = False
+        """Whether more is here, or less is held, than at the last look at the limit."""
         self.waiting_writers: dict[TransactionId, int] = {}
         """The transactions that wait for the rows of a chunk, each with the number of it."""
 
@@ -99,12 +102,15 @@ class Chunks:
         """Note that the rows of an open chunk are on this machine from now on."""
         self._here[chunk.info.number] = None
         self.here_bytes += chunk.info.size_bytes
+        self.may_be_over = True
 
-    def let_go(self, chunk: Chunk) -> None:
-        """Let the rows of a chunk go. Nothing may hold it."""
+    def let_go(self, chunk: Chunk) -> Any:
+        """Let the rows of a chunk go, and return what keeps their map (see `Chunk.let_go`). Nothing
+        may hold it."""
         assert not self.is_held(chunk.info.number), "a chunk goes while it is read"
-        chunk.let_go()
+        kept = chunk.let_go()
         self._note_gone(chunk.info.number, chunk)
+        return kept
 
     def _note_gone(self, number: int, chunk: Chunk) -> None:
         if number in self._here:
@@ -132,6 +138,7 @@ class Chunks:
         self._holds_by_number[number] -= 1
         if not self._holds_by_number[number]:
             del self._holds_by_number[number]
+            self.may_be_over = True
 
     def is_held(self, number: int) -> bool:
         return number in self._holds_by_number

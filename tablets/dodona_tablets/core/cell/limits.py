@@ -59,11 +59,13 @@ class CellLimits(msgspec.Struct, frozen=True):
     reader_renewal_ms_max: int = 60_000
     """A tablet that begins to be served keeps all versions for this time. Readers that held its
     snapshot in another cell, or before a restart, renew it in this time."""
+    has_object_store: bool = False
+    """Whether an object store has all chunks, so that their rows may go from this machine."""
     chunk_cache_bytes_max: int | None = None
     """The limit of the rows of chunks on this machine, if an object store has all of them, or None.
     Above it, those that were used long ago go."""
-    chunk_wait_ms_max: int = 20_000
-    """How long a read waits for chunks of the object store."""
+    chunk_wait_ms_max: int = 8_000
+    """How long a read waits for chunks of the object store. Callers wait for 10 s."""
     chunk_waits_max: int = 1_000
     """The limit of requests that wait for chunks of the object store at a time."""
     chunk_waits_bytes_max: int = 64 << 20

@@ -8,6 +8,7 @@ not served, and no other tablet takes over its rows. If the source tablet is not
 tablet waits: a source that was dropped or lost may have had rows.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -16,10 +17,11 @@ from msgspec.structs import replace
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import RowsTaken
-from dodona_tablets.core.rows.chunks.chunk import ChunkAway
+from dodona_tablets.core.rows.chunks.chunk import Chunk, ChunkAway
 from dodona_tablets.core.rows.migration import Migration, pack_version, plain_version, range_in
 from dodona_tablets.core.rows.stores import TabletChunk
 from dodona_tablets.core.rows.version import chain_of
+from dodona_tablets.core.tablet.away import chunks_in
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import SendToCell
@@ -119,6 +121,8 @@ class Importing:
         self._outbox = outbox
         self._caching = caching
         self._asked_us: dict[tuple[TabletId, TabletSource], int] = {}
+        self._fetching_for: set[AskRows] = set()
+        """The questions whose answers wait for chunks."""
         self.is_waiting = True
         """Whether rows were missing at the last check."""
 
@@ -149,18 +153,35 @@ class Importing:
                     body = AskRows(cell.id, source.tablet, number, lower, upper)
                     self._outbox.send(SendToCell(source.cell, body))
 
-    def tell_rows(self, body: AskRows, after: Need | None = None) -> None:
+    def tell_rows(self, body: AskRows) -> None:
         """Answer with a page if the tablet is settled. Otherwise send nothing: the other cell asks
-        again. `after` is the need for chunks for which this question has waited."""
+        again, also while this cell fetches chunks for its answer."""
+        if body not in self._fetching_for:
+            self._tell(body, ())
+
+    def _tell(self, body: AskRows, held: Iterable[Chunk]) -> None:
+        """Answer with a page. `held` are the chunks that were fetched for it."""
         tablet = self._cell.tablets.get(body.tablet)
         if tablet is None or not tablet.is_settled:
             return
         try:
             page = self._page(tablet, body)
         except ChunkAway as away:
-            self._caching.wait([away.chunk], partial(self.tell_rows, body), _ignore, after=after)
+            more = chunks_in(tablet, body.lower, body.upper, away)
+            self._fetching_for.add(body)
+            forget = partial(self._forget, body)
+            self._caching.prepare([*held, *more], partial(self._tell_again, body), forget)
         else:
             self._outbox.send(SendToCell(body.source, page))
+
+    def _tell_again(self, body: AskRows, need: Need) -> None:
+        self._fetching_for.discard(body)
+        self._tell(body, need.held.values())
+        self._caching.end(need)
+
+    def _forget(self, body: AskRows, _: Failure) -> None:
+        """Say nothing about a chunk that can't be had: the other cell asks again."""
+        self._fetching_for.discard(body)
 
     def _page(self, tablet: Tablet, body: AskRows) -> TellRows:
         schema = tablet.schema
@@ -196,7 +217,3 @@ class Importing:
         self._asked_us.pop((page.target, source), None)
         self.ask()
         return None if tablet.missing else tablet
-
-
-def _ignore(_: Failure) -> None:
-    """Say nothing about a chunk that can't be had: the other cell asks again."""

@@ -29,7 +29,7 @@ from dodona_tablets.core.requests.loading import check_batches
 from dodona_tablets.core.requests.nonatomic import check_stamp
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
 from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built, SealJob
-from dodona_tablets.core.rows.chunks.view import ChunkView
+from dodona_tablets.core.rows.chunks.zones import views_met
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_tablets.core.tablet.loads import BatchPlace, Load, Seal
 from dodona_tablets.core.tablet.publications import PublicationRows
@@ -331,7 +331,7 @@ class Staging:
         token = SealToken(request.load, request.tablet, seal, job.number, pinned)
         self._register(tablet, token, 0)
         self._under_way[token] = [route]
-        views = [it for it in (*job.staged, *job.existing) if isinstance(it, ChunkView)]
+        views = views_met(job.staged, job.existing, job.mode, job.since, job.erased)
         run, give_up = partial(self._run_seal, token, job), partial(self.handle, token)
         self._caching.prepare([it.chunk for it in views], run, give_up)
 

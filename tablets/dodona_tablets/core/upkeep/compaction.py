@@ -151,24 +151,32 @@ class Compaction:
         """Bring the chosen chunks here, and then compact them."""
         self._is_preparing = True
         chunks = [it.view.chunk for it in chosen if it.view is not None]
-        number = tablet.assignment.tablet
-        attached = tuple([it.attached for it in chosen])
-        self._caching.prepare(chunks, partial(self._run, number, attached), self._not_prepared)
+        number, attached = tablet.assignment.tablet, {it.attached for it in chosen}
+        run, give_up = (
+            partial(self._run, number, attached),
+            partial(self._give_up, number, attached),
+        )
+        self._caching.prepare(chunks, run, give_up)
 
-    def _not_prepared(self, failure: Failure) -> None:
-        self._is_preparing = False
-        self._note_failure(failure)
-
-    def _run(self, number: TabletId, attached: tuple[AttachedChunk, ...], need: Need) -> None:
-        """Compact these chunks, if the tablet still has them."""
-        self._is_preparing = False
+    def _still(self, number: TabletId, attached: set[AttachedChunk]) -> list[TabletChunk]:
+        """Return these chunks of a tablet, if it still has all of them."""
         tablet = self._cell.tablets.get(number)
         known = [] if tablet is None else tablet.stores.chunks
         chosen = [it for it in known if it.attached in attached]
-        if tablet is None or len(chosen) < len(attached):
-            self._caching.end(need)
+        return chosen if len(chosen) == len(attached) else []
+
+    def _give_up(self, number: TabletId, attached: set[AttachedChunk], failure: Failure) -> None:
+        self._is_preparing = False
+        if self._still(number, attached):
+            self._note_failure(failure)
+
+    def _run(self, number: TabletId, attached: set[AttachedChunk], need: Need) -> None:
+        """Compact these chunks, if the tablet still has them."""
+        self._is_preparing = False
+        if chosen := self._still(number, attached):
+            self._start(self._cell.tablets[number], chosen, need)
         else:
-            self._start(tablet, chosen, need)
+            self._caching.end(need)
 
     def _start(self, tablet: Tablet, chosen: Sequence[TabletChunk], need: Need) -> None:
         cell = self._cell

@@ -9,7 +9,7 @@ and a read raises `ChunkAway`. One thread brings them and drops them, while no o
 """
 
 import zlib
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from weakref import ref
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.rows.chunks.layout import chunk_schema
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.rows.schema import TableSchema
+
+KEEPERS_MIN: Final = 8
 
 
 class ChunkAway(Exception):
@@ -61,6 +63,8 @@ class Chunk:
         self._arrow_schema = chunk_schema(self.schema, self.index.layout)
         self._blocks: list[Block | None] = [None] * len(self.index.blocks)
         self._keepers: list[ref[KeepsBlocks]] = []
+        self._keepers_max = KEEPERS_MIN
+        """At how many notes the ones of objects that are gone are looked for."""
         self.is_used = False
         """Whether a view has read rows since this was last set to False."""
         self.is_away = data is None
@@ -79,19 +83,23 @@ class Chunk:
         self._buffer = pa.py_buffer(data)
         self.is_away = False
 
-    def let_go(self) -> None:
-        """Keep no reference to the bytes of the file, so that its map ends. No other thread may
-        read the chunk."""
+    def let_go(self) -> Any:
+        """Keep no reference to the bytes of the file. Their map ends with the result, which takes
+        some ms for much data: a thread may drop it. No other thread may read the chunk."""
+        kept = self._buffer, self._blocks
         self.is_away = True
         self.data, self._buffer = memoryview(b""), None
         self._blocks = [None] * len(self._blocks)
         for it in self._keepers:
             if (keeper := it()) is not None:
                 keeper.forget_blocks()
+        return kept
 
     def add_keeper(self, keeper: KeepsBlocks) -> None:
         """Note an object that keeps blocks of this chunk. The note keeps no object alive."""
-        self._keepers = [it for it in self._keepers if it() is not None]
+        if len(self._keepers) >= self._keepers_max:
+            self._keepers = [it for it in self._keepers if it() is not None]
+            self._keepers_max = max(KEEPERS_MIN, 2 * len(self._keepers))
         self._keepers.append(ref(keeper))
 
     @property

@@ -66,10 +66,8 @@ class ChunkView:
         """Whether `batches` have the columns of the layout `special`."""
         return self.chunk.has_specials
 
-    def may_have(self, keys: Iterable[Key], timestamp: Timestamp) -> bool:
+    def may_have(self, keys: Iterable[Key]) -> bool:
         """Return whether a read of one of these keys would look at rows."""
-        if timestamp < self.min_timestamp:
-            return False
         return any(self._may_have(key) for key in keys if self.lower <= key < self.upper)
 
     def _may_have(self, key: Key) -> bool:

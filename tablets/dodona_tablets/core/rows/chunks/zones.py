@@ -5,6 +5,7 @@ indexes. `sealing` has the rules for these ranges. Rows that lie apart from all 
 read: most rows of a load that brings new keys.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 from dodona_tablets.core.rows.chunks.view import ChunkView, Extent
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_wire.rows.keys import successor
-from dodona_wire.types import Key, LoadMode, Timestamp
+from dodona_wire.types import KEY_MIN, Key, LoadMode, Timestamp
 
 Layer = DynamicStore | ChunkView
 """A store or a chunk of a tablet."""
@@ -49,6 +50,62 @@ def zones_of(
                 parts.append((it.lower, it.upper, _LATE))
     parts += [(lower, upper, _ERASED) for lower, upper in erased]
     return _joined(parts, mode)
+
+
+def views_met(
+    staged: Sequence[ChunkView],
+    existing: Sequence[Layer],
+    mode: LoadMode,
+    since: Timestamp,
+    erased: Sequence[Range],
+) -> list[ChunkView]:
+    """Return the chunks in which zones may have rows. The choice is quick and not exact: it takes
+    a chunk for one range, and so it may return some more."""
+    counts_all = mode in ("insert", "update")
+    counted = [it for it in existing if counts_all or it.max_timestamp > since]
+    ours = _union([(it.lower, it.upper) for it in staged])
+    theirs = _union([it for layer in counted for it in _bounds(layer)] + _repeated(staged))
+    erased = _union(erased)
+    met = [it for it in staged if mode == "update" or _meets(it, theirs) or _meets(it, erased)]
+    late = {id(it) for it in counted}
+    for layer in existing:
+        if isinstance(layer, ChunkView):
+            is_met = (id(layer) in late and _meets(layer, ours)) or _meets(layer, erased)
+            met += [layer] if is_met else []
+    return met
+
+
+def _bounds(layer: Layer) -> list[Range]:
+    if isinstance(layer, ChunkView):
+        return [(layer.lower, layer.upper)]
+    return [] if layer.bounds is None else [(layer.bounds[0], successor(layer.bounds[1]))]
+
+
+def _repeated(views: Sequence[ChunkView]) -> list[Range]:
+    """Return the ranges that lie in more than one chunk."""
+    ranges: list[Range] = []
+    end = KEY_MIN
+    for view in sorted(views, key=lambda it: it.lower):
+        ranges.append((view.lower, min(end, view.upper)))
+        end = max(end, view.upper)
+    return ranges
+
+
+def _union(ranges: Iterable[Range]) -> list[Range]:
+    """Return what lies in any of the ranges, in order and apart."""
+    found: list[Range] = []
+    for lower, upper in sorted(it for it in ranges if it[0] < it[1]):
+        if found and lower <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], upper)
+        else:
+            found.append((lower, upper))
+    return found
+
+
+def _meets(view: ChunkView, ranges: Sequence[Range]) -> bool:
+    """Return whether a chunk has a part of ranges, which are in order and apart."""
+    place = bisect_right(ranges, view.lower, key=lambda it: it[1])
+    return place < len(ranges) and ranges[place][0] < view.upper
 
 
 def extents_of(layer: Layer) -> Iterator[Extent]:
