@@ -10,6 +10,7 @@ from dodona.types import (
     KEY_MAX,
     KEY_MIN,
     SYNC_LAST_COMMITTED,
+    TIMESTAMP_COUNTER_BITS,
     CellId,
     LoadMode,
     Revision,
@@ -21,6 +22,7 @@ from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import ChunksCompacted
 from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.upkeep.caching import FETCHES_MAX, RESUMED_MAX, SLICE_PERIOD_MS
+from dodona_tablets.core.upkeep.horizon import READ_S, oldest_needed_of
 from dodona_wire.errors import DataCorrupted, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import AskRows, TellRows
@@ -37,7 +39,7 @@ from dodona_wire.messages.data import (
     ScanVersions,
     SplitTablet,
 )
-from unit.tablets.cells import ATOMIC, REVISION, Bench, assignment, changes, key, put
+from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, Bench, assignment, changes, key, put
 from unit.tablets.loads import Loading, failure
 
 CELL = CellId(0)
@@ -390,6 +392,14 @@ def test_a_cell_without_an_object_store_lets_no_chunk_go_on_a_full_disk() -> Non
     bench.nodes[CELL].cell.room.note_disk("the disk is full")
     let_time_pass(bench, 10)
     assert len(here(bench)) == 2
+
+
+def test_old_versions_stay_for_as_long_as_a_read_may_wait_for_a_chunk() -> None:
+    bench = Bench(limits=limited(1 << 30))
+    let_time_pass(bench, 1)
+    cell = bench.nodes[CELL].cell
+    waits = cell.latest - oldest_needed_of(cell, cell.tablets[NON_ATOMIC])
+    assert waits >> TIMESTAMP_COUNTER_BITS == READ_S + cell.limits.chunk_wait_ms_max // 1000
 
 
 def test_versions_need_only_chunks_of_their_time() -> None:

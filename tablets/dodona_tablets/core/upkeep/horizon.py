@@ -22,7 +22,8 @@ from dodona_wire.types import MAX_TIMESTAMP, NULL_TIMESTAMP, TIMESTAMP_COUNTER_B
 
 READ_S: Final = 5
 """The most seconds between a reader's request for a timestamp and its last request at that
-timestamp, or its registration. A node lets a read wait for so long, too."""
+timestamp, or its registration. A node lets a read wait for so long, too, and longer for a chunk of
+an object store."""
 
 
 def oldest_needed(cell: Cell) -> Timestamp:
@@ -40,7 +41,10 @@ def oldest_needed_of(cell: Cell, tablet: Tablet) -> Timestamp:
     """Return the same for one tablet."""
     if tablet.is_atomic:
         return oldest_needed(cell)
-    return Timestamp(max(cell.latest - (READ_S << TIMESTAMP_COUNTER_BITS), NULL_TIMESTAMP))
+    limits, read_s = cell.limits, READ_S
+    if limits.has_object_store:
+        read_s += limits.chunk_wait_ms_max // 1000
+    return Timestamp(max(cell.latest - (read_s << TIMESTAMP_COUNTER_BITS), NULL_TIMESTAMP))
 
 
 def terms_of(cell: Cell, tablet: Tablet, major: Timestamp = MAX_TIMESTAMP) -> Terms:
