@@ -1,8 +1,11 @@
 """A cluster whose logs have copies loses replicas, etcd, and nodes with their folders."""
 
+import random
+import re
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -22,6 +25,7 @@ from dodona_local.replicas import Replicas
 from dodona_local.replicated_folder import ReplicatedFolder
 from dodona_local.supervisor import Plan
 from integration.replication.clusters import (
+    SCHEMA,
     create,
     document_of,
     make_chunks,
@@ -159,7 +163,57 @@ def test_a_clean_stop_gives_the_log_up_and_the_next_start_goes_on(folder: Path) 
         assert len(db.query("select k from [//t]")) == 110
         again = document_of(folder)
     assert (again.epoch, again.members) == (document.epoch + 1, document.members)
-    assert "the object store gave chunks" not in (folder / "logs" / "node-0.log").read_text()
+    said = (folder / "logs" / "node-0.log").read_text()
+    assert "rows of chunks come from the object store" not in said
+
+
+def copied_bytes(folder: Path) -> int:
+    """The size of the copies of chunks in the folder of the node."""
+    found = (folder / "node-0" / "chunks").glob("*.arrow")
+    return sum(it.stat().st_size for it in found)
+
+
+@pytest.mark.part(
+    "rows come from the object store within a limit, also of a node without its folder"
+)
+def test_a_node_keeps_so_many_copies_of_chunks_as_it_may(folder: Path) -> None:
+    """Four chunks of half a MiB each are larger than the limit of one MiB."""
+    chunks, rows = range(4), range(512)
+    schema = [SCHEMA[0], {"name": "v", "type": "string"}]
+    attributes = {"enable_compaction_and_partitioning": False}
+    copies = Replicas(4, chunk_cache_mib_max=1)
+
+    def value_of(key: int) -> bytes:
+        return random.Random(key).randbytes(1_024)
+
+    def keys_of(chunk: int) -> list[int]:
+        return [chunk * len(rows) + row for row in rows]
+
+    def read_all(db: dodona.Client) -> None:
+        for chunk in chunks:
+            keys = keys_of(chunk)
+            found = db.lookup_rows("//t", [{"k": key} for key in keys])
+            assert [it["v"] for it in found] == [value_of(it) for it in keys]
+            wait_until(lambda: copied_bytes(folder) <= 1 << 20)
+
+    with LocalCluster(folder, node_count=1, replicas=copies, arrange=forgetful) as cluster:
+        with dodona.connect(cluster.master_url, timeout_ms=60_000) as db:
+            db.create_table("//t", schema=schema, mount=True, attributes=attributes)
+            for chunk in chunks:
+                written = [{"k": key, "v": value_of(key)} for key in keys_of(chunk)]
+                db.insert_rows("//t", written)
+                make_chunks(db)
+            assert len(list(folder.glob("objects/**/*.arrow"))) == len(chunks)
+            wait_until(lambda: copied_bytes(folder) <= 1 << 20)
+            read_all(db)
+            read_all(db)
+            cluster.kill("node 0")
+            read_all(db)
+            assert len(db.query("select k from [//t]")) == len(chunks) * len(rows)
+        with urllib.request.urlopen(f"{cluster.node_urls[0]}/metrics") as page:
+            metrics = page.read().decode()
+    (line,) = re.findall(r"^dodona_node_chunk_cache_misses_total\S* (\S+)$", metrics, re.MULTILINE)
+    assert float(line) >= len(chunks)
 
 
 @pytest.mark.rest("the checks of a replica and of a chunk have tests of their own")
