@@ -1,111 +1,40 @@
 """Chunks whose rows are not on this machine: work waits for them, and old ones go."""
 
-from typing import Any
-
-import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
 from dodona.types import (
     KEY_MAX,
     KEY_MIN,
-    SYNC_LAST_COMMITTED,
     TIMESTAMP_COUNTER_BITS,
-    CellId,
-    LoadMode,
-    Revision,
-    TableSettings,
-    TabletId,
-    Timestamp,
 )
 from dodona_tablets.core.cell.limits import CellLimits
-from dodona_tablets.core.records import ChunksCompacted
-from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.core.upkeep.caching import FETCHES_MAX, RESUMED_MAX, SLICE_PERIOD_MS
 from dodona_tablets.core.upkeep.horizon import READ_S, oldest_needed_of
 from dodona_wire.errors import DataCorrupted, Unavailable
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.cells import AskRows, TellRows
 from dodona_wire.messages.data import (
-    ArrowPage,
-    CommitOne,
-    Committed,
-    CountVersions,
-    Lookup,
     LookupVersions,
-    RowLock,
-    Scan,
-    ScanArrow,
     ScanVersions,
     SplitTablet,
 )
-from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, Bench, assignment, changes, key, put
-from unit.tablets.loads import Loading, failure
-
-CELL = CellId(0)
-FIRST = Timestamp(1)
-NOW = SYNC_LAST_COMMITTED
-SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
-NO_COMPACTION = TableSettings(
-    dynamic_store_auto_flush_period=1_000, enable_compaction_and_partitioning=False
+from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, Bench, key, put
+from unit.tablets.cold import (
+    CELL,
+    NO_COMPACTION,
+    NOW,
+    READS,
+    cold,
+    filled,
+    here,
+    let_time_pass,
+    limited,
+    numbers,
+    restart_cold,
+    size_of,
+    small,
 )
-
-
-def let_time_pass(bench: Bench, seconds: float) -> None:
-    for _ in range(int(seconds)):
-        bench.pass_time(1)
-        bench.answer_oracle()
-
-
-def filled(
-    *groups: tuple[int, ...], limits: CellLimits | None = None, settings: TableSettings = SOON
-) -> Bench:
-    """Each group of rows in a chunk of its own, whose rows are no longer in memory."""
-    bench = Bench(settings=settings, limits=limits)
-    for group in groups:
-        bench.commit(*[put(number, number * 10) for number in group])
-        let_time_pass(bench, 2)
-    let_time_pass(bench, 90)
-    assert not bench.nodes[CELL].cell.tablets[ATOMIC].stores.passive
-    return bench
-
-
-def cold(*groups: tuple[int, ...], **options: Any) -> Bench:
-    """The same after a restart on a machine that has none of the rows."""
-    bench = filled(*groups, **options)
-    restart_cold(bench)
-    return bench
-
-
-def restart_cold(bench: Bench) -> None:
-    bench.is_cold = bench.holds_fetches = True
-    bench.start(CELL)
-    assert bench.fetches == [], "a start needs no rows"
-
-
-def numbers(fetches: list[tuple[CellId, ChunkInfo]]) -> list[int]:
-    return [info.number for _, info in fetches]
-
-
-def size_of(bench: Bench) -> int:
-    """The size of any of the chunks, which are about equal."""
-    return max(len(it) for it in bench.objects.values())
-
-
-def here(bench: Bench) -> list[int]:
-    chunks = bench.nodes[CELL].cell.chunks
-    found = [number for number, chunk in chunks.open.items() if not chunk.is_away]
-    assert sum(chunks.open[it].info.size_bytes for it in found) == chunks.here_bytes
-    return found
-
-
-def small(chunk_count: float, size_bytes: int = 1_700) -> CellLimits:
-    return limited(int(size_bytes * chunk_count))
-
-
-def limited(size_bytes: int) -> CellLimits:
-    return CellLimits(has_object_store=True, chunk_cache_bytes_max=size_bytes)
-
+from unit.tablets.loads import failure
 
 # Reads
 
@@ -145,16 +74,6 @@ def test_a_read_asks_for_all_chunks_that_it_needs() -> None:
     assert sorted(numbers(bench.fetches)) == [1, 2, 3]
     bench.finish_fetches()
     assert bench.answer(waiting) is not None
-
-
-READS: dict[str, Any] = {
-    "scan": Scan(ATOMIC, REVISION, NOW, KEY_MIN, KEY_MAX, 3, 100),
-    "scan_arrow": ScanArrow(ATOMIC, REVISION, NOW, KEY_MIN, KEY_MAX, 3, 100),
-    "lookup": Lookup(ATOMIC, REVISION, NOW, (key(1), key(12)), 3),
-    "lookup_versions": LookupVersions(ATOMIC, REVISION, NOW, (key(1), key(12)), 3),
-    "scan_versions": ScanVersions(ATOMIC, REVISION, FIRST, NOW, KEY_MIN, KEY_MAX, 3, 100),
-    "count_versions": CountVersions(ATOMIC, REVISION, FIRST, NOW, KEY_MIN, KEY_MAX),
-}
 
 
 @pytest.mark.parametrize("kind", READS)
@@ -412,252 +331,3 @@ def test_versions_need_only_chunks_of_their_time() -> None:
     bench.fetches.clear()
     bench.ask(LookupVersions(ATOMIC, REVISION, since, (key(1),), 3))
     assert numbers(bench.fetches) == [1]
-
-
-# Compaction
-
-
-def compactions(bench: Bench) -> list[ChunksCompacted]:
-    return [it for it in bench.appended[CELL] if isinstance(it, ChunksCompacted)]
-
-
-def test_a_compaction_fetches_its_chunks_first() -> None:
-    bench = filled((1,), (2,), (3,), settings=SOON)
-    bench.commit(put(4, 40))
-    let_time_pass(bench, 3)
-    restart_cold(bench)
-    let_time_pass(bench, 100)
-    assert sorted(numbers(bench.fetches)) == [1, 2, 3, 4]
-    assert compactions(bench) == []
-    bench.finish_fetches()
-    let_time_pass(bench, 10)
-    (record,) = compactions(bench)
-    assert len(record.removed) == 4
-    assert [bench.read(it) for it in (1, 2, 3, 4)] == [(it * 10, None) for it in (1, 2, 3, 4)]
-    assert here(bench) == [5]
-
-
-def test_a_compaction_whose_chunk_can_not_be_had_is_tried_again() -> None:
-    bench = filled((1,), (2,), (3,), settings=SOON)
-    bench.commit(put(4, 40))
-    let_time_pass(bench, 3)
-    restart_cold(bench)
-    let_time_pass(bench, 100)
-    bench.finish_fetches(Failure(Unavailable.kind, "away"))
-    assert bench.nodes[CELL].statistics().last_failure == "away"
-    let_time_pass(bench, 60)
-    assert sorted(numbers(bench.fetches)) == [1, 2, 3, 4]
-    bench.finish_fetches()
-    let_time_pass(bench, 10)
-    assert len(compactions(bench)) == 1
-
-
-def test_chunks_of_a_compaction_stay_until_it_ends() -> None:
-    bench = filled((1,), (2,), (3,), settings=SOON, limits=small(1))
-    bench.holds_jobs = True
-    bench.commit(put(4, 40))
-    let_time_pass(bench, 3)
-    bench.finish_jobs()
-    let_time_pass(bench, 100)
-    assert len(bench.jobs) == 1
-    assert here(bench) == [1, 2, 3, 4]
-    bench.finish_jobs()
-    let_time_pass(bench, 10)
-    assert len(here(bench)) <= 1
-    assert bench.read(3) == (30, None)
-
-
-def test_a_compaction_pushes_no_other_chunk_out() -> None:
-    """Its old chunks count no more when the limit is looked at."""
-    bench = filled((50,), (1,), (2,), (3,), settings=NO_COMPACTION)
-    bench.limits = limited(int(4.5 * size_of(bench)))
-    bench.start(CELL)
-    bench.assign(CELL, [replace(assignment(ATOMIC, "full", Revision(2)), settings=SOON)])
-    let_time_pass(bench, 120)
-    assert len(compactions(bench)) == 1
-    assert bench.evicted == []
-
-
-def test_a_chunk_that_was_replaced_while_it_was_fetched_is_not_kept() -> None:
-    bench = filled((1,), (2,), (3,), settings=SOON)
-    bench.commit(put(4, 40))
-    let_time_pass(bench, 3)
-    restart_cold(bench)
-    waiting = bench.lookup(1)
-    (fetched,) = numbers(bench.fetches)
-    bench.fetches.clear()
-    cell = bench.nodes[CELL].cell
-    del cell.chunks.open[1]  # as if its tablet was dropped
-    bench.nodes[CELL].handle_chunk(1, bench.objects[CELL, 1], bench.now)
-    bench.carry_out(CELL)
-    assert bench.evicted == [fetched]
-    assert bench.nodes[CELL].cell.chunks.here_bytes == 0
-    assert failure(bench.answer(waiting)).kind == Unavailable.kind
-
-
-# Other cells
-
-
-def test_rows_are_told_to_another_cell_once_the_chunk_is_here() -> None:
-    bench = filled((1, 2))
-    closed = replace(assignment(ATOMIC, "full", Revision(2)), mode="unmounted")
-    bench.assign(CELL, [closed])
-    restart_cold(bench)
-    question = AskRows(CellId(5), ATOMIC, TabletId(77), KEY_MIN, KEY_MAX)
-    bench.nodes[CELL].handle_cell_message(question, bench.now)
-    bench.carry_out(CELL)
-    assert bench.in_flight == []
-    assert numbers(bench.fetches) == [1]
-    bench.finish_fetches()
-    ((target, page),) = bench.in_flight
-    assert (target, type(page)) == (CellId(5), TellRows)
-    assert [it for it, _ in page.rows] == [key(1), key(2)]
-
-
-def test_a_question_that_is_repeated_waits_once() -> None:
-    bench = filled((1, 2))
-    closed = replace(assignment(ATOMIC, "full", Revision(2)), mode="unmounted")
-    bench.assign(CELL, [closed])
-    restart_cold(bench)
-    question = AskRows(CellId(5), ATOMIC, TabletId(77), KEY_MIN, KEY_MAX)
-    for _ in range(3):
-        bench.nodes[CELL].handle_cell_message(question, bench.now)
-        bench.carry_out(CELL)
-        let_time_pass(bench, 10)
-    assert numbers(bench.fetches) == [1]
-    bench.finish_fetches()
-    ((_, page),) = bench.in_flight
-    assert type(page) is TellRows
-    let_go(bench)
-    bench.in_flight.clear()
-    for result in (Failure(Unavailable.kind, "away"), None):
-        bench.nodes[CELL].handle_cell_message(question, bench.now)
-        bench.carry_out(CELL)
-        assert bench.in_flight == []
-        bench.finish_fetches(result)
-    assert len(bench.in_flight) == 1, "it is asked again after a failure"
-    assert not bench.nodes[CELL].cell.chunks._holds_by_number
-
-
-# Loads
-
-
-def staged(bench: Bench, mode: LoadMode = "upsert") -> tuple[Loading, int]:
-    load = Loading(bench, mode)
-    return load, load.stage({1: 5, 2: 6})
-
-
-@pytest.mark.parametrize(
-    ("mode", "needed"),
-    [("upsert", []), ("insert", [1, 4]), ("update", [1, 4]), ("delete", [])],
-)
-def test_a_seal_fetches_the_chunks_that_it_must_compare(mode: LoadMode, needed: list[int]) -> None:
-    """Of older rows, only the presence matters, and only in some modes."""
-    bench = filled((2, 9), (20, 21), (30, 31), settings=NO_COMPACTION)
-    load = Loading(bench, mode)
-    chunk = load.stage({2: 6, 3: 5}, kind="delete" if mode == "delete" else "write")
-    restart_cold(bench)
-    route = bench.ask(load.seal_request(chunk))
-    assert sorted(numbers(bench.fetches)) == needed
-    bench.finish_fetches()
-    assert bench.answer(route) is not None
-
-
-def test_a_seal_is_refused_if_its_load_ends_while_chunks_come() -> None:
-    bench = filled((1, 9))
-    load, chunk = staged(bench, "update")
-    restart_cold(bench)
-    route = bench.ask(load.seal_request(chunk))
-    fetches, bench.fetches = bench.fetches, []
-    load.close()
-    bench.fetches = fetches
-    bench.finish_fetches()
-    assert failure(bench.answer(route)).kind == Unavailable.kind
-    assert not bench.nodes[CELL].cell.chunks._holds_by_number
-
-
-def test_a_seal_whose_chunk_can_not_be_had_fails_and_may_be_repeated() -> None:
-    bench = filled((1, 9))
-    load, chunk = staged(bench, "insert")
-    restart_cold(bench)
-    route = bench.ask(load.seal_request(chunk))
-    bench.finish_fetches(Failure(Unavailable.kind, "away"))
-    assert failure(bench.answer(route)).kind == Unavailable.kind
-    bench.holds_fetches = False
-    found = failure(load.try_seal(chunk))
-    assert "is there" in found.message, "the rows were compared"
-
-
-def let_go(bench: Bench) -> None:
-    chunks = bench.nodes[CELL].cell.chunks
-    for chunk in chunks.by_last_use():
-        chunks.let_go(chunk)
-    bench.holds_fetches = True
-
-
-def test_a_writer_waits_for_the_chunk_of_a_recent_load() -> None:
-    bench = Bench()
-    older = bench.begin()
-    load, chunk = staged(bench)
-    load.seal(chunk)
-    load.publish()
-    let_go(bench)
-    meets, misses = bench.commit_one(older, put(2, 1)), bench.begin()
-    assert bench.answer(meets) is None
-    assert numbers(bench.fetches) == [chunk]
-    free = bench.commit_one(misses, put(1, 3))  # it began after the load
-    bench.answer_oracle()
-    assert isinstance(bench.answer(free), Committed)
-    bench.finish_fetches()
-    assert failure(bench.answer(meets)).kind == "transaction_conflict"
-
-
-def test_a_writer_is_refused_if_the_chunk_can_not_be_had() -> None:
-    bench = Bench()
-    older, other = bench.begin(), bench.begin()
-    load, chunk = staged(bench)
-    load.seal(chunk)
-    load.publish()
-    let_go(bench)
-    waiting = bench.commit_one(older, put(2, 1))
-    bench.finish_fetches(Failure(Unavailable.kind, "away"))
-    found = failure(bench.answer(waiting))
-    assert found.kind == Unavailable.kind
-    assert found.attributes["is_refused"]
-    assert found.attributes["chunk"] == chunk
-    late = bench.commit_one(other, put(2, 1))
-    let_time_pass(bench, CellLimits().blocked_wait_ms_max // 1000 + 2)
-    found = failure(bench.answer(late))
-    assert found.kind == Unavailable.kind
-    assert found.attributes == {
-        "start_timestamp": other,
-        "cell": CELL,
-        "chunk": chunk,
-        "is_refused": True,
-    }
-    bench.finish_fetches()
-    assert not bench.nodes[CELL].cell.chunks.waiting_writers
-    assert not bench.nodes[CELL].cell.transactions
-
-
-def test_a_lock_that_depends_on_a_row_waits_for_its_chunk() -> None:
-    """A lock of one group takes all groups if the row is absent."""
-    bench = cold((1, 2))
-    lock = RowLock(key(1), 2, "shared_strong")
-    route = bench.ask(CommitOne(bench.begin(), (changes(put(50, 5), locks=(lock,)),)))
-    assert bench.answer(route) is None
-    assert numbers(bench.fetches) == [1]
-    let_time_pass(bench, 3)  # the cell looks meanwhile what it waits for
-    bench.finish_fetches()
-    bench.answer_oracle()
-    assert isinstance(bench.answer(route), Committed)
-
-
-def test_arrow_answers_do_not_depend_on_a_map() -> None:
-    """An answer that was made keeps its bytes when its chunk goes."""
-    bench = filled((1, 2))
-    route = bench.ask(READS["scan_arrow"])
-    let_go(bench)
-    page = bench.answer(route)
-    assert isinstance(page, ArrowPage)
-    assert pa.ipc.open_stream(page.batch).read_all().num_rows == 2

@@ -34,8 +34,8 @@ def chunks_in(
     since: Timestamp = NULL_TIMESTAMP,
     timestamp: Timestamp = MAX_TIMESTAMP,
 ) -> list[Chunk]:
-    """Return the missing chunk that a read of a range has met, and the others with keys up to the
-    end of the missing block: a page may end there."""
+    """Return the missing chunk that a read of a range has met, and others that it will meet. These
+    have keys up to the end of the missing block: a page may end there."""
     end = min(upper, successor(away.chunk.uppers[away.place]))
     views = _away(tablet, since, timestamp)
     return _with(away, [it for it in views if it.meets(lower, end)])
