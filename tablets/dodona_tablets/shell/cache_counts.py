@@ -32,7 +32,7 @@ class _Copy:
         self.size_bytes = size_bytes
         self.is_named = True
         """Whether it is still in the folder."""
-        self.map_count = 0
+        self.maps: set[object] = set()
 
 
 class CacheCounts:
@@ -64,16 +64,19 @@ class CacheCounts:
             self._size_bytes += size_bytes
 
     def map(self, number: int) -> Callable[[], None]:
-        """Note that the file of a chunk is mapped. Call the result when the map ends."""
+        """Note that the file of a chunk is mapped. Call the result when the map ends. More calls
+        change nothing."""
+        mapped = object()
         with self._lock:
             copy = self._copies[number]
-            copy.map_count += 1
-        return partial(self._end_map, copy)
+            copy.maps.add(mapped)
+        return partial(self._end_map, copy, mapped)
 
-    def _end_map(self, copy: _Copy) -> None:
+    def _end_map(self, copy: _Copy, mapped: object) -> None:
         with self._lock:
-            copy.map_count -= 1
-            self._forget_if_gone(copy)
+            if mapped in copy.maps:
+                copy.maps.remove(mapped)
+                self._forget_if_gone(copy)
 
     def remove(self, number: int, *, is_evicted: bool = False) -> None:
         """Note that the file of a chunk is no longer in the folder."""
@@ -85,7 +88,7 @@ class CacheCounts:
                 self._forget_if_gone(copy)
 
     def _forget_if_gone(self, copy: _Copy) -> None:
-        if not copy.is_named and not copy.map_count:
+        if not copy.is_named and not copy.maps:
             self._size_bytes -= copy.size_bytes
 
     def note_fetch(self, outcome: FetchOutcome) -> None:

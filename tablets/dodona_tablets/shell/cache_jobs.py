@@ -26,6 +26,11 @@ FETCHED_AT_ONCE_MAX: Final = 4
 TOLD_SECONDS_MIN: Final = 5.0
 """The time between two log lines about chunks that were not fetched."""
 
+LOST_SECONDS_MIN: Final = 60.0
+"""The time between two log lines about the same lost chunk."""
+LOST_MAX: Final = 1_000
+"""So many lost chunks are remembered for that."""
+
 _logger: Final = logging.getLogger("dodona.node")
 
 Deliver = Callable[[int, Any], object]
@@ -49,6 +54,8 @@ class CacheJobs:
         """The chunks whose copies are to go, each with what tells the wishes apart. One that is
         fetched again stays."""
         self._told_at_s = -TOLD_SECONDS_MIN
+        self._lost_at_s: dict[int, float] = {}
+        """When each lost chunk was named in the log the last time."""
 
     def handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         """Return what carries out each effect."""
@@ -65,7 +72,7 @@ class CacheJobs:
         self._evictions.submit(self._evict, effect)
 
     def touch(self, effect: TouchChunks) -> None:
-        self._evictions.submit(self._aside, self._cache.touch, effect.numbers)
+        self._evictions.submit(self._touch, effect)
 
     def close(self) -> None:
         """Drop what has not begun, and wait for the threads."""
@@ -89,10 +96,14 @@ class CacheJobs:
         self._deliver(info.number, result)
 
     def _tell(self, info: ChunkInfo, error: DodonaError) -> None:
-        if isinstance(error, DataCorrupted):
-            tell(_logger, logging.ERROR, "chunk_lost", error.message, chunk=info.number)
-            return
         now_s = time.monotonic()
+        if isinstance(error, DataCorrupted):
+            if now_s - self._lost_at_s.get(info.number, -LOST_SECONDS_MIN) >= LOST_SECONDS_MIN:
+                if len(self._lost_at_s) >= LOST_MAX:
+                    self._lost_at_s.clear()
+                self._lost_at_s[info.number] = now_s
+                tell(_logger, logging.ERROR, "chunk_lost", error.message, chunk=info.number)
+            return
         if now_s - self._told_at_s >= TOLD_SECONDS_MIN:
             self._told_at_s = now_s
             text = "a chunk could not be fetched"
@@ -103,15 +114,21 @@ class CacheJobs:
         """Remove copies. The last reference to their maps ends with this call."""
         with self._lock:
             wishes = dict(self._evicting)
-        done = self._aside(self._cache.evict, effect.numbers, self._evicting.__contains__)
+        try:
+            done = self._cache.evict(effect.numbers, self._evicting.__contains__)
+        except BaseException as error:  # noqa: BLE001 - the disk failed
+            self._fail(error)
+            return
         with self._lock:
-            for number in done or ():
+            for number in done:
                 if self._evicting.get(number) is wishes.get(number):
                     self._evicting.pop(number, None)
 
-    def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    def _touch(self, effect: TouchChunks) -> None:
+        """Note the order of use, and try again to remove the copies that could not go."""
         try:
-            return work(*arguments)
-        except OSError as error:
+            self._cache.touch(effect.numbers)
+        except BaseException as error:  # noqa: BLE001 - the disk failed
             self._fail(error)
-            return None
+            return
+        self._evict(EvictChunks(()))

@@ -37,7 +37,7 @@ from dodona_tablets.shell.chunk_files import ChunkFiles, told_if_full
 from dodona_tablets.shell.chunk_names import ChunkNames
 from dodona_tablets.shell.maps import map_file
 from dodona_tablets.shell.objects import PART, ObjectMissing, Objects
-from dodona_wire.errors import DataCorrupted, Unavailable
+from dodona_wire.errors import DataCorrupted, DodonaError, Unavailable
 from dodona_wire.net.folder import sync_file, sync_folder
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import NO_CLUSTER, ClusterId
@@ -194,33 +194,36 @@ class ChunkCache:
         """Remove the copies of the rows of chunks that the store has, if `is_wanted` says that they
         should still go. A copy stays as long as the store does not say that it has the chunk: the
         next call tries again. Returns the chunks that are done. Raises OSError."""
-        wished = dict.fromkeys([*self._left, *numbers])
+        wished = [it for it in dict.fromkeys([*self._left, *numbers]) if is_wanted(it)]
+        done = [it for it in (*self._left, *numbers) if it not in wished]
+        self._prove([it for it in wished if it in self._unproved])
         for number in wished:
+            if number in self._unproved:
+                self._left[number] = None
+                continue
             with self._lock_of(number):
-                self._left.pop(number, None)
-                if not is_wanted(number):
-                    continue
-                if self._is_proved(number):
+                if is_wanted(number):
                     self._files.paths(number)[0].unlink(missing_ok=True)
                     self.counts.remove(number, is_evicted=True)
-                else:
-                    self._left[number] = None
-        return [it for it in wished if it not in self._left]
+            done.append(number)
+        for number in done:
+            self._left.pop(number, None)
+        return done
 
-    def _is_proved(self, number: int) -> bool:
-        """Return whether the store has a chunk. If it was not known at the start, ask again, and
-        upload what is missing."""
-        if number not in self._unproved:
-            return True
+    def _prove(self, numbers: Sequence[int]) -> None:
+        """See to it that the store has chunks of which that was not known at the start: ask again,
+        and upload what is missing."""
         try:
-            self._upload(number, self._listed())
-        except (Unavailable, DataCorrupted) as error:
-            text = "a copy stays in the folder: the object store does not say that it has the chunk"
-            about = {"chunk": number, "reason": error.message}
-            tell(_logger, logging.WARNING, "chunk_not_evicted", text, **about)
-            return False
-        self._unproved.pop(number, None)
-        return True
+            for number in numbers:
+                if not self._is_closing:
+                    self._upload(number, self._listed())
+                    self._unproved.pop(number, None)
+        except FileNotFoundError:  # it was removed meanwhile
+            return
+        except DodonaError as error:
+            text = "copies stay in the folder: the object store does not say that it has the chunks"
+            about = {"chunks": len(numbers), "reason": error.message}
+            tell(_logger, logging.WARNING, "chunks_not_evicted", text, **about)
 
     def _listed(self) -> frozenset[str]:
         """Return the names of the objects that the store had at the start, or at the first call
@@ -309,19 +312,24 @@ class ChunkCache:
     def _opened(self, info: ChunkInfo) -> Chunk:
         """Open a chunk over good copies, and see to it that the store has it, too. Without a good
         copy of its rows, they are away."""
-        chunk = self._opened_here(info)
-        if chunk is not None:
-            self._prove(info.number)
-            return chunk
+        chunk = self._opened_here(info) or self._opened_away(info)
+        if self._stored is None:
+            self._unproved[info.number] = None
+        elif not chunk.is_away:
+            self._upload(info.number, self._stored)
+        else:
+            name, path = self._places(info.number)[1]
+            if name not in self._stored:
+                self._objects.put(name, path)
+        return chunk
+
+    def _opened_away(self, info: ChunkInfo) -> Chunk:
+        """Open a chunk over its index. If that has to be fetched, perhaps the rows are here."""
         try:
-            chunk = self._files.open_away(info)
+            return self._files.open_away(info)
         except DataCorrupted:
             self._fetched(info, 1, partial(self._fetch_index, info))
             return self._opened_here(info) or self._files.open_away(info)
-        name, path = self._places(info.number)[1]
-        if self._stored is not None and name not in self._stored:
-            self._objects.put(name, path)
-        return chunk
 
     def _opened_here(self, info: ChunkInfo) -> Chunk | None:
         """Open a chunk over a good copy. Returns None if there is none."""
@@ -333,12 +341,6 @@ class ChunkCache:
         except (FileNotFoundError, DataCorrupted):
             return None
         return chunk
-
-    def _prove(self, number: int) -> None:
-        if self._stored is None:
-            self._unproved[number] = None
-        else:
-            self._upload(number, self._stored)
 
     def _fetch_index(self, info: ChunkInfo) -> None:
         name, path = self._places(info.number)[1]
@@ -366,7 +368,7 @@ class ChunkCache:
                     raise self._not_as_named(info, name, error.message) from error
             except Unavailable:
                 self.counts.note_fetch("failed")
-                if attempt == ATTEMPTS:
+                if attempt == ATTEMPTS or self._is_closing:
                     raise
             else:
                 self.counts.note_fetch("done")

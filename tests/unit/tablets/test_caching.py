@@ -231,17 +231,28 @@ def test_blocks_that_views_keep_go_with_the_chunk() -> None:
 
 
 def test_a_read_that_meets_more_chunks_than_have_room_has_its_turn_before_others() -> None:
-    """Each of the reads holds a chunk, and needs another one that has no room beside them."""
-    bench = cold((1, 50), (2, 50), (3, 50), limits=small(1.2), settings=NO_COMPACTION)
+    """Each of the reads needs two chunks, of which one has room. They have no chunk in common."""
+    groups = [(number, 10 * number) for number in range(1, 9)]
+    bench = cold(*groups, limits=small(1.2), settings=NO_COMPACTION)
     cell = bench.nodes[CELL].cell
-    routes = [bench.ask(replace(READS["scan"], timestamp=cell.latest)) for _ in range(3)]
+    routes = [bench.lookup(number, 10 * (number + 1)) for number in (1, 3, 5, 7)]
     while bench.fetches:
         held = sum(cell.chunks.open[it].info.size_bytes for it in cell.chunks._holds_by_number)
-        assert held <= 1.2 * 1_700 + 3 * size_of(bench)
-        bench.finish_fetches()
-        let_time_pass(bench, 1)
+        assert held <= 1.2 * 1_700 + 2 * size_of(bench)
+        bench.finish_fetch()
     assert all(bench.answer(it) is not None for it in routes)
     assert not cell.chunks._holds_by_number
+
+
+def test_a_read_that_needs_no_more_room_does_not_wait_for_room() -> None:
+    bench = cold((1,), (2,), (3,), limits=small(0.5), settings=NO_COMPACTION)
+    first, other, same = bench.lookup(1), bench.lookup(2), bench.lookup(1)
+    assert numbers(bench.fetches) == [1]
+    bench.finish_fetch()
+    assert bench.answer(first) is not None
+    assert bench.answer(same) is not None
+    assert bench.answer(other) is None
+    assert numbers(bench.fetches) == [2]
 
 
 def test_few_chunks_come_side_by_side_and_those_that_no_request_misses_do_not_come() -> None:

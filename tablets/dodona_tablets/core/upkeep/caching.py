@@ -87,8 +87,10 @@ class Caching:
     def __init__(self, cell: Cell, outbox: Outbox) -> None:
         self._cell = cell
         self._outbox = outbox
-        self._queue: deque[Need] = deque()
-        """The requests whose turn has not come. Those that hold chunks already come first."""
+        self._queue: dict[Need, None] = {}
+        """The requests whose turn has not come."""
+        self._extending: dict[Need, None] = {}
+        """Those among them that hold chunks already, and need more. They come first."""
         self._begun: dict[Need, None] = {}
         """The work that waits for chunks to come."""
         self._ready: deque[Need] = deque()
@@ -110,11 +112,11 @@ class Caching:
     def request_count(self) -> int:
         """The number of requests that wait for chunks."""
         begun_count = sum([not it.is_long for it in self._begun])
-        return len(self._queue) + begun_count + len(self._ready)
+        return len(self._queue) + len(self._extending) + begun_count + len(self._ready)
 
     @property
     def is_quiet(self) -> bool:
-        return not (self._queue or self._begun or self._ready)
+        return not (self._queue or self._extending or self._begun or self._ready)
 
     # Work that needs chunks
 
@@ -140,12 +142,12 @@ class Caching:
                 refuse(failure_of(Overloaded(text, cell=self._cell.id)))
                 return
             need = Need(wanted, resume, refuse, now_us, size_bytes)
-            self._queue.append(need)
+            self._queue[need] = None
         else:
             need = Need(after.held | wanted, resume, refuse, after.since_us, size_bytes)
             self._hold(need, after.held)
             self._over = need if self._over is after else self._over
-            self._queue.appendleft(need)
+            self._extending[need] = None
         self._waiting_bytes += size_bytes
         self._begin_next()
         self.work()
@@ -174,19 +176,26 @@ class Caching:
             self._cell.chunks.release(number)
 
     def _begin_next(self) -> None:
-        """Begin the requests whose chunks have room beside those that other requests hold."""
+        """Begin the requests whose chunks have room beside those that other requests hold. Those
+        that need no more room have their turn now, also behind one that waits for room."""
         limit = self._cell.limits.chunk_cache_bytes_max
-        while self._queue:
-            need = self._queue[0]
+        is_full = False
+        for need in [*self._extending, *self._queue]:
             more_bytes = sum(
                 [it.info.size_bytes for it in need.chunks.values() if not self._is_requested(it)]
             )
-            if limit is not None and self._requested_bytes + more_bytes > limit:
-                if self._over not in (None, need):
-                    return
-                self._over = need
-            self._queue.popleft()
+            if more_bytes and limit is not None:
+                is_over = self._requested_bytes + more_bytes > limit
+                is_full = is_full or (is_over and self._over not in (None, need))
+                if is_full:
+                    continue
+                self._over = need if is_over else self._over
+            self._leave_queue(need)
             self._begin(need)
+
+    def _leave_queue(self, need: Need) -> None:
+        self._queue.pop(need, None)
+        self._extending.pop(need, None)
 
     def _is_requested(self, chunk: Chunk) -> bool:
         return chunk.info.number in self._requested
@@ -247,7 +256,7 @@ class Caching:
         if need in self._begun:
             del self._begun[need]
         else:
-            self._queue.remove(need)
+            self._leave_queue(need)
         self._release(need)
         need.refuse(failure)
 
@@ -359,7 +368,7 @@ class Caching:
     def tick(self) -> None:
         """End the waits that have lasted too long, and note which chunks were read."""
         now_us, limits = self._cell.now.instant_us, self._cell.limits
-        for need in [*self._begun, *self._queue]:
+        for need in [*self._begun, *self._extending, *self._queue]:
             waited_ms = (now_us - need.since_us) // 1000
             if not need.is_long and waited_ms >= limits.chunk_wait_ms_max:
                 self._refuse(need, self._late(need, waited_ms))
