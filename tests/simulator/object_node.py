@@ -29,7 +29,7 @@ from simulator.servers import NodeHost
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 EVICTION_US_MAX: Final = 30_000
-DELIVERY_US_MAX: Final = 30_000
+DELIVERY_US_MAX: Final = 10_000
 
 
 class _Here(Executor):

@@ -21,6 +21,8 @@ from simulator.world import World
 LATE_US_MAX: Final = 6_000_000
 """How long after its call a put or a removal may still be done."""
 CALL_US_MEAN: Final = 20_000
+CALM_CALL_US_MEAN: Final = 2_000
+"""That of calls after the faults: checks then read all rows many times, with room for one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class SimulatedObjects:
     def call_us(self) -> int:
         """How long the next call takes."""
         random, options = self._random, self._options
-        duration_us = 100 + int(random.expovariate(1 / CALL_US_MEAN))
+        mean_us = CALL_US_MEAN if options.is_there else CALM_CALL_US_MEAN
+        duration_us = 100 + int(random.expovariate(1 / mean_us))
         if random.random() < options.slow_rate:
             self.fault_counts["object call slow"] += 1
             duration_us += random.randrange(1 + options.slow_us_max)
