@@ -79,6 +79,8 @@ def test_a_chunk_goes_to_the_store_and_another_machine_fetches_it(
     second = ChunkCache(there, objects, ChunkNames("home", CellId(1), 8))
     assert second.numbers(lambda: ClusterId(5)) == {info.number}
     chunk = second.open_all({info.number: info})[info.number]
+    assert chunk.is_away
+    chunk.bring(second.fetch(info))
     rows = sum(chunk.block(it).batch.num_rows for it in range(len(chunk.index.blocks)))
     assert rows == info.row_count
     second.remove([info.number])

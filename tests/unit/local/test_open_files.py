@@ -234,7 +234,7 @@ def test_a_chunk_that_can_not_be_written_or_opened_leaves_no_files(
     jobs.close()
 
 
-def opened_in_vain(path: Path) -> Any:
+def opened_in_vain(path: Path, *_: object) -> Any:
     from dodona_tablets.shell.chunk_files import _missing_told
 
     with _missing_told(path):
