@@ -33,6 +33,7 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "client/dodona_server/recovery_book.py": (1, ("the book of recoveries",)),
     "client/dodona_wire/net/cluster_key.py": (2, ("the cluster's key",)),
     "client/dodona_wire/net/folder.py": (3, ("a folder's lock file", "`unfinished`")),
+    "client/dodona_replication/shell/replica_journal.py": (1, ("a log replica's journal",)),
     "client/dodona_gateway/shell/first_token.py": (2, ("the first token",)),
     "client/dodona_gateway/shell/audit.py": (1, ("the oldest audit file",)),
     "client/dodona_local/files/replacing.py": (2, ("a file that `export` replaces",)),

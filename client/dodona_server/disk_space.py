@@ -29,7 +29,7 @@ SPARE_BYTES: Final = 32 << 20
 BALLAST_BYTES: Final = 4 << 20
 """The size of the ballast. On a small disk it is a sixty-fourth of the disk."""
 PROBE_BYTES: Final = 256 << 10
-"""A start takes less than this."""
+"""A start takes less than this, if it makes no large files."""
 LOOK_SECONDS: Final = 0.02
 BALLAST_SECONDS: Final = 1.0
 """The time between two attempts to make the ballast."""
@@ -80,13 +80,14 @@ class DiskSpace:
         """The space that was free at the last look. None: it was not looked yet."""
         self.free_ratio: float | None = None
 
-    def make_way(self) -> None:
-        """Before a start, remove the ballast if there is no space for the start. Raises Overloaded,
-        and InvalidRequest if the disk has another error than that it is full."""
+    def make_way(self, start_bytes: int = PROBE_BYTES) -> None:
+        """Before a start, which takes less than `start_bytes`, remove the ballast if there is no
+        space for the start. Raises Overloaded, and InvalidRequest if the disk has another error
+        than that it is full."""
         if not self._folder.exists():
             return
         try:
-            if not _has_space(self._folder / f"{BALLAST_NAME}.probe", PROBE_BYTES):
+            if not _has_space(self._folder / f"{BALLAST_NAME}.probe", start_bytes):
                 _remove(self._ballast)
                 self._make_at_s = time.monotonic() + BALLAST_SECONDS
         except OSError as error:

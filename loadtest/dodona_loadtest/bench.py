@@ -33,16 +33,18 @@ from dodona_loadtest.studies import (
     CODEC_STUDIES,
     GATEWAY_STUDIES,
     IDLE_STUDIES,
+    REPLICA_STUDIES,
     SPARK_STUDIES,
     STUDIES,
     TYPE_STUDIES,
 )
 
-Group = Literal["commits", "storage", "types", "spark", "codecs", "gateway", "idle"]
+Group = Literal["commits", "storage", "replicas", "types", "spark", "codecs", "gateway", "idle"]
 Facts = list[tuple[str, str]]
 ITEMS: Final[dict[str, tuple[Group, Row | Study]]] = {
     **{row.name: ("commits", row) for row in ROWS},
     **{study.name: ("storage", study) for study in STUDIES},
+    **{study.name: ("replicas", study) for study in REPLICA_STUDIES},
     **{study.name: ("types", study) for study in TYPE_STUDIES},
     **{study.name: ("spark", study) for study in SPARK_STUDIES},
     **{study.name: ("codecs", study) for study in CODEC_STUDIES},
@@ -165,7 +167,7 @@ def _facts(arguments: argparse.Namespace, plan: Plan, words: Sequence[str]) -> F
     if "commits" in groups:
         text = f"{ROW_BYTES} bytes, keys uniform over {KEYS_COUNT:,}, tables empty at first"
         facts.append(("rows of commits", text))
-    if groups & {"storage", "types", "spark", "codecs"}:
+    if groups & {"storage", "replicas", "types", "spark", "codecs"}:
         facts.append(("rows of studies", f"{plan.scale:g} times as many as each study says"))
     return facts
 

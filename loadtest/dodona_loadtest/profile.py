@@ -45,6 +45,7 @@ from dodona_loadtest.studies import (
     CODEC_STUDIES,
     GATEWAY_STUDIES,
     IDLE_STUDIES,
+    REPLICA_STUDIES,
     SPARK_STUDIES,
     STUDIES,
     TYPE_STUDIES,
@@ -55,6 +56,7 @@ STUDIES_BY_NAME: Final = {
     study.name: study
     for study in (
         *STUDIES,
+        *REPLICA_STUDIES,
         *TYPE_STUDIES,
         *SPARK_STUDIES,
         *GATEWAY_STUDIES,

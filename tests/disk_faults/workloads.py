@@ -6,15 +6,15 @@ To add one is to write its class and to put it into `WORKLOADS`; whatever files 
 folder are seen. Must not import: the tracer, or disks.
 """
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from disk_faults import stories
+from disk_faults.promises import Promises, live
+from disk_faults.replicating import ReplicaStoreStory
 from disk_faults.serving import ServedCell, ServedMaster
-from disk_faults.stores import FOLDER, LOG_BYTES_MAX, Mark, Wrong, read_log, read_store
+from disk_faults.stores import FOLDER, LOG_BYTES_MAX, Mark, read_log, read_store
 from disk_faults.storing import StoringCell
 from dodona.types import Revision, Timestamp, TransactionId, TreeTransactionId
 from dodona_oracle.core.records import (
@@ -47,55 +47,6 @@ class Workload(Protocol):
         """Open what is there after these marks. Raises Wrong, and what the stores raise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Promises:
-    """What a disk must hold of a story, and may hold: for each group in order the life that wrote
-    it. Of these groups the first `must` are promised. No two lives write quite the same."""
-
-    lives: tuple[int, ...]
-    must: int
-
-    @classmethod
-    def of(cls, marks: Sequence[bytes]) -> "Promises":
-        lives: list[int] = []
-        must = 0
-        for mark in marks:
-            word, *numbers = mark.split()
-            count = int(numbers[0])
-            if word == b"found":  # what a process has read it relies on, and goes on from there
-                if not must <= count <= len(lives):
-                    raise Wrong(f"a process found {count} groups, not {must} to {len(lives)}")
-                del lives[count:]
-                must = count
-            elif word == b"write":
-                lives[count - 1 :] = [int(numbers[1])]
-            else:
-                assert word == b"durable", mark
-                must = count
-        return cls(tuple(lives), must)
-
-    def check(self, found: Sequence[int] | None) -> None:
-        """These lives' groups were found, whole; or None, something else. Raises Wrong."""
-        if found is None:
-            raise Wrong(f"what was found are no whole groups ({self.must} are promised)")
-        if len(found) < self.must:
-            raise Wrong(f"found {len(found)} groups, but {self.must} are promised")
-        if tuple(found) != self.lives[: len(found)]:
-            raise Wrong(f"found groups of {found}, but written were those of {self.lives}")
-
-
-def _live(
-    append: Callable[[Any], None], group_of: Callable[[int, int], Any], numbers: range, mark: Mark
-) -> None:
-    """Go on with a story by these groups."""
-    life = time.monotonic_ns()
-    mark(b"found %d" % (numbers.start - 1))
-    for number in numbers:
-        mark(b"write %d %d" % (number, life))
-        append(group_of(number, life))
-        mark(b"durable %d" % number)
-
-
 class CellLogStory:
     """Groups of a cell's records, appended to its log."""
 
@@ -106,7 +57,7 @@ class CellLogStory:
         groups = stories.cell_groups(seed)
         found = _lives_in(list(log.read()), groups)
         assert found is not None, "these are no whole groups"
-        _live(
+        live(
             log.append,
             lambda number, life: (_cell_marker(life), *groups[number - 1]),
             range(len(found) + 1, len(groups) + 1),
@@ -147,7 +98,7 @@ class MasterStoreStory:
         store = MasterStore.open(folder / FOLDER)
         groups = stories.master_groups(seed)
         number, _ = _marked_in(store.items())
-        _live(
+        live(
             store.append,
             lambda number, life: (*_master_markers(number, life), *groups[number - 1]),
             range(number + 1, len(groups) + 1),
@@ -199,4 +150,5 @@ WORKLOADS: Final[tuple[Workload, ...]] = (
     ServedCell(),
     StoringCell(),
     ServedMaster(),
+    ReplicaStoreStory(),
 )

@@ -39,7 +39,7 @@ def test_each_disk_image_after_a_crash_is_complete_or_refused(
     assert "- 0 broken promises" in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["log of a cell", "store of a master"])
+@pytest.mark.parametrize("name", ["log of a cell", "store of a master", "store of a log replica"])
 def test_every_call_may_fail_in_every_way(name: str) -> None:
     """The process ends loudly, the next one goes on, and nothing that was promised is missing."""
     workload = [it.name for it in WORKLOADS].index(name)

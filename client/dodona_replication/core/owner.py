@@ -17,14 +17,13 @@ Must not import: any shell.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from dodona_replication.core.alignment import common_index, tail_of
 from dodona_replication.core.claimant import Claimant
 from dodona_replication.core.copy import Copy
 from dodona_replication.core.document import MEMBERS_MAX, Document
 from dodona_replication.core.entries import make_entry
-from dodona_replication.core.owner_effects import Acknowledged, AskCoordinator, AskReplica
+from dodona_replication.core.owner_effects import ANSWERS, Acknowledged, AskCoordinator, AskReplica
 from dodona_replication.core.recent import Recent
 from dodona_replication.core.take_over import TakeOver
 from dodona_wire.errors import DiskFull
@@ -42,16 +41,12 @@ from dodona_wire.messages.replicas import (
     LogEntries,
     LogFenced,
     LogMisaligned,
-    LogPong,
     LogRequest,
     PingLog,
     StoreEntries,
     WrongReplica,
 )
 from dodona_wire.types import Now
-
-ANSWERS: Final = (LogFenced, LogAligned, EntriesStored, LogMisaligned, LogPong, LogEntries)
-"""Answers of a replica that has the epoch of the owner: each of them renews the lease."""
 
 
 class Owner(Claimant):
@@ -134,7 +129,7 @@ class Owner(Claimant):
     def _answered_us(self) -> int:
         """Return an instant after which every replica of every possible set has answered something
         that was sent then, or later. Negative: some have answered nothing."""
-        return min(self._copies[it].answered_us for it in self.ownership.counted)
+        return min([self._copies[it].answered_us for it in self.ownership.counted])
 
     def ping(self, now: Now) -> None:
         """Ask all replicas for an answer, since the host waits to read."""
@@ -217,7 +212,8 @@ class Owner(Claimant):
         if self.is_ended:
             return None
         due = [it.asked_us + self._pause_us(it) for it in self._copies.values()]
-        due += [] if self._compare_at_us is None else [self._compare_at_us]
+        if self._compare_at_us is not None:
+            due.append(self._compare_at_us)
         if self._told_index < self.opening_index <= self.acknowledged_index:
             due.append(self._serve_from_us)
         return min(due, default=None)
@@ -330,7 +326,7 @@ class Owner(Claimant):
         if self.is_ended or copy is None:
             return
         self._wake(now)
-        if isinstance(asked.request, StoreEntries | BeginLog):
+        if isinstance(asked.request, (StoreEntries, BeginLog)):
             copy.unanswered = max(0, copy.unanswered - 1)
         if isinstance(reply, ANSWERS):
             copy.hear(sent_us, now.instant_us)
@@ -339,9 +335,9 @@ class Owner(Claimant):
             self._end(f"replica {asked.replica} has {epochs}", is_too_old=True)
         elif isinstance(asked.request, FetchEntries):
             self._pass_on(asked, reply, now)
-        elif isinstance(reply, LogFenced | LogMisaligned):
+        elif isinstance(reply, (LogFenced, LogMisaligned)):
             self._take_tail(asked.replica, copy, reply, now)
-        elif isinstance(asked.request, AlignLog | StoreEntries | BeginLog):
+        elif isinstance(asked.request, (AlignLog, StoreEntries, BeginLog)):
             self._take_change(asked, copy, reply, now)
         elif isinstance(reply, FenceFirst | WrongReplica):
             copy.part(None)
@@ -403,7 +399,7 @@ class Owner(Claimant):
 
     def _advance(self, now: Now) -> None:
         """Acknowledge what all replicas of all possible sets have stored."""
-        index = min(self._copies[it].stored_index for it in self.ownership.counted)
+        index = min([self._copies[it].stored_index for it in self.ownership.counted])
         if index >= self.opening_index and index > self.acknowledged_index:
             self.acknowledged_index = index
             self._recent.acknowledge(index)
@@ -496,5 +492,5 @@ class Owner(Claimant):
         copy = self._copies.get(replica)
         if copy is not None:
             copy.asked_us = now.instant_us
-            copy.unanswered += isinstance(request, StoreEntries | BeginLog)
+            copy.unanswered += isinstance(request, (StoreEntries, BeginLog))
         self._effects.append(AskReplica(replica, request, for_replica))

@@ -6,13 +6,25 @@ each answer back. An effect that fails is answered with a `Failure`, so no answe
 Must not import: any shell.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dodona_replication.core.coordination import Compare
 from dodona_replication.core.document import Revisioned
-from dodona_wire.messages.replicas import PAGE_BYTES_MAX, Entry
+from dodona_wire.messages.replicas import (
+    PAGE_BYTES_MAX,
+    EntriesStored,
+    Entry,
+    LogAligned,
+    LogEntries,
+    LogFenced,
+    LogMisaligned,
+    LogPong,
+)
+
+ANSWERS: Final = (LogFenced, LogAligned, EntriesStored, LogMisaligned, LogPong, LogEntries)
+"""Answers of a replica that has the epoch of the owner: each of them renews the lease."""
 
 
 class Identity(NamedTuple):

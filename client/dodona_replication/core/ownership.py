@@ -28,8 +28,7 @@ class Ownership:
 
     def __init__(self, seen: Revisioned) -> None:
         """`seen` is the document that the owner read, of an epoch before its own."""
-        self._confirmed = seen
-        self._pending: Compare | None = None
+        self._set(seen, None)
         self.joined_count = self.dropped_count = 0
         """How often a replica joined the set, and was dropped from it."""
 
@@ -48,22 +47,15 @@ class Ownership:
         return self._pending
 
     @property
-    def counted(self) -> frozenset[str]:
-        """The replicas of all sets that the document may name now."""
-        members = set(self._confirmed.document.members)
-        if self._pending is not None:
-            members.update(self._pending.document.members)
-        return frozenset(members)
-
-    @property
     def members(self) -> tuple[str, ...]:
         return self._confirmed.document.members
 
     def propose(self, document: Document) -> Compare:
         """Begin a change. Call this only if none is pending."""
         assert self._pending is None, "one change at a time (R17)"
-        self._pending = Compare(self._confirmed.revision, document)
-        return self._pending
+        compare = Compare(self._confirmed.revision, document)
+        self._set(self._confirmed, compare)
+        return compare
 
     def can_drop(self, replica: str) -> bool:
         """Return whether the set may lose this member now."""
@@ -107,5 +99,15 @@ class Ownership:
         before, after = {*self.members}, {*now.document.members}
         self.joined_count += len(after - before)
         self.dropped_count += len(before - after)
-        self._confirmed, self._pending = now, None
+        self._set(now, None)
         return True
+
+    def _set(self, confirmed: Revisioned, pending: Compare | None) -> None:
+        self._confirmed = confirmed
+        self._pending = pending
+        members = {*confirmed.document.members}
+        if pending is not None:
+            members.update(pending.document.members)
+        self.counted = frozenset(members)
+        """The replicas of all sets that the document may name now. Each answer of a replica needs
+        it, and it seldom changes."""

@@ -4,7 +4,7 @@ Owns: `verify_replica`, and `opened_replica`. Damage to one log does not keep th
 checked. Changes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +12,16 @@ from typing import NamedTuple
 import lmdb
 import msgspec
 
+from dodona_replication.core.records import EntriesAdded
 from dodona_replication.shell.replica_keys import Identity, StoredState, damaged
 from dodona_replication.shell.replica_reading import (
     check_end,
+    check_next,
     last_index_of,
     read_entry,
     read_identity,
     read_states,
+    read_waiting,
 )
 from dodona_replication.shell.replica_store import FILE_NAME
 from dodona_server.environment import open_environment, verify_pages
@@ -47,7 +50,7 @@ def verify_replica(folder: Path) -> ReplicaSummary:
     file of a replica), FolderInUse.
     """
     with opened_replica(folder) as stored:
-        counts = [_Count(name, state, stored.path) for name, state in stored.states.items()]
+        counts = [_Count(stored, name) for name in stored.states]
         for count in counts:
             count.run(stored.cursor)
     return ReplicaSummary(
@@ -66,7 +69,9 @@ class StoredReplica(NamedTuple):
     path: Path
     identity: Identity
     states: dict[str, StoredState]
-    """The state of each log, by its name."""
+    """The state of each log in the file, by its name."""
+    waiting: dict[str, list[EntriesAdded]]
+    """The entries of each log that are in the journal only."""
     cursor: "lmdb.Cursor[bytes]"
 
     def entries_behind(self, log: str, index: int) -> Iterator[Entry]:
@@ -78,6 +83,8 @@ class StoredReplica(NamedTuple):
         )
         for it in range(first, last + 1):
             yield read_entry(self.cursor, log, state.number, it, self.path)
+        for added in self.waiting[log]:
+            yield from (entry for entry in added.entries if entry.index > index)
 
 
 @contextmanager
@@ -95,16 +102,23 @@ def opened_replica(folder: Path) -> Iterator[StoredReplica]:
             transaction.cursor() as cursor,
         ):
             identity = read_identity(transaction, path)
-            yield StoredReplica(path, identity, dict(read_states(cursor, path)), cursor)
+            states = dict(read_states(cursor, path))
+            waiting: dict[str, list[EntriesAdded]] = {name: [] for name in states}
+            for it in read_waiting(transaction, path):
+                if it.log not in waiting:
+                    check_next(it, None, path)
+                waiting[it.log].append(it)
+            yield StoredReplica(path, identity, states, waiting, cursor)
 
 
 class _Count:
     """The check of one log."""
 
-    def __init__(self, name: str, stored: StoredState, path: Path) -> None:
+    def __init__(self, stored: StoredReplica, name: str) -> None:
         self._name = name
-        self._stored = stored
-        self._path = path
+        self._stored = stored.states[name]
+        self._waiting: Sequence[EntriesAdded] = stored.waiting[name]
+        self._path = stored.path
         self.entry_count = self.entry_bytes = 0
         self.damage: DataCorrupted | None = None
 
@@ -123,5 +137,14 @@ class _Count:
             entry = read_entry(cursor, self._name, stored.number, index, self._path)
             if entry.epoch != tail.epoch_at(index):
                 raise damaged("has another epoch", self._name, index, self._path)
-            self.entry_count += 1
-            self.entry_bytes += len(entry.records)
+            self._add(entry)
+        state = stored.state(last_index)
+        for added in self._waiting:
+            check_next(added, state, self._path)
+            state.apply(added)
+            for entry in added.entries:
+                self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        self.entry_count += 1
+        self.entry_bytes += len(entry.records)

@@ -3,6 +3,7 @@
 Owns: the format of both, with their checksums. An item is one of these:
 
 - the format, and the identity: the replica's id and its cluster;
+- the place in the journal beside the file (see `replica_journal`);
 - the state of a log, by its name: its number in this file, its epoch, and its tail. The last index
   is not in it: the last entry has it;
 - a piece of an entry, by the number of its log, its index, and the place of the piece.
@@ -28,9 +29,12 @@ from dodona_replication.core.tail import Tail
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.replicas import Entry
 
-FORMAT_VERSION: Final = b"1"
+FORMAT_VERSION: Final = b"2"
+FORMAT_WITHOUT_JOURNAL: Final = b"1"
+"""The format before this one. It is the same, but for the journal and the place in it."""
 FORMAT_KEY: Final = b"\x00format"
 IDENTITY_KEY: Final = b"\x00identity"
+PLACE_KEY: Final = b"\x00place"
 STATE_PREFIX: Final = b"\x01"
 PIECE_PREFIX: Final = b"\x02"
 PIECES_END: Final = b"\x03"
@@ -72,11 +76,24 @@ class StoredState(msgspec.Struct, frozen=True, array_like=True):
         return LogState(self.epoch, tail)
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The last frame of the journal whose entries are in this file, and what makes others sure."""
+
+    key: bytes
+    """The checksums of all frames begin with it."""
+    number: int
+    offset: int
+    checksum: int
+    salt: bytes
+    """The frames behind this one have it."""
+
+
 _identities: Final = msgspec.msgpack.Decoder(Identity)
 _states: Final = msgspec.msgpack.Decoder(StoredState)
+_places: Final = msgspec.msgpack.Decoder(Place)
 
 
-def sealed(key: bytes, value: Identity | StoredState) -> bytes:
+def sealed(key: bytes, value: Identity | StoredState | Place) -> bytes:
     """Return the stored form of a value: a checksum of its key and itself, and the value."""
     data = msgspec.msgpack.encode(value)
     return _checksum(key, data) + data
@@ -86,6 +103,11 @@ def unsealed_identity(stored: bytes, path: Path) -> Identity:
     """Return the identity of a file. Raises DataCorrupted."""
     data = _unsealed(IDENTITY_KEY, stored, "the identity of the replica", path)
     return _identities.decode(data)
+
+
+def unsealed_place(stored: bytes, path: Path) -> Place:
+    """Return the place of a file in its journal. Raises DataCorrupted."""
+    return _places.decode(_unsealed(PLACE_KEY, stored, "the place in the journal", path))
 
 
 def unsealed_state(key: bytes, stored: bytes, path: Path) -> StoredState:
@@ -151,8 +173,9 @@ def other_format(found: bytes | None, path: Path) -> DataCorrupted:
     """Return the error about a file of another format."""
     text = "no format" if found is None else f"format {found.decode(errors='replace')}"
     return DataCorrupted(
-        f"{path} has {text}. This release of Dodona reads format {FORMAT_VERSION.decode()} of a "
-        "log replica only. Start the release that wrote the file.",
+        f"{path} has {text}. This release of Dodona reads formats "
+        f"{FORMAT_WITHOUT_JOURNAL.decode()} and {FORMAT_VERSION.decode()} of a log replica only. "
+        "Start the release that wrote the file.",
         path=str(path),
     )
 

@@ -9,14 +9,20 @@ from pathlib import Path
 
 import lmdb
 
+from dodona_replication.core.entries import is_sound
+from dodona_replication.core.records import EntriesAdded, LogState
+from dodona_replication.shell.replica_journal import JOURNAL_NAME, read_journal
 from dodona_replication.shell.replica_keys import (
     FORMAT_KEY,
     FORMAT_VERSION,
+    FORMAT_WITHOUT_JOURNAL,
     IDENTITY_KEY,
     PIECE_PREFIX,
     PIECES_END,
+    PLACE_KEY,
     STATE_PREFIX,
     Identity,
+    Place,
     StoredState,
     damaged,
     joined,
@@ -25,6 +31,7 @@ from dodona_replication.shell.replica_keys import (
     parse_piece_key,
     piece_key,
     unsealed_identity,
+    unsealed_place,
     unsealed_state,
 )
 from dodona_wire.errors import DataCorrupted
@@ -49,14 +56,32 @@ def read_entry(
 
 
 def read_identity(transaction: "lmdb.Transaction[bytes]", path: Path) -> Identity:
-    """Return the identity in a file of this format. Raises DataCorrupted."""
+    """Return the identity in a file of these formats. Raises DataCorrupted."""
     found = transaction.get(FORMAT_KEY)
-    if found != FORMAT_VERSION:
+    if found not in (FORMAT_VERSION, FORMAT_WITHOUT_JOURNAL):
         raise other_format(found, path)
     stored = transaction.get(IDENTITY_KEY)
     if stored is None:
         raise DataCorrupted("The replica's id is missing in its file.", path=str(path))
     return unsealed_identity(stored, path)
+
+
+def read_place(transaction: "lmdb.Transaction[bytes]", path: Path) -> Place | None:
+    """Return the place of a file in its journal. None: its format has no journal. Raises
+    DataCorrupted."""
+    if transaction.get(FORMAT_KEY) == FORMAT_WITHOUT_JOURNAL:
+        return None
+    stored = transaction.get(PLACE_KEY)
+    if stored is None:
+        raise DataCorrupted("The place in the journal is missing in the file.", path=str(path))
+    return unsealed_place(stored, path)
+
+
+def read_waiting(transaction: "lmdb.Transaction[bytes]", path: Path) -> list[EntriesAdded]:
+    """Return the entries that are in the journal and not in the file. Raises DataCorrupted,
+    Overloaded, InvalidRequest."""
+    place = read_place(transaction, path)
+    return [] if place is None else read_journal(path.with_name(JOURNAL_NAME), place).waiting
 
 
 def read_states(cursor: "lmdb.Cursor[bytes]", path: Path) -> list[tuple[str, StoredState]]:
@@ -84,6 +109,19 @@ def check_end(name: str, stored: StoredState, last_index: int, path: Path) -> No
     """Check that the last epoch has an entry. Raises DataCorrupted."""
     if stored.starts and last_index < stored.starts[-1][1]:
         raise damaged("is missing", name, stored.starts[-1][1], path)
+
+
+def check_next(added: EntriesAdded, state: LogState | None, path: Path) -> None:
+    """Check that entries of the journal go on with the last epoch of their log, which has this
+    state. None: there is no such log. Raises DataCorrupted."""
+    index = added.entries[0].index
+    if state is None or index != state.tail.last_index + 1:
+        raise damaged("is missing before those of the journal", added.log, index - 1, path)
+    for entry in added.entries:
+        if not is_sound(entry):
+            raise damaged("has a wrong checksum", added.log, entry.index, path)
+        if not state.tail.starts or entry.epoch != state.tail.last_epoch:
+            raise damaged("has another epoch", added.log, entry.index, path)
 
 
 def numbers_in(cursor: "lmdb.Cursor[bytes]", path: Path) -> Iterator[tuple[int, bytes]]:

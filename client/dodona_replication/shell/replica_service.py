@@ -75,13 +75,19 @@ class ReplicaDisk:
 
     def keep_posted(self, now: Now) -> None:
         """Tell the core whether there is space for new entries."""
-        self._core.note_disk(self.space.shortage() or self._store.shortage(), now)
+        self._core.note_disk(self._shortage(), now)
 
     def sweep(self, now: Now) -> None:
-        """Let the store go on with a long removal while no owner sends entries."""
-        self.keep_posted(now)
-        if self._store.has_garbage:
+        """While no owner sends entries, let the store go on with a long removal. Let it empty its
+        journal, too, unless there is little space: the entries are as durable there."""
+        shortage = self._shortage()
+        self._core.note_disk(shortage, now)
+        is_idle = self._store.is_idle()
+        if self._store.has_garbage or (is_idle and shortage is None):
             self._core.sweep(now)
+
+    def _shortage(self) -> str | None:
+        return self.space.shortage() or self._store.shortage()
 
     def read(self, effect: ReadEntries) -> None:
         """Answer with entries. No flush is under way: the runtime holds this effect until then. A

@@ -1,66 +1,74 @@
 """The store of a log replica: many logs in one LMDB file, in a folder that one process has.
 
 Owns: the file, the replica's identity in it, and the removal of entries that no log needs. An
-`append` is one transaction for the records of all logs, which is durable when the call returns. So
-all logs share the syncs.
+`append` is for the records of all logs that came together, so that they share its syncs. A short
+one, which only goes on with the epochs of its logs, is one frame of a journal (see
+`replica_journal`). That takes one sync. Any other one is a transaction of the file, which takes two
+syncs, and brings the entries of the journal into the file.
 
 Invariants:
+- An entry is in the file, or it waits in the journal and in memory. What waits is bounded: to bring
+  it into the file takes a few ms. A close leaves nothing in the journal.
+- Epochs, cuts and the first entry of an epoch are never in the journal. So what waits changes only
+  where logs end.
 - An entry is never changed. Its key is free before another entry gets it.
 - A state is written when an epoch, a beginning or a cut changes it. Other entries need no state:
   the last one says where the log ends.
 - What no log needs is removed in steps of at most `SWEEP_PIECES`, so a long cut stalls no log.
 - No thread reads while another one appends. The runtime reads between two flushes.
 
-If a commit raises an error, the caller must end the process. The exception is a full map, which
-the store enlarges. A start reads the states and the last key of each log, and no entry. Checksums
-are compared when an entry is read, and by `replica_check`.
+If a write raises an error, the caller must end the process: nothing is written again. The exception
+is a full map, which the store enlarges. A start reads the states and the last key of each log, the
+journal, and no entry. Checksums are compared when an entry is read, and by `replica_check`.
 """
 
 import logging
 import secrets
 from collections import deque
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import lmdb
 
 from dodona_replication.core.document import check_name
-from dodona_replication.core.records import (
-    EntriesAdded,
-    EntriesDropped,
-    EpochRaised,
-    LogBegun,
-    LogCut,
-    LogState,
-    Record,
-    Swept,
+from dodona_replication.core.records import EntriesAdded, LogBegun, LogState, Record
+from dodona_replication.shell.replica_journal import (
+    JOURNAL_BYTES,
+    JOURNAL_NAME,
+    FoundJournal,
+    Journal,
+    make_journal,
+    read_journal,
 )
 from dodona_replication.shell.replica_keys import (
     FORMAT_KEY,
     FORMAT_VERSION,
     IDENTITY_KEY,
+    PLACE_KEY,
     Identity,
-    StoredState,
+    Place,
     damaged,
     piece_key,
-    pieces_of,
     sealed,
-    state_key,
 )
 from dodona_replication.shell.replica_reading import (
     check_end,
+    check_next,
     last_index_of,
     numbers_in,
     read_entry,
     read_identity,
+    read_place,
     read_states,
 )
+from dodona_replication.shell.replica_writing import Log, Writing
 from dodona_server.address_space import address_space_needed
-from dodona_server.disk_space import DiskSpace, no_space_told
+from dodona_server.disk_space import PROBE_BYTES, DiskSpace, is_no_space, no_space_told
 from dodona_server.environment import open_environment
-from dodona_wire.errors import DataCorrupted, InvalidRequest
+from dodona_wire.errors import DataCorrupted, DiskFull, InvalidRequest
 from dodona_wire.messages.replicas import Entry
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
@@ -70,20 +78,10 @@ MAP_BYTES_MAX: Final = 64 << 30
 SPARE_BYTES: Final = 128 << 20
 """New entries are refused if the file has less left than this and an eighth of its largest size.
 Requests that wait, cuts and epochs need the rest."""
-SWEEP_PIECES: Final = 500
-"""How many pieces one append removes at most, in less than a millisecond. Each is a call that
-releases the interpreter's lock."""
 ID_BYTES: Final = 8
 """Random bytes of the id that a replica draws."""
 
 _logger: Final = logging.getLogger("dodona.replica")
-
-
-class _Log(NamedTuple):
-    """A log as the store knows it."""
-
-    number: int
-    state: LogState
 
 
 class ReplicaStore:
@@ -96,13 +94,20 @@ class ReplicaStore:
         self._environment = environment
         self._map_bytes_max = map_bytes_max
         self._file = folder.path / FILE_NAME
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, Log] = {}
         self._garbage: deque[tuple[bytes, bytes]] = deque()
         """Ranges of keys that no log needs: the first, and the one behind the last."""
         self._next_number = 0
+        self._waiting: dict[str, list[Entry]] = {}
+        """The last entries of each log that are in the journal, and not in the file."""
+        self._seen_frame = 0
+        """The last frame of the journal when `is_idle` was called."""
+        self._has_failed = False
+        """Whether a write failed. Then nothing is written any more."""
         self.written_bytes = 0
         """Bytes of the records that were stored since the store was opened."""
         self.identity: Identity
+        self._journal: Journal
 
     @classmethod
     def open(cls, path: str | Path, cluster: str, map_bytes_max: int = MAP_BYTES_MAX) -> Self:
@@ -115,10 +120,13 @@ class ReplicaStore:
         folder = lock_folder(path)
         try:
             with no_space_told(folder.path):
-                DiskSpace(folder.path).make_way()
+                DiskSpace(folder.path).make_way(JOURNAL_BYTES + PROBE_BYTES)
                 environment = _open_environment(folder.path / FILE_NAME, map_bytes_max)
                 store = cls(folder, environment, map_bytes_max)
-                store._begin(cluster)
+                with ExitStack() as undone:
+                    undone.callback(environment.close)
+                    store._begin(cluster)
+                    undone.pop_all()
         except BaseException:
             folder.close()
             raise
@@ -134,13 +142,41 @@ class ReplicaStore:
         return {name: log.state.copy() for name, log in self._logs.items()}
 
     def append(self, records: Sequence[Record]) -> None:
-        """Make all of the records durable, or none. Blocks until they are durable."""
-        while True:
-            try:
-                self._write(records)
-                return
-            except lmdb.MapFullError:
-                self._grow()
+        """Make all of the records durable, or none. Blocks until they are durable. After an error,
+        the caller must end the process."""
+        assert not self._has_failed, "an append has failed before: end the process"
+        self._has_failed = True
+        if not self._note(records):
+            self._store(records)
+        self._has_failed = False
+        self.written_bytes += sum(map(_size_of, records))
+
+    def _note(self, records: Sequence[Record]) -> bool:
+        """Write the records into the journal, if it takes them. Return whether it does."""
+        states: dict[str, LogState] = {}
+        added: list[EntriesAdded] = []
+        for it in records:
+            if type(it) is not EntriesAdded or it.log not in self._logs:
+                return False
+            state = states.get(it.log)
+            if state is None:
+                state = states[it.log] = self._logs[it.log].state.copy()
+            epoch_count = len(state.tail.starts)
+            state.apply(it)
+            if len(state.tail.starts) > epoch_count:
+                return False
+            added.append(it)
+        if not added or not self._journal.append(added):
+            return False
+        for name, state in states.items():
+            self._logs[name] = Log(self._logs[name].number, state)
+        for it in added:
+            self._waiting.setdefault(it.log, []).extend(it.entries)
+        return True
+
+    def _store(self, records: Sequence[Record]) -> None:
+        """Write what waits, and these records, into the file."""
+        self._with_room(lambda: self._write(records))
 
     def read(
         self, log: str, first_index: int, last_index: int, epoch: int, bytes_max: int
@@ -152,11 +188,16 @@ class ReplicaStore:
         if known is None or first_index < known.state.tail.first_index:
             return ()
         tail = known.state.tail
+        waiting = self._waiting.get(log, ())
+        waiting_index = tail.last_index + 1 - len(waiting)
         found: list[Entry] = []
         size_bytes = 0
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             for index in range(first_index, min(last_index, tail.last_index) + 1):
-                entry = read_entry(cursor, log, known.number, index, self._file)
+                if index >= waiting_index:
+                    entry = waiting[index - waiting_index]
+                else:
+                    entry = read_entry(cursor, log, known.number, index, self._file)
                 if entry.epoch != tail.epoch_at(index):
                     raise damaged("has another epoch", log, index, self._file)
                 size_bytes += len(entry.records)
@@ -169,6 +210,13 @@ class ReplicaStore:
     def has_garbage(self) -> bool:
         """Return whether entries wait for their removal. Each append removes some."""
         return bool(self._garbage)
+
+    def is_idle(self) -> bool:
+        """Return whether entries wait in the journal, and it got none since the last call. Then an
+        append without entries brings them into the file. Damage to the last frame of a journal
+        looks like a torn write. So no frame with entries should stay the last one for long."""
+        seen, self._seen_frame = self._seen_frame, self._journal.last.number
+        return bool(self._waiting) and seen == self._seen_frame
 
     def size(self) -> tuple[int, float]:
         """Return how many bytes of the file are in use, and their ratio to the largest size. Pages
@@ -183,29 +231,58 @@ class ReplicaStore:
         left_bytes = self._map_bytes_max - self.size()[0]
         if left_bytes >= SPARE_BYTES + self._map_bytes_max // 8:
             return None
+        return f"{self._full()}, or wait until the owners cut their logs"
+
+    def _full(self) -> str:
         limit_mib = self._map_bytes_max >> 20
         return (
             f"the store of the replica in {self.path} is full: it may have {limit_mib} MiB. Raise "
-            "map-mib-max, or wait until the owners cut their logs"
+            "map-mib-max"
         )
 
     def close(self) -> None:
-        """Close the file and release the folder."""
-        self._environment.close()
-        self._folder.close()
+        """Bring what waits into the file, close the files, and release the folder. Without space in
+        the file, what waits stays in the journal. A damaged disk may raise lmdb.Error."""
+        with ExitStack() as closing:
+            for it in (self._folder, self._environment, self._journal):
+                closing.callback(it.close)
+            if self._waiting and not self._has_failed:
+                self._empty_journal()
+
+    def _empty_journal(self) -> None:
+        try:
+            self._store(())
+        except lmdb.Error as error:
+            if not isinstance(error, lmdb.MapFullError) and not is_no_space(error):
+                raise
+            _logger.warning("the last entries stay in the journal: %s", error)
 
     # Appends
 
     def _write(self, records: Sequence[Record]) -> None:
+        place = self._journal.next_place()
         with self._environment.begin(write=True) as transaction:
-            writing = _Writing(transaction, self._logs, self._garbage, self._next_number)
+            writing = Writing(transaction, self._logs, self._garbage, self._next_number)
+            for name, entries in self._waiting.items():
+                writing.put(self._logs[name].number, entries)
             for record in records:
                 writing.apply(record)
             writing.finish()
+            transaction.put(PLACE_KEY, sealed(PLACE_KEY, place))
+        self._journal.go_on(place)
+        self._waiting.clear()
         self._logs |= writing.logs
         self._garbage = writing.garbage
         self._next_number = writing.next_number
-        self.written_bytes += writing.written_bytes
+
+    def _with_room(self, write: Callable[[], None]) -> None:
+        """Write one transaction. If the map is full, do it again with a larger one."""
+        while True:
+            try:
+                write()
+                return
+            except lmdb.MapFullError:
+                self._grow()
 
     def _grow(self) -> None:
         size = self._environment.info()["map_size"]
@@ -219,21 +296,34 @@ class ReplicaStore:
     # The start
 
     def _begin(self, cluster: str) -> None:
+        """Find what is there. A new file gets an identity and a journal, and so does a file of the
+        format without a journal. The journal is durable before the file names it."""
+        path = self._file.with_name(JOURNAL_NAME)
         try:
-            self._find_identity(cluster)
+            place = self._find_identity(cluster)
+            if place is None:
+                place = make_journal(path)
+                self._with_room(partial(self._name_journal, place))
             with self._environment.begin() as transaction:
                 self._recover(transaction)
+        except lmdb.MapFullError as error:
+            raise DiskFull(f"{self._full()}.", path=str(self._file)) from error
         except (lmdb.Error, ValueError) as error:
+            if is_no_space(error):
+                raise
             raise _unreadable(self._file, error) from error
+        found = read_journal(path, place)
+        self._recover_waiting(found)
+        self._journal = Journal(path, found)
 
-    def _find_identity(self, cluster: str) -> None:
-        with self._environment.begin(write=True) as transaction:
+    def _find_identity(self, cluster: str) -> Place | None:
+        """Find or draw the identity. Return the place of the file in its journal, if it has one."""
+        with self._environment.begin() as transaction:
             if transaction.stat()["entries"] == 0:
                 self.identity = Identity(secrets.token_hex(ID_BYTES), cluster)
-                transaction.put(FORMAT_KEY, FORMAT_VERSION)
-                transaction.put(IDENTITY_KEY, sealed(IDENTITY_KEY, self.identity))
-                return
+                return None
             self.identity = read_identity(transaction, self._file)
+            place = read_place(transaction, self._file)
         if self.identity.cluster != cluster:
             raise InvalidRequest(
                 f"{self._file} is of cluster {self.identity.cluster}. Name that cluster, or use "
@@ -241,6 +331,13 @@ class ReplicaStore:
                 path=str(self._file),
                 cluster=cluster,
             )
+        return place
+
+    def _name_journal(self, place: Place) -> None:
+        with self._environment.begin(write=True) as transaction:
+            transaction.put(FORMAT_KEY, FORMAT_VERSION)
+            transaction.put(IDENTITY_KEY, sealed(IDENTITY_KEY, self.identity))
+            transaction.put(PLACE_KEY, sealed(PLACE_KEY, place))
 
     def _recover(self, transaction: "lmdb.Transaction[bytes]") -> None:
         """Find the end of each log, and the entries that no log needs."""
@@ -248,7 +345,7 @@ class ReplicaStore:
         with transaction.cursor() as cursor:
             for name, stored in read_states(cursor, self._file):
                 last_index = last_index_of(cursor, stored, self._file)
-                self._logs[name] = _Log(stored.number, stored.state(last_index))
+                self._logs[name] = Log(stored.number, stored.state(last_index))
                 check_end(name, stored, last_index, self._file)
                 first_keys[stored.number] = piece_key(stored.number, stored.first_index)
             found = list(numbers_in(cursor, self._file))
@@ -259,105 +356,20 @@ class ReplicaStore:
         used = [*first_keys, *[number for number, _ in found]]
         self._next_number = max(used, default=-1) + 1
 
+    def _recover_waiting(self, found: FoundJournal) -> None:
+        """Find the entries that are in the journal only."""
+        for it in found.waiting:
+            log = self._logs.get(it.log)
+            check_next(it, None if log is None else log.state, self._file)
+            self._logs[it.log].state.apply(it)
+            self._waiting.setdefault(it.log, []).extend(it.entries)
 
-class _Writing:
-    """One append: what it has changed, before it is durable. A map that gets full undoes it."""
 
-    def __init__(
-        self,
-        transaction: "lmdb.Transaction[bytes]",
-        logs: dict[str, _Log],
-        garbage: deque[tuple[bytes, bytes]],
-        next_number: int,
-    ) -> None:
-        self._transaction = transaction
-        self._before = logs
-        self.logs: dict[str, _Log] = {}
-        """The logs that this append has changed."""
-        self._with_new_state: dict[str, None] = {}
-        self.garbage = deque(garbage)
-        self.next_number = next_number
-        self.written_bytes = 0
-
-    def apply(self, record: Record) -> None:
-        """Write one record."""
-        if isinstance(record, Swept):
-            return
-        name = record.log
-        log = self._log(name)
-        start_count = len(log.state.tail.starts)
-        before = log.state.tail
-        last_index, first_index = before.last_index, before.first_index
-        log.state.apply(record)
-        match record:
-            case EntriesAdded(entries=entries):
-                self._put(log.number, entries)
-                if len(log.state.tail.starts) == start_count:
-                    return  # the last entry says where the log ends
-            case EntriesDropped(last_index=kept_index):
-                self._drop(log.number, kept_index + 1, last_index)
-            case LogCut():
-                self._leave(log.number, first_index, log.state.tail.first_index)
-            case LogBegun(entries=entries):
-                self._leave(log.number, first_index, last_index + 1)
-                log = self.logs[name] = _Log(self._number(), log.state)
-                self._put(log.number, entries)
-            case EpochRaised():
-                pass
-        self._with_new_state[name] = None
-
-    def finish(self) -> None:
-        """Write the states, and remove a part of what no log needs."""
-        for name in self._with_new_state:
-            key = state_key(name)
-            self._transaction.put(key, sealed(key, StoredState.of(*self.logs[name])))
-        left = SWEEP_PIECES
-        while self.garbage and left:
-            begin, end = self.garbage[0]
-            left -= self._remove(begin, end, left)
-            if left:
-                self.garbage.popleft()
-
-    def _log(self, name: str) -> _Log:
-        log = self.logs.get(name)
-        if log is None:
-            before = self._before.get(name)
-            log = (
-                _Log(self._number(), LogState())
-                if before is None
-                else _Log(before.number, before.state.copy())
-            )
-            self.logs[name] = log
-        return log
-
-    def _number(self) -> int:
-        self.next_number += 1
-        return self.next_number - 1
-
-    def _put(self, number: int, entries: Sequence[Entry]) -> None:
-        with self._transaction.cursor() as cursor:
-            items = chain.from_iterable(pieces_of(number, it) for it in entries)
-            given, new = cursor.putmulti(items, overwrite=False)
-        assert given == new, "an entry has the key of another one"
-        self.written_bytes += sum(len(it.records) for it in entries)
-
-    def _leave(self, number: int, first_index: int, end_index: int) -> None:
-        if first_index < end_index:
-            self.garbage.append((piece_key(number, first_index), piece_key(number, end_index)))
-
-    def _drop(self, number: int, first_index: int, last_index: int) -> None:
-        """Remove entries now: others will have their keys."""
-        self._remove(piece_key(number, first_index), piece_key(number, last_index + 1), None)
-
-    def _remove(self, begin: bytes, end: bytes, count_max: int | None) -> int:
-        count = 0
-        with self._transaction.cursor() as cursor:
-            is_there = cursor.set_range(begin)
-            while is_there and cursor.key() < end and count != count_max:
-                cursor.delete()
-                count += 1
-                is_there = cursor.key() != b""
-        return count
+def _size_of(record: Record) -> int:
+    """Return the bytes of the records of the entries that a record adds."""
+    if isinstance(record, EntriesAdded | LogBegun):
+        return sum([len(it.records) for it in record.entries])
+    return 0
 
 
 def _open_environment(path: Path, map_bytes_max: int) -> lmdb.Environment:

@@ -18,6 +18,7 @@ from dodona_loadtest.harness.load import AsyncLoad, AsyncOperation, ThreadLoad, 
 from dodona_loadtest.harness.payload import KEYS_COUNT, RowSource
 from dodona_loadtest.harness.row import Running
 from dodona_local.launcher import LocalCluster
+from dodona_local.replicas import Replicas
 from dodona_local.restart import BACK_OFF_S_MAX
 from dodona_wire.errors import DodonaError, TransactionConflict
 
@@ -70,9 +71,10 @@ def open_cluster(
     node_count: int = 1,
     back_off_s_max: float = BACK_OFF_S_MAX,
     gateway_count: int = 0,
+    replicas: Replicas | None = None,
 ) -> Iterator[LocalCluster]:
-    """Start a cluster as a user gets it, with gateways that ask for no tokens. Raises
-    ContenderFailed for Dodona's own errors."""
+    """Start a cluster as a user gets it, with gateways that ask for no tokens. With
+    `replicas`, logs have copies. Raises ContenderFailed for Dodona's own errors."""
     try:
         with LocalCluster(
             folder / "dodona",
@@ -80,6 +82,7 @@ def open_cluster(
             gateway_count=gateway_count,
             is_insecure=True,
             back_off_s_max=back_off_s_max,
+            replicas=replicas,
         ) as cluster:
             yield cluster
     except DodonaError as error:

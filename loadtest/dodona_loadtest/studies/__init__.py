@@ -8,6 +8,7 @@ from dodona_loadtest.studies import (
     idle,
     pauses,
     reads,
+    replicas,
     restart,
     slow,
     spark,
@@ -26,6 +27,7 @@ STUDIES: tuple[Study, ...] = (
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 TYPE_STUDIES: tuple[Study, ...] = (types.STUDY,)
+REPLICA_STUDIES: tuple[Study, ...] = (replicas.STUDY,)
 IDLE_STUDIES: tuple[Study, ...] = (idle.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
 GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, slow.STUDY, ytsaurus.STUDY)

@@ -19,6 +19,7 @@ WAY_OF: dict[str, Way] = {
     "error ignored": "errors",
     "told after an error": "errors",
     "not synced at a start": "errors",
+    "journal not written again": "errors",
     "no checksums": "damage",
     "values not sealed": "damage",
 }

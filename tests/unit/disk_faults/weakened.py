@@ -25,7 +25,8 @@ from negative.planted.durability import (
 Loss = Literal[
     "commits not synced", "heads not synced", "made under its own name", "folders not synced",
     "told too early", "told after an error", "not synced at a start", "no checksums",
-    "values not sealed", "not looked for behind a head",
+    "values not sealed", "not looked for behind a head", "journal not synced",
+    "journal not written again",
 ]  # fmt: skip
 OF_A_MASTER: Final[tuple[Loss, ...]] = (
     "heads not synced",
@@ -38,6 +39,7 @@ OF_A_MASTER: Final[tuple[Loss, ...]] = (
 WORKLOAD_OF: Final[dict[Loss, int]] = {
     **dict.fromkeys(OF_A_MASTER, 1),
     **dict.fromkeys(("told too early", "told after an error"), 2),
+    **dict.fromkeys(("journal not synced", "journal not written again"), 5),
 }
 """By place in `WORKLOADS`; all others are seen at a log."""
 
@@ -60,6 +62,7 @@ def _make_at_once(path: Path, make: Callable[[Path], None], **_: bool) -> None:
 
 
 _ENVIRONMENT: Final = "dodona_server.environment"
+_JOURNAL: Final = "dodona_replication.shell.replica_journal"
 _SEGMENTS: Final = "dodona_tablets.shell.log_segments"
 _TAKE: Final[dict[Loss, Callable[[pytest.MonkeyPatch], None]]] = {
     "commits not synced": _replaced("lmdb.open", partial(lmdb.open, sync=False)),
@@ -73,5 +76,7 @@ _TAKE: Final[dict[Loss, Callable[[pytest.MonkeyPatch], None]]] = {
     "told after an error": answer_after_a_failed_flush,
     "not synced at a start": _replaced(f"{_ENVIRONMENT}._make_durable", lambda _: None),
     "no checksums": skip_the_checksum,
+    "journal not synced": _replaced(f"{_JOURNAL}.os.fdatasync", lambda _: None),
+    "journal not written again": _replaced(f"{_JOURNAL}.Journal._write_again", lambda *_: None),
     "values not sealed": _replaced("dodona_oracle.shell.store._seal_of", lambda *_: bytes(16)),
 }

@@ -43,6 +43,7 @@ from dodona_loadtest.studies import (
     CODEC_STUDIES,
     GATEWAY_STUDIES,
     IDLE_STUDIES,
+    REPLICA_STUDIES,
     SPARK_STUDIES,
     STUDIES,
     TYPE_STUDIES,
@@ -315,8 +316,9 @@ def test_rows_are_chosen_by_group_or_by_name() -> None:
     assert chosen("--rows", "codecs") == [study.name for study in CODEC_STUDIES]
     assert chosen("--rows", "gateway") == [study.name for study in GATEWAY_STUDIES]
     assert chosen("--rows", "idle") == [study.name for study in IDLE_STUDIES]
+    assert chosen("--rows", "replicas") == [study.name for study in REPLICA_STUDIES]
     assert chosen("--rows", "types") == [study.name for study in TYPE_STUDIES]
-    groups = ("commits", "storage", "types", "spark", "codecs", "gateway", "idle")
+    groups = ("commits", "storage", "replicas", "types", "spark", "codecs", "gateway", "idle")
     assert chosen() == [name for group in groups for name in chosen("--rows", group)]
     assert chosen("--only", "restart", "--only", "commits") == ["commits", "restart"]
 

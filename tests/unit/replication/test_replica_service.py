@@ -8,7 +8,7 @@ import pytest
 from dodona_replication.core.entries import make_entry
 from dodona_replication.core.records import EntriesAdded, EpochRaised, LogCut, Swept
 from dodona_replication.core.replica import ReplicaCore
-from dodona_replication.shell import replica_service, replica_store
+from dodona_replication.shell import replica_service, replica_writing
 from dodona_replication.shell.replica_keys import piece_key
 from dodona_replication.shell.replica_service import ReplicaDisk, owners_silent_ms
 from dodona_replication.shell.replica_store import ReplicaStore
@@ -82,13 +82,32 @@ def test_the_core_learns_that_the_store_is_full(
 def test_a_long_removal_goes_on_without_appends(
     store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_store, "SWEEP_PIECES", 1)
+    monkeypatch.setattr(replica_writing, "SWEEP_PIECES", 1)
     core = core_of(store)
     disk = ReplicaDisk(core, store)
     store.append([LogCut("a", 3)])
     disk.sweep(NOW)
     assert core.take_effects() == [Append(Swept())]
     store.append([Swept()])
+    store.append([Swept()])
+    disk.sweep(NOW)
+    assert core.take_effects() == []
+
+
+def test_entries_leave_the_journal_without_appends(
+    store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = core_of(store)
+    disk = ReplicaDisk(core, store)
+    store.append([EntriesAdded("a", entries(1, first_index=4))])
+    disk.sweep(NOW)
+    assert core.take_effects() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.space, "shortage", lambda: "the disk is full")
+        disk.sweep(NOW)
+        assert core.take_effects() == []
+    disk.sweep(NOW)
+    assert core.take_effects() == [Append(Swept())]
     store.append([Swept()])
     disk.sweep(NOW)
     assert core.take_effects() == []

@@ -20,7 +20,7 @@ from dodona_replication.core.records import (
     Record,
     Swept,
 )
-from dodona_replication.shell import replica_store
+from dodona_replication.shell import replica_writing
 from dodona_replication.shell.replica_check import verify_replica
 from dodona_replication.shell.replica_keys import FORMAT_KEY, PIECE_BYTES, piece_key, state_key
 from dodona_replication.shell.replica_store import FILE_NAME, ReplicaStore
@@ -86,12 +86,20 @@ def test_a_store_has_what_a_store_in_memory_has(tmp_path: Path) -> None:
     assert summary.entry_count == sum(len(it.tail) for it in model.logs().values())
 
 
-def test_records_of_many_logs_share_one_transaction(tmp_path: Path) -> None:
+def transactions(store: ReplicaStore) -> int:
+    number: int = store._environment.info()["last_txnid"]
+    return number
+
+
+def test_records_of_many_logs_share_one_transaction_or_one_frame(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    before = store._environment.info()["last_txnid"]
+    before = transactions(store)
     store.append([EpochRaised(f"log-{it}", 1) for it in range(50)])
+    assert transactions(store) == before + 1
     store.append([EntriesAdded(f"log-{it}", entries(1, 1)) for it in range(50)])
-    assert store._environment.info()["last_txnid"] == before + 2
+    assert transactions(store) == before + 2
+    store.append([EntriesAdded(f"log-{it}", entries(1, first_index=3)) for it in range(50)])
+    assert (transactions(store), store._journal.last.number) == (before + 2, 1)
     store.close()
 
 
@@ -100,6 +108,10 @@ def test_one_append_is_all_or_nothing(tmp_path: Path) -> None:
     store.append([EpochRaised("a", 1), EntriesAdded("a", entries(1))])
     with pytest.raises(AssertionError, match="an entry is missing"):
         store.append([EpochRaised("b", 1), EntriesAdded("a", entries(1, first_index=7))])
+    store.close()
+    store = open_store(tmp_path)
+    with pytest.raises(AssertionError, match="an entry is missing"):
+        store.append([EntriesAdded("a", entries(1, first_index=7))])
     store.close()
     store = open_store(tmp_path)
     assert everything(store) == {"a": (1, 1, 0, ((1, 1),), entries(1))}
@@ -136,9 +148,9 @@ def test_one_process_has_the_folder_and_nobody_else_the_file(tmp_path: Path) -> 
 def test_another_format_is_refused(tmp_path: Path) -> None:
     open_store(tmp_path).close()
     with raw(tmp_path) as environment, environment.begin(write=True) as transaction:
-        transaction.put(FORMAT_KEY, b"2")
+        transaction.put(FORMAT_KEY, b"3")
     for look in (open_store, verify_replica):
-        with pytest.raises(DataCorrupted, match="has format 2"):
+        with pytest.raises(DataCorrupted, match="has format 3"):
             look(tmp_path)
 
 
@@ -175,7 +187,7 @@ def test_a_full_store_says_so_before_it_fails(tmp_path: Path) -> None:
 def test_a_cut_is_removed_in_steps_and_its_space_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_store, "SWEEP_PIECES", 100)
+    monkeypatch.setattr(replica_writing, "SWEEP_PIECES", 100)
     store = open_store(tmp_path)
     store.append([EpochRaised("a", 1)])
     store.append([EntriesAdded("a", tuple([make_entry(it, 1, b"") for it in range(1, 1_001)]))])
@@ -188,7 +200,8 @@ def test_a_cut_is_removed_in_steps_and_its_space_is_used_again(
     for _ in range(9):
         store.append([Swept()])
     assert not store.has_garbage
-    assert store._environment.stat()["entries"] == 2 + 1 + 1  # format, identity, state, entry
+    # format, identity and place in the journal; a state, an entry
+    assert store._environment.stat()["entries"] == 3 + 2
     full_bytes = (tmp_path / FILE_NAME).stat().st_size
     index = 1_000
     for _ in range(20):
