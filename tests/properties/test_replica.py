@@ -23,6 +23,8 @@ class _Disk:
         self.store = ReplicaStore.open(folder, CLUSTER)
 
     def reopen(self) -> ReplicaStore:
+        """Open the store again after a crash, which brings nothing more into the file."""
+        self.store._has_failed = True
         self.store.close()
         self.store = ReplicaStore.open(self._folder, CLUSTER)
         return self.store

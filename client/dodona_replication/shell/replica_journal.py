@@ -194,6 +194,17 @@ class Journal:
         os.fdatasync(self._descriptor)
 
 
+def check_unused(path: Path) -> None:
+    """Check that a file which knows no journal has none beside it with frames. Else the file is
+    older than the journal, or another one was there. Raises DataCorrupted, Overloaded,
+    InvalidRequest."""
+    if path.exists():
+        with _errors_told(path):
+            data = path.read_bytes()
+        if data[BLOCK_BYTES:].strip(b"\0"):  # the first frame after a start is in the second block
+            raise _damaged("is of another file than the one beside it, or newer", path)
+
+
 def make_journal(path: Path) -> Place:
     """Make a journal without entries, in the place of one that may exist. The file is durable, and
     so is its name. Return the place for the store's file. Raises DiskFull, Overloaded,

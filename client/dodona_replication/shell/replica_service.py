@@ -72,18 +72,23 @@ class ReplicaDisk:
         self._core = core
         self._store = store
         self.space = DiskSpace(store.path)
+        self._is_short = False
+        """Whether the last look found little space."""
 
     def keep_posted(self, now: Now) -> None:
         """Tell the core whether there is space for new entries."""
         self._core.note_disk(self._shortage(), now)
 
     def sweep(self, now: Now) -> None:
-        """While no owner sends entries, let the store go on with a long removal. Let it empty its
-        journal, too, unless there is little space: the entries are as durable there."""
+        """While no owner sends entries, let the store go on with a long removal, and empty its
+        journal. The first look that finds little space empties it, too: later there may be none."""
         shortage = self._shortage()
         self._core.note_disk(shortage, now)
-        is_idle = self._store.is_idle()
-        if self._store.has_garbage or (is_idle and shortage is None):
+        is_due = self._store.is_idle()
+        if shortage is not None:
+            is_due = self._store.has_waiting and not self._is_short
+        self._is_short = shortage is not None
+        if self._store.has_garbage or is_due:
             self._core.sweep(now)
 
     def _shortage(self) -> str | None:

@@ -8,13 +8,13 @@ syncs, and brings the entries of the journal into the file.
 
 Invariants:
 - An entry is in the file, or it waits in the journal and in memory. What waits is bounded: to bring
-  it into the file takes a few ms. A close leaves nothing in the journal.
+  it into the file takes a few ms. A close leaves nothing in the journal, if the disk has space.
 - Epochs, cuts and the first entry of an epoch are never in the journal. So what waits changes only
   where logs end.
 - An entry is never changed. Its key is free before another entry gets it.
 - A state is written when an epoch, a beginning or a cut changes it. Other entries need no state:
   the last one says where the log ends.
-- What no log needs is removed in steps of at most `SWEEP_PIECES`, so a long cut stalls no log.
+- What no log needs is removed in steps, so a long cut stalls no log.
 - No thread reads while another one appends. The runtime reads between two flushes.
 
 If a write raises an error, the caller must end the process: nothing is written again. The exception
@@ -40,6 +40,7 @@ from dodona_replication.shell.replica_journal import (
     JOURNAL_NAME,
     FoundJournal,
     Journal,
+    check_unused,
     make_journal,
     read_journal,
 )
@@ -211,6 +212,11 @@ class ReplicaStore:
         """Return whether entries wait for their removal. Each append removes some."""
         return bool(self._garbage)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether entries are in the journal, and not in the file."""
+        return bool(self._waiting)
+
     def is_idle(self) -> bool:
         """Return whether entries wait in the journal, and it got none since the last call. Then an
         append without entries brings them into the file. Damage to the last frame of a journal
@@ -302,6 +308,7 @@ class ReplicaStore:
         try:
             place = self._find_identity(cluster)
             if place is None:
+                check_unused(path)
                 place = make_journal(path)
                 self._with_room(partial(self._name_journal, place))
             with self._environment.begin() as transaction:

@@ -102,15 +102,24 @@ def test_entries_leave_the_journal_without_appends(
     store.append([EntriesAdded("a", entries(1, first_index=4))])
     disk.sweep(NOW)
     assert core.take_effects() == []
-    with monkeypatch.context() as patch:
-        patch.setattr(disk.space, "shortage", lambda: "the disk is full")
-        disk.sweep(NOW)
-        assert core.take_effects() == []
     disk.sweep(NOW)
     assert core.take_effects() == [Append(Swept())]
     store.append([Swept()])
     disk.sweep(NOW)
     assert core.take_effects() == []
+
+
+def test_the_first_look_that_finds_little_space_empties_the_journal(
+    store: ReplicaStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = core_of(store)
+    disk = ReplicaDisk(core, store)
+    store.append([EntriesAdded("a", entries(1, first_index=4))])
+    monkeypatch.setattr(disk.space, "shortage", lambda: "the disk is full")
+    disk.sweep(NOW)
+    assert core.take_effects() == [Append(Swept())]
+    disk.sweep(NOW)
+    assert core.take_effects() == [], "it is not tried again without space"
 
 
 def test_the_disk_is_measured_by_each_look(store: ReplicaStore) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from dodona.errors import DiskFull, DodonaError, InvalidRequest, Overloaded
+from dodona.errors import DataCorrupted, DiskFull, DodonaError, InvalidRequest, Overloaded
 from dodona_replication.shell import replica_journal, replica_store
 from dodona_replication.shell.replica_check import opened_replica, verify_replica
 from dodona_replication.shell.replica_journal import JOURNAL_BYTES, JOURNAL_NAME
@@ -198,6 +198,33 @@ def test_a_folder_without_a_journal_gets_one(here: Path) -> None:
     store.close()
     with lmdb.open(str(here / FILE_NAME), subdir=False, lock=False) as it, it.begin() as reader:
         assert reader.get(FORMAT_KEY) == b"2"
+
+
+def test_an_old_file_beside_a_journal_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    """The file is from before the release that makes journals, and so older than the journal."""
+    here = tmp_path / "here"
+    old_folder(here)
+    old = (here / FILE_NAME).read_bytes()
+    ReplicaStore.open(here, CLUSTER).close()
+    store = ReplicaStore.open(here, CLUSTER)
+    store.append([one(4)])
+    store.close()
+    used = (here / JOURNAL_NAME).read_bytes()
+    (here / FILE_NAME).write_bytes(old)
+    with pytest.raises(DataCorrupted, match="of another file than the one beside it, or newer"):
+        ReplicaStore.open(here, CLUSTER)
+    assert (here / JOURNAL_NAME).read_bytes() == used
+
+
+def test_a_journal_in_use_without_its_file_is_refused(store: ReplicaStore, here: Path) -> None:
+    store.append([one(2)])
+    crashed = copied(here)
+    store.close()
+    file = (crashed / FILE_NAME).rename(crashed.with_name("aside"))
+    with pytest.raises(DataCorrupted, match="of another file than the one beside it"):
+        ReplicaStore.open(crashed, CLUSTER)
+    file.rename(crashed / FILE_NAME)
+    assert found(crashed) == [1, 2]
 
 
 def test_a_crash_between_the_journal_and_its_name_in_the_file_is_harmless(

@@ -17,6 +17,7 @@ from dodona_replication.core.records import (
     Record,
     Swept,
 )
+from dodona_replication.shell import replica_store
 from dodona_replication.shell.replica_check import opened_replica, verify_replica
 from dodona_replication.shell.replica_journal import (
     BLOCK_BYTES,
@@ -26,9 +27,7 @@ from dodona_replication.shell.replica_journal import (
     WAITING_BYTES_MAX,
     WAITING_ENTRIES_MAX,
 )
-from dodona_replication.shell.replica_keys import PIECE_BYTES
 from dodona_replication.shell.replica_store import ReplicaStore
-from dodona_replication.shell.replica_writing import SWEEP_PIECES
 from unit.replication.journals import begun, copied, everything, found, one, transactions
 from unit.replication.replicas import CLUSTER, MemoryStore, entries
 
@@ -234,7 +233,37 @@ def test_few_entries_wait(store: ReplicaStore) -> None:
     store.append([EntriesAdded("a", entries(*[1] * 99, first_index=497))])
     assert transactions(store) == before + 1
     store.close()
-    assert SWEEP_PIECES > WAITING_ENTRIES_MAX + WAITING_BYTES_MAX // PIECE_BYTES
+
+
+@pytest.mark.parametrize("count", [1, 100, 240, 450])
+def test_removals_keep_up_with_entries_however_these_come(store: ReplicaStore, count: int) -> None:
+    """Each transaction removes more than it adds, as long as there is garbage."""
+    last = 1 + 5 * WAITING_ENTRIES_MAX
+    store.append([EntriesAdded("b", entries(*[1] * (last - 1), first_index=2))])
+    store.append([LogCut("b", last)])
+    before, seen, index = transactions(store), piece_count(store), 2
+    while transactions(store) == before:
+        store.append([EntriesAdded("a", entries(*[1] * count, first_index=index))])
+        index += count
+    assert piece_count(store) < seen
+    store.close()
+
+
+def piece_count(store: ReplicaStore) -> int:
+    found: int = store._environment.stat()["entries"]
+    return found
+
+
+def test_a_map_that_gets_full_loses_nothing_that_waits(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_store, "MAP_BYTES_FIRST", 256 << 10)
+    store = begun(here)
+    for index in range(2, 1_000):
+        store.append([one(index, records=b"%04d" % index * 500)])
+    assert store._environment.info()["map_size"] > 256 << 10
+    assert found(copied(here)) == [*range(1, 1_000)]
+    store.close()
 
 
 @pytest.mark.parametrize(("size", "appends"), [(1, 128), (50, 10)])
