@@ -3,6 +3,7 @@
 from dodona_loadtest.harness.study import Study
 from dodona_loadtest.studies import (
     bulk,
+    cold,
     gateway,
     growth,
     idle,
@@ -27,7 +28,7 @@ STUDIES: tuple[Study, ...] = (
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 TYPE_STUDIES: tuple[Study, ...] = (types.STUDY,)
-REPLICA_STUDIES: tuple[Study, ...] = (replicas.STUDY,)
+REPLICA_STUDIES: tuple[Study, ...] = (replicas.STUDY, cold.STUDY)
 IDLE_STUDIES: tuple[Study, ...] = (idle.STUDY,)
 CODEC_STUDIES: tuple[Study, ...] = (yson.STUDY,)
 GATEWAY_STUDIES: tuple[Study, ...] = (gateway.STUDY, slow.STUDY, ytsaurus.STUDY)
