@@ -1,12 +1,25 @@
 """Where the answers of a runtime go: to a connection, or to a caller inside this process.
 
-Owns: what takes an answer, and the taker of a request that this process made itself.
+Owns: what takes an answer, the taker of a request that this process made itself, and the answers
+that a runtime gives without its core.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply
+
+OVERLOADED: Final = Failure(
+    "overloaded", "Too many requests wait for the log. Wait, then repeat the call."
+)
+CLOSING: Final = Failure(
+    "unavailable", "The server is shutting down. Wait, then repeat the call.", {"is_sent": False}
+)
+"""The core never sees a refused request. For its sender the request counts as not sent."""
+NO_CELL: Final = Failure(
+    "invalid_request", "This server has no cell. Send the request to a tablet node."
+)
 
 
 class Replier(Protocol):

@@ -4,7 +4,7 @@ Owns: the order of effects, the group commit, and the end of the process after a
 The rule: effects are carried out in order, and nothing behind an `Append` leaves before that append
 is durable. While one flush is in the worker thread the core goes on, and the new appends are the
 next flush. With nothing pending, replies leave without a wait. The loop itself makes a short flush
-that a client waits for: to hand it over takes longer.
+that a client waits for: to hand it over takes longer. `gathering` decides for a distant log.
 
 Invariants:
 - One thread (the event loop's) touches the core, one method at a time. If an effect's handler calls
@@ -34,9 +34,10 @@ from dodona_server.flushes import (
     RuntimeLimits,
     RuntimeStatistics,
 )
+from dodona_server.gathering import Gatherer
 from dodona_server.log_thread import DistantLog, Log, LogThread
 from dodona_server.process import read_clock, require_assertions, stop_process
-from dodona_server.repliers import Asker, Replier
+from dodona_server.repliers import CLOSING, NO_CELL, OVERLOADED, Asker, Replier
 from dodona_wire.cores.effects import HELD_EFFECTS, Append, Effect, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.cells import CellMessage
@@ -49,16 +50,6 @@ ANSWERS: Final = HELD_EFFECTS | {ReplyAtOnce}
 CELL_MESSAGES: Final = frozenset(get_args(CellMessage))
 
 _logger: Final = logging.getLogger("dodona.runtime")
-_overloaded: Final = Failure(
-    "overloaded", "Too many requests wait for the log. Wait, then repeat the call."
-)
-_closing: Final = Failure(
-    "unavailable", "The server is shutting down. Wait, then repeat the call.", {"is_sent": False}
-)
-"""The core never sees a refused request. For its sender the request counts as not sent."""
-_no_cell: Final = Failure(
-    "invalid_request", "This server has no cell. Send the request to a tablet node."
-)
 
 
 class Core(Protocol):
@@ -134,6 +125,7 @@ class Runtime:
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
         self._log_thread: LogThread | None = None
+        self._gatherer: Gatherer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_us: int | None = None
         self._flushes = FlushCounts()
@@ -146,6 +138,7 @@ class Runtime:
         assert self._loop is None, "a runtime starts once"
         self._loop = asyncio.get_running_loop()
         if self._distant is not None:
+            self._gatherer = Gatherer(self._loop, lambda: self._enter(_nothing, ()))
             self._distant.begin(self._hear_of_distant_flush)
         elif self._log is not None:
             self._log_thread = LogThread(self._log, self._hear_of_flush)
@@ -277,8 +270,9 @@ class Runtime:
         self._is_inside = True
         try:
             now = self._step(method, arguments)
-            while self._inbox:
-                now = self._step(*self._inbox.popleft())
+            while self._inbox or self._is_group_ready():
+                step = self._inbox.popleft() if self._inbox else (self._start_flush, ())
+                now = self._step(*step)
             self._schedule_tick(now)
             if self._afterwards:
                 callbacks, self._afterwards = self._afterwards, []
@@ -303,7 +297,7 @@ class Runtime:
             elif self._handle_cell_message is not None:
                 self._handle_cell_message(body, now)
             elif request_id != ONE_WAY:
-                replier.reply(request_id, _no_cell)
+                replier.reply(request_id, NO_CELL)
 
     def _take_foreseen_frame(
         self, replier: Replier, envelopes: list[RequestEnvelope], now: Now
@@ -390,13 +384,23 @@ class Runtime:
         assert self._loop is not None
         batch = self._gathering = Batch(now.instant_us)
         self._tail = batch.effects
-        if self._in_flight is None:
-            self._idle.clear()
+        self._idle.clear()
+        if self._in_flight is None and self._gatherer is None:
             # Not now: what has come by now joins it, after one more look at the sockets.
             self._loop.call_soon(self._loop.call_soon, self._enter, self._start_flush, ())
         return batch
 
     # The log
+
+    def _is_group_ready(self) -> bool:
+        """Return whether to start a flush of the distant log now."""
+        batch = self._gathering
+        if self._gatherer is None or batch is None or self._in_flight is not None:
+            return False
+        return self._gatherer.is_ready(self._answer_count(batch), has_records=bool(batch.records))
+
+    def _answer_count(self, batch: Batch) -> int:
+        return len(batch.effects) - (0 if self._handle_durable is None else len(batch.records))
 
     def _start_flush(self, now: Now) -> None:
         batch = self._gathering
@@ -440,6 +444,8 @@ class Runtime:
             self._watch_flush(batch, self._flush_began_us, now)
         self._keep_posted(now)
         self._in_flight = None
+        if self._gatherer is not None:
+            self._gatherer.rule.note_flush(sum(map(self._answer_count, [batch, *self._batches()])))
         if self._gathering is None:
             self._tail = None
         for effect in batch.effects:
@@ -450,6 +456,8 @@ class Runtime:
                 self._deliver(effect)
         if self._gathering is None:
             self._idle.set()
+        elif self._gatherer is not None:
+            return  # it starts when it is ready
         elif self._inline.admits(self._gathering, now.instant_us):  # after what leaves now
             assert self._loop is not None
             self._loop.call_soon(self._enter, self._start_flush, ())
@@ -460,26 +468,23 @@ class Runtime:
 
     def _refusal(self) -> Failure | None:
         if self._tail is None:
-            return _closing if self._is_closing else None
+            return CLOSING if self._is_closing else None
         if self._is_closing:
-            return _closing
+            return CLOSING
         limits = self._limits
         if self._distant is not None and (why := self.why_late()):
             text = f"{why[0].upper()}{why[1:]}. Wait, then repeat the call."
             return Failure("unavailable", text, {"is_sent": False})
         if self._waiting_count() >= limits.waiting_count_max:
-            return _overloaded
-        return _overloaded if self._waiting_bytes() >= limits.waiting_bytes_max else None
+            return OVERLOADED
+        size_bytes = sum(it.size_bytes for it in self._batches())
+        return OVERLOADED if size_bytes >= limits.waiting_bytes_max else None
 
     def _waiting_count(self) -> int:
-        count = 0
-        for batch in (self._in_flight, self._gathering):
-            if batch is not None:
-                count += len(batch.records) + len(batch.effects)
-        return count
+        return sum(len(it.records) + len(it.effects) for it in self._batches())
 
-    def _waiting_bytes(self) -> int:
-        return sum(batch.size_bytes for batch in (self._in_flight, self._gathering) if batch)
+    def _batches(self) -> list[Batch]:
+        return [it for it in (self._in_flight, self._gathering) if it is not None]
 
     def _waiting_age_us(self) -> int:
         oldest = self._in_flight or self._gathering
