@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dodona.types import CellId, Now, Timestamp, TransactionId
+from dodona_server.log_thread import DistantLog, Report
 from dodona_wire.cores.effects import (
     Append,
     Effect,
@@ -72,6 +73,32 @@ class GatedLog:
         assert await asyncio.to_thread(self.begun.acquire, True, WAIT_S_MAX)
 
 
+class Elsewhere(DistantLog):
+    """A log that becomes durable, and proves its ownership, when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_owner = True
+        self.batches: list[list[Any]] = []
+        self.why: str | None = None
+        self.report: Report
+
+    async def join(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    def begin(self, report: Report) -> None:
+        self.report = report
+
+    def append(self, records: Sequence[Any]) -> None:
+        self.batches.append([*records])
+
+    def may_answer(self, now: Now) -> bool:
+        return self.is_owner
+
+    def shortage(self, now: Now) -> str | None:
+        return self.why
+
+
 class Listener:
     """A replier that remembers."""
 
@@ -93,3 +120,13 @@ async def settle() -> None:
     """Let everything that could happen without the log happen."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def read_or_write(route: Any, count: int, now: Now) -> list[Effect]:
+    """Requests for 10 and more write, others only read."""
+    reply: Effect = ReplyTo(route, answer(count))
+    return [reply] if count < 10 else [Append(count), reply]
+
+
+def ids(listener: Listener) -> list[int]:
+    return [request_id for request_id, _ in listener.got]

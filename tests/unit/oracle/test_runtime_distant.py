@@ -1,55 +1,26 @@
 """A runtime whose log is elsewhere: without proof that it owns the log, nothing leaves."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from dodona.types import Now
-from dodona_server.log_thread import DistantLog, Report
 from dodona_server.runtime import Runtime
-from dodona_wire.cores.effects import Append, AskTimestamps, Effect, ReplyAtOnce, ReplyTo
+from dodona_wire.cores.effects import AskTimestamps, Effect, ReplyAtOnce, ReplyTo
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import GenerateTimestamps
-from unit.oracle.scripted import REQUEST, Listener, ScriptedCore, answer, settle
+from unit.oracle.scripted import (
+    REQUEST,
+    Elsewhere,
+    Listener,
+    ScriptedCore,
+    answer,
+    ids,
+    read_or_write,
+    settle,
+)
 
 pytestmark = pytest.mark.anyio
-
-
-class Elsewhere(DistantLog):
-    """A log that becomes durable, and proves its ownership, when the test says so."""
-
-    def __init__(self) -> None:
-        self.is_owner = True
-        self.batches: list[list[Any]] = []
-        self.why: str | None = None
-        self.report: Report
-
-    async def join(self) -> None: ...
-
-    async def leave(self) -> None: ...
-
-    def begin(self, report: Report) -> None:
-        self.report = report
-
-    def append(self, records: Sequence[Any]) -> None:
-        self.batches.append([*records])
-
-    def may_answer(self, now: Now) -> bool:
-        return self.is_owner
-
-    def shortage(self, now: Now) -> str | None:
-        return self.why
-
-
-def read_or_write(route: Any, count: int, now: Now) -> list[Effect]:
-    """Requests for 10 and more write, others only read."""
-    reply: Effect = ReplyTo(route, answer(count))
-    return [reply] if count < 10 else [Append(count), reply]
-
-
-def ids(listener: Listener) -> list[int]:
-    return [request_id for request_id, _ in listener.got]
 
 
 async def test_an_owner_answers_immediately_what_no_append_is_before() -> None:
