@@ -18,6 +18,7 @@ import dodona
 from dodona.errors import CommitOutcomeUnknown, TransactionAborted, Unavailable
 from dodona_local.launcher import LocalCluster
 from dodona_local.supervisor import Plan
+from integration.failing_server import sign_beside
 from suite.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.integration
@@ -51,7 +52,7 @@ def write_until_it_came_back(cluster: LocalCluster, db: dodona.Client, name: str
     [
         ("node 0", ("sync", "30", "EIO")),
         ("node 0", ("write", "40", "ENOSPC")),
-        ("master", ("synced write", "15", "EIO")),
+        ("master", ("synced write", "2", "EIO")),
     ],
 )
 def test_a_server_with_a_failing_disk_ends_and_comes_back(
@@ -74,6 +75,7 @@ def test_a_server_with_a_failing_disk_ends_and_comes_back(
         dodona.connect(cluster.master_url) as db,
     ):
         db.create_table(PATH, schema=SCHEMA, mount=True)
+        sign_beside(tmp_path / "cluster" / name.replace(" ", "-")).touch()
         acknowledged = write_until_it_came_back(cluster, db, name)
         rows = read_all(db)
     assert acknowledged <= rows
