@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-GATHER_S_MAX: Final = 0.001
-"""The shortest time that a timer of the event loop can measure."""
+GATHER_S_MAX: Final = 0.002
+"""So long 64 callers on one machine need to come back. The timers of the event loop count ms."""
 STRAGGLERS_SHARE: Final = 8
 """One of so many callers may be late: a flush does not wait for the last ones."""
 DOUBLINGS_MAX: Final = 7

@@ -53,6 +53,11 @@ class Tail:
         return self.starts[-1][0] if self.starts else self.epoch_before
 
     @property
+    def last_entry_epoch(self) -> int:
+        """The epoch of the last entry. `NO_EPOCH` if the log is empty."""
+        return self.starts[-1][0] if self.starts else NO_EPOCH
+
+    @property
     def last_indexes(self) -> tuple[tuple[int, int], ...]:
         """Each epoch that has entries, rising, and the index of its last entry."""
         ends = [first - 1 for _, first in self.starts[1:]] + [self.last_index]

@@ -34,6 +34,8 @@ from dodona_wire.types import Now
 
 LOGS_SHOWN_MAX: Final = 256
 """Metrics have a label for each log, but not for more than this."""
+LOOK_US: Final = 20_000
+"""The pause between two looks at the space, in µs."""
 
 _logger: Final = logging.getLogger("dodona.replica")
 
@@ -74,10 +76,14 @@ class ReplicaDisk:
         self.space = DiskSpace(store.path)
         self._is_short = False
         """Whether the last look found little space."""
+        self._look_at_us = 0
 
     def keep_posted(self, now: Now) -> None:
-        """Tell the core whether there is space for new entries."""
-        self._core.note_disk(self._shortage(), now)
+        """Tell the core whether there is space for new entries. Looks at most 50 times a second:
+        what comes meanwhile fits into the spare space."""
+        if now.instant_us >= self._look_at_us:
+            self._look_at_us = now.instant_us + LOOK_US
+            self._core.note_disk(self._shortage(), now)
 
     def sweep(self, now: Now) -> None:
         """While no owner sends entries, let the store go on with a long removal, and empty its

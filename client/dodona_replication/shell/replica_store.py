@@ -154,24 +154,20 @@ class ReplicaStore:
 
     def _note(self, records: Sequence[Record]) -> bool:
         """Write the records into the journal, if it takes them. Return whether it does."""
-        states: dict[str, LogState] = {}
         added: list[EntriesAdded] = []
+        last_indexes: dict[str, int] = {}
         for it in records:
-            if type(it) is not EntriesAdded or it.log not in self._logs:
+            log = self._logs.get(it.log) if type(it) is EntriesAdded else None
+            if log is None or it.entries[-1].epoch > log.state.tail.last_entry_epoch:
                 return False
-            state = states.get(it.log)
-            if state is None:
-                state = states[it.log] = self._logs[it.log].state.copy()
-            epoch_count = len(state.tail.starts)
-            state.apply(it)
-            if len(state.tail.starts) > epoch_count:
-                return False
+            last_index = last_indexes.get(it.log, log.state.tail.last_index)
+            assert it.entries[0].index == last_index + 1, "an entry is missing"
+            last_indexes[it.log] = it.entries[-1].index
             added.append(it)
         if not added or not self._journal.append(added):
             return False
-        for name, state in states.items():
-            self._logs[name] = Log(self._logs[name].number, state)
         for it in added:
+            self._logs[it.log].state.apply(it)
             self._waiting.setdefault(it.log, []).extend(it.entries)
         return True
 
