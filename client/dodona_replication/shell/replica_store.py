@@ -157,10 +157,12 @@ class ReplicaStore:
         added: list[EntriesAdded] = []
         last_indexes: dict[str, int] = {}
         for it in records:
-            log = self._logs.get(it.log) if type(it) is EntriesAdded else None
-            if log is None or it.entries[-1].epoch > log.state.tail.last_entry_epoch:
+            if type(it) is not EntriesAdded or it.log not in self._logs:
                 return False
-            last_index = last_indexes.get(it.log, log.state.tail.last_index)
+            tail = self._logs[it.log].state.tail
+            if it.entries[-1].epoch > tail.last_entry_epoch:
+                return False
+            last_index = last_indexes.get(it.log, tail.last_index)
             assert it.entries[0].index == last_index + 1, "an entry is missing"
             last_indexes[it.log] = it.entries[-1].index
             added.append(it)

@@ -76,6 +76,8 @@ def process_name(command: Sequence[str]) -> str:
     words = list(command)
     if "dodona_oracle" in words:
         return words[words.index("dodona_oracle") + 1]
+    if "dodona_tablets" in words and "replica" in words:
+        return "replica"
     if "dodona_tablets" in words:
         return f"node {words[words.index('--cell') + 1]}" if "--cell" in words else "node"
     if any("multiprocessing.spawn" in word for word in words):

@@ -77,6 +77,7 @@ def test_files_go_by_their_packages_names(text: str, shown: str) -> None:
         ("python -m dodona_local.child dodona_oracle master --port 1", "master"),
         ("python -m dodona_local.child dodona_oracle proxy --port 1", "proxy"),
         ("python -m dodona_tablets --cell 3", "node 3"),
+        ("python -m dodona_tablets replica --port 1", "replica"),
         ("python -m dodona_gateway", "gateway"),
         ("postgres", "server"),
         ("python -c from multiprocessing.spawn import spawn_main; spawn_main()", "client"),
