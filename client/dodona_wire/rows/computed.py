@@ -1,8 +1,7 @@
-"""The computed key columns of a schema: which there are, and the values that they give a row. Pure.
+"""The computed key columns of a schema: which there are, and what they give a row. Pure.
 
-Owns: when expressions are loaded. Most tables compute no column, and the parser of expressions takes
-a sixth of the time in which a client is imported. So `computed_column` is imported for the first
-schema that has one.
+Owns: when expressions are loaded. Most tables compute no column, and the parser of expressions is
+large. So `computed_column` is imported for the first schema that has one.
 """
 
 from collections.abc import Sequence
