@@ -35,7 +35,7 @@ SUITE := $(BIN)/python -m suite --beside '$(MAKE) --no-print-directory lint' --l
 check: $(INSTALLED) ## while you write, 3 minutes: lint, and the tests that start no servers and compute little
 	@$(SUITE) check $(ARGS)
 
-test: $(INSTALLED) ## for every change, 8 minutes: lint, and tests of every kind
+test: $(INSTALLED) ## for every change, 8 to 11 minutes: lint, and tests of every kind
 	@$(SUITE) test $(ARGS)
 
 test-all: $(INSTALLED) ## before a release, 45 minutes: lint, and every test there is

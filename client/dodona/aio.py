@@ -15,8 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dodona._core.loads.one_call import OWNER, WriteMode
-from dodona._core.loads.ticket import Published
+from dodona._core.loads.ticket import WRITE_OWNER, Published, WriteMode
 from dodona._core.protocol import steps
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
@@ -279,7 +278,7 @@ class AsyncClient(AsyncReader):
             return done
         loads = AsyncLoads(run, self._session, self._keeper)
         load = await loads.begin(
-            [path], mode=done.mode, overwrites=True, erased=done.erased, owner=OWNER
+            [path], mode=done.mode, overwrites=True, erased=done.erased, owner=WRITE_OWNER
         )
         async with load:
             await load.write(path, done.data)

@@ -12,8 +12,7 @@ from typing import Any, Self
 
 from dodona._core.loads.leases import Lease
 from dodona._core.loads.records import LoadRecord, LoadRecovery
-from dodona._core.loads.session import Range
-from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published
+from dodona._core.loads.ticket import LEASE_MS, LoadTicket, Published, Range
 from dodona._core.protocol.process_bound import MAKE_ONE_THERE, ProcessBound
 from dodona._core.session import Session
 from dodona._core.writing.senders import StagedBatch

@@ -13,8 +13,7 @@ from dodona._core.protocol.process_bound import ProcessBound
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
-from dodona._core.writing.transaction import TransactionBuffer, TransactionState
-from dodona._core.writing.whole import ShortMode
+from dodona._core.writing.transaction import ShortMode, TransactionBuffer, TransactionState
 from dodona._io.aio_running import async_answer
 from dodona._io.aio_writes import Writes
 from dodona._io.bounds import AsyncRun

@@ -13,8 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from dodona._core.loads.one_call import OWNER, WriteMode
-from dodona._core.loads.ticket import Published
+from dodona._core.loads.ticket import WRITE_OWNER, Published, WriteMode
 from dodona._core.protocol import steps
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
@@ -261,7 +260,9 @@ class Client(Reader):
         if isinstance(done, Published):
             return done
         loads = Loads(run, self._session, self._keeper)
-        load = loads.begin([path], mode=done.mode, overwrites=True, erased=done.erased, owner=OWNER)
+        load = loads.begin(
+            [path], mode=done.mode, overwrites=True, erased=done.erased, owner=WRITE_OWNER
+        )
         with load:
             load.write(path, done.data)
             return load.publish()

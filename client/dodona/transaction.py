@@ -13,8 +13,7 @@ from dodona._core.protocol.process_bound import ProcessBound
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
-from dodona._core.writing.transaction import TransactionBuffer, TransactionState
-from dodona._core.writing.whole import ShortMode
+from dodona._core.writing.transaction import ShortMode, TransactionBuffer, TransactionState
 from dodona._io.bounds import Run
 from dodona._io.running import answer
 from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dodona_wire.errors import DodonaError
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.rest import JSON_TYPE, PROBLEM_TYPE, encode_problem, problem_of
 
@@ -73,8 +72,3 @@ def health_answer(reason: str | None, status: str) -> Answer:
 def failure_for(reason: str) -> Failure:
     """Return the Failure of a server that does not serve now."""
     return Failure("unavailable", reason)
-
-
-def failure_of(error: DodonaError) -> Failure:
-    """Return an error as a Failure, the form in which it is sent."""
-    return Failure(error.kind, error.message, error.attributes)

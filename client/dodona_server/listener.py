@@ -21,9 +21,10 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
 
-from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
+from dodona_server.answers import AnswerLike, problem_answer, status_answer
 from dodona_server.lifecycle import HEALTH, HEALTH_PATHS
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
+from dodona_wire.messages.base import failure_of
 from dodona_wire.net.callers import Header
 
 BACKLOG: Final = 2048

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dodona_server.answers import Answer, failure_of, health_answer, problem_answer
+from dodona_server.answers import Answer, health_answer, problem_answer
 from dodona_server.exposition import Metrics
 from dodona_server.lifecycle import HEALTH, HEALTH_PATHS, METRICS, READINESS, STARTUP, Lifecycle
 from dodona_wire.errors import (
@@ -28,7 +28,7 @@ from dodona_wire.errors import (
     RequestTimedOut,
     UnsupportedMediaType,
 )
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.rest import (
     BODY_BYTES_MAX,
     PROBLEM_TYPE,

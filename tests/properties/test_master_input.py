@@ -15,7 +15,7 @@ from dodona.errors import InvalidRequest
 from dodona.types import KEY_MIN, Now
 from dodona_oracle.core.master import MasterCore
 from dodona_wire.cores.effects import Append, ReplyAtOnce, ReplyTo
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.messages.json_messages import json_struct_of
 from dodona_wire.messages.rest import (
@@ -93,6 +93,6 @@ def test_every_request_is_answered(operation: Operation, data: st.DataObject) ->
         try:
             request = decode_request(operation, list(query.items()), content.encode())
         except InvalidRequest as error:
-            encode_problem(problem_of(Failure(error.kind, error.message, error.attributes)))
+            encode_problem(problem_of(failure_of(error)))
         else:
             answer(core, request)

@@ -22,7 +22,7 @@ from dodona_tablets.shell.chunk_cache import ChunkCache, ChunkGone
 from dodona_tablets.shell.chunk_names import ChunkNames
 from dodona_tablets.shell.recovery import check_orphans
 from dodona_wire.cores.effects import Effect, EvictChunks, FetchChunk, RunJob, TouchChunks
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from simulator.host import CoreStopped
 from simulator.object_store import ObjectStoreOptions, SimulatedObjects
 from simulator.servers import NodeHost
@@ -140,7 +140,7 @@ class ObjectNodeHost(NodeHost):
         except ChunkGone:
             result = Failure(Unavailable.kind, "gone")
         except DodonaError as error:
-            result = Failure(error.kind, error.message, error.attributes)
+            result = failure_of(error)
         self._later(
             self.random.randrange(DELIVERY_US_MAX),
             lambda: self.enter(self.core.handle_chunk, info.number, result),
@@ -159,7 +159,7 @@ class ObjectNodeHost(NodeHost):
             info = self._cache.write(job.number, job.schema, batches_of(job))
             return None if info is None else Built(info, self._cache.open(info))
         except DodonaError as error:
-            return Failure(error.kind, error.message, error.attributes)
+            return failure_of(error)
 
     def _refused(self, job: Job) -> None:
         del self._effects[job.number]

@@ -23,18 +23,10 @@ from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.change_session import ChangeSession
 from dodona._core.reading.holding import Holds
 from dodona._core.reading.read_session import ReadSession
-from dodona._core.writing import bulk
 from dodona._core.writing.committing import Answered, commit_atomic
 from dodona._core.writing.fast_path import write_on_fast_path
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
-from dodona._core.writing.transaction import TransactionBuffer, check_modes
-from dodona._core.writing.whole import (
-    ShortMode,
-    check_at_once,
-    check_short,
-    check_short_write,
-    writes_of,
-)
+from dodona._core.writing.transaction import ShortMode, TransactionBuffer, check_modes
 from dodona._core.writing.writing import commit_non_atomic
 from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import (
@@ -179,6 +171,13 @@ class RowSession(ReadSession, ChangeSession):
     ) -> Protocol[None]:
         """Put all rows of data into the buffer, which are whole rows, or keys to delete. Raises
         SchemaViolation, DuplicateKey, LimitExceeded, InvalidRequest, TransactionClosed."""
+        from dodona._core.writing.whole import (
+            check_at_once,
+            check_short,
+            check_short_write,
+            writes_of,
+        )
+
         check_short_write(data, mode)
         kind: BatchKind = "delete" if mode == "delete" else "write"
         limits = self.limits.transaction
@@ -319,6 +318,8 @@ class RowSession(ReadSession, ChangeSession):
         stamp: Timestamp | None = None,
     ) -> Protocol[int]:
         """Return how many rows `data` had. See `bulk.write_arrow`."""
+        from dodona._core.writing import bulk
+
         return bulk.write_arrow(self._context, path, data, durability, stamp)
 
     # ---- outcomes of transactions

@@ -7,10 +7,9 @@ import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dodona._core.protocol import steps
-from dodona._core.reading.query import Query
 from dodona._core.session import Session
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import AsyncRun, AsyncUntil
@@ -19,13 +18,16 @@ from dodona._io.running import too_long
 from dodona_wire.net.descriptors import need_descriptors
 from dodona_wire.net.pools import asked
 
+if TYPE_CHECKING:
+    from dodona._core.reading.query import Query
+
 Result = TypeVar("Result")
 
 
 async def async_answer(
     run: AsyncRun,
     session: Session,
-    begin: steps.Protocol[Query],
+    begin: "steps.Protocol[Query]",
     buffer: TransactionBuffer | None,
     timeout_ms: int | None,
 ) -> Any:
@@ -42,7 +44,7 @@ async def async_answer(
 
 
 async def _in_time(
-    function: Callable[[], Result], query: Query, until: AsyncUntil | None
+    function: Callable[[], Result], query: "Query", until: AsyncUntil | None
 ) -> Result:
     """Return the result of a phase that computes. Raises Unavailable if it takes too long, and
     Overloaded if this process can open no more files."""

@@ -21,7 +21,7 @@ from dodona._io.moves import Moves
 from dodona._io.oracle import OracleClient
 from dodona._io.refusals import CLOSED
 from dodona_wire.errors import DodonaError, InvalidRequest, Unauthenticated, Unavailable
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.catalog import CatalogRequest, Cluster, GetCluster
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply, Request
@@ -153,7 +153,7 @@ class Network:
             first = await (self._oracle or self._start_oracle()).generate_range(body.count)
         except DodonaError as error:
             self._note_master(error)
-            return Failure(error.kind, error.message, error.attributes)
+            return failure_of(error)
         return TimestampRange(first, body.count)
 
     def _note_master(self, error: DodonaError) -> None:
@@ -218,7 +218,7 @@ class Network:
         try:
             call = encode_call(request)
         except DodonaError as error:
-            return Failure(error.kind, error.message, error.attributes)
+            return failure_of(error)
         asked_at = self._loop.time()
         try:
             response = await self._send_to_master(call)

@@ -26,7 +26,7 @@ from dodona_wire.errors import (
     Overloaded,
     error_from_wire,
 )
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
@@ -219,7 +219,7 @@ class OracleClient:
         try:
             shares = self._batcher.split(first)
         except DataCorrupted as error:
-            self._fail(Failure(error.kind, error.message, error.attributes))
+            self._fail(failure_of(error))
             return
         self._waiting_count -= len(shares)
         middle = (len(shares) + 1) // 2

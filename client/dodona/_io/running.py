@@ -7,10 +7,9 @@ commit, or never.
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dodona._core.protocol import steps
-from dodona._core.reading.query import Query
 from dodona._core.session import Session
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import Run, Until
@@ -18,6 +17,9 @@ from dodona._io.computing import DESCRIPTORS, TooLong, compute
 from dodona_wire.errors import InvalidRequest, Unavailable
 from dodona_wire.net.descriptors import need_descriptors
 from dodona_wire.shown import shown
+
+if TYPE_CHECKING:
+    from dodona._core.reading.query import Query
 
 Result = TypeVar("Result")
 
@@ -80,7 +82,7 @@ def _named(it: object) -> str:
 def answer(
     run: Run,
     session: Session,
-    begin: steps.Protocol[Query],
+    begin: "steps.Protocol[Query]",
     buffer: TransactionBuffer | None,
     timeout_ms: int | None,
 ) -> Any:
@@ -96,7 +98,7 @@ def answer(
     return _in_time(query.answer, query, until)
 
 
-def _in_time(function: Callable[[], Result], query: Query, until: Until | None) -> Result:
+def _in_time(function: Callable[[], Result], query: "Query", until: Until | None) -> Result:
     """Return the result of a phase that computes. Raises Unavailable if it takes too long, and
     Overloaded if this process can open no more files."""
     need_descriptors(DESCRIPTORS)

@@ -39,8 +39,8 @@ from dodona_gateway.core.requests import Body
 from dodona_gateway.shell.bodies import whole_body
 from dodona_gateway.shell.edge import BROKEN_OFF
 from dodona_gateway.shell.service import Service
-from dodona_server.answers import failure_of
 from dodona_wire.errors import DodonaError
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.rest import PROBLEM_TYPE, decode_query, encode_problem, problem_of
 from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.error_attributes import shown_attributes

@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from dodona._core.protocol.arguments import Parameters
 from dodona._core.protocol.steps import Protocol
 from dodona._core.session import Session
-from dodona._core.sql.parameters import Parameters
 from dodona._core.sql.references import find_tables
 from dodona._io.bounds import AsyncRun, AsyncUntil
 from dodona._io.computing import INTERRUPT_SECONDS

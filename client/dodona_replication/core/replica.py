@@ -38,7 +38,7 @@ from dodona_replication.core.silence import MS, Silences
 from dodona_replication.core.tail import NO_EPOCH
 from dodona_wire.cores.effects import Append, Effect, ReadEntries, ReplyAtOnce, ReplyTo, Route
 from dodona_wire.errors import DiskFull, DodonaError, InvalidRequest, LimitExceeded, Overloaded
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.replicas import (
     PAGE_BYTES_MAX,
     SILENCE_MS_MAX,
@@ -166,7 +166,7 @@ class ReplicaCore:
         try:
             reply = self._reply(route, body, now)
         except DodonaError as error:
-            reply = Failure(error.kind, error.message, error.attributes)
+            reply = failure_of(error)
         if reply is None:
             return
         kind = reply.kind if type(reply) is Failure else _COUNTED.get(type(reply))

@@ -28,7 +28,7 @@ from dodona_server.scheduling import take_short_turns
 from dodona_server.serving import Served, endpoint_limits, serve
 from dodona_wire.cores.effects import ReadEntries
 from dodona_wire.errors import DataCorrupted
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.replicas import LogEntries, ReplicaReply
 from dodona_wire.types import Now
 
@@ -109,7 +109,7 @@ class ReplicaDisk:
             body = LogEntries(self._store.read(effect.log, *page))
         except DataCorrupted as error:
             _logger.error("%s", error)
-            body = Failure(error.kind, error.message, error.attributes)
+            body = failure_of(error)
         replier, request_id = effect.route
         replier.reply(request_id, body)
 

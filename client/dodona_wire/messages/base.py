@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from dodona_wire.errors import DodonaError
+
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all messages. `gc=False`: they never form cycles for the garbage collector."""
@@ -15,3 +17,8 @@ class Failure(Message, frozen=True, array_like=True, gc=False, tag=38):
     kind: str
     message: str
     attributes: dict[str, Any] = {}
+
+
+def failure_of(error: DodonaError) -> Failure:
+    """Return an error as a Failure, the form in which it is sent."""
+    return Failure(error.kind, error.message, error.attributes)

@@ -13,7 +13,6 @@ import msgspec
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow_keys import decode_keys, encode_keys
-from dodona_wire.rows.computed_arrow import check_computed_columns
 from dodona_wire.rows.logical_arrow import array_of_values, arrow_type_of
 from dodona_wire.rows.logical_checks import check_stored_columns
 from dodona_wire.rows.logical_values import store_of
@@ -151,7 +150,10 @@ def rows_from_arrow(schema: TableSchema, stream: bytes) -> list[Write]:
     if table.schema.names != expected.names or table.schema.types != expected.types:
         raise SchemaViolation(f"the batch has {table.schema}, the table has {expected}")
     check_stored_columns(schema, table)
-    check_computed_columns(schema, table)
+    if schema.computed:
+        from dodona_wire.rows.computed_arrow import check_computed_columns
+
+        check_computed_columns(schema, table)
     keys = encode_keys(schema, table).to_pylist()
     mask, rows = schema.full_mask, value_rows(schema, table)
     return [(key, mask, row) for key, row in zip(keys, rows, strict=True)]

@@ -10,7 +10,7 @@ from typing import Any
 from dodona_wire.errors import LimitExceeded, SchemaViolation
 from dodona_wire.expressions.arrays import RowError, Rows, Values, error_of, values_of
 from dodona_wire.expressions.values import KIND_OF_TYPE, Kind
-from dodona_wire.rows.computed import Computed
+from dodona_wire.rows.computed_column import Computed
 from dodona_wire.rows.logical_arrow import stored_arrow_type
 from dodona_wire.rows.schema import TableSchema
 

@@ -11,14 +11,16 @@ errors are made in one place. Imports no clock and no I/O.
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from dodona_wire.rows.computed import CODE_SCOPE, Computed
 from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_code import check_code, code_of
 from dodona_wire.rows.logical_types import LogicalType
 from dodona_wire.rows.values import own_copy
 from dodona_wire.types import Key, WireWrite, Write
+
+if TYPE_CHECKING:
+    from dodona_wire.rows.computed_column import Computed
 
 SCHEMAS_MAX: Final = 1_000
 """Schemas whose functions are kept."""
@@ -91,7 +93,7 @@ class ColumnCode(NamedTuple):
     narrow: LogicalType | None = None
     """The type whose range stored values must have, if it is smaller than that of `type`."""
     is_descending: bool = False
-    computed: Computed | None = None
+    computed: "Computed | None" = None
 
     @property
     def key_type(self) -> str:
@@ -156,7 +158,7 @@ def _compile(
         if column.narrow is not None:
             scope.update(check_code(column.narrow).scope)
         if column.computed is not None:
-            scope.update(CODE_SCOPE)
+            scope.update(column.computed.code_scope)
     exec("\n".join(lines), scope)
     made: Callable[..., Any] = scope[name]
     return made

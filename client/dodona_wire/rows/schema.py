@@ -10,7 +10,7 @@ and bit 0 is the main lock. Imports no clock and no I/O.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -27,7 +27,7 @@ from dodona_wire.rows.columns import VALUE_COLUMNS_MAX as VALUE_COLUMNS_MAX
 from dodona_wire.rows.columns import Column as Column
 from dodona_wire.rows.columns import ColumnCheck as ColumnCheck
 from dodona_wire.rows.columns import ColumnType as ColumnType
-from dodona_wire.rows.computed import Computed, all_values, check_computed, computed_of
+from dodona_wire.rows.computed import all_values, check_computed, computed_of
 from dodona_wire.rows.key_prefixes import decode_prefix
 from dodona_wire.rows.keys import TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_types import LogicalType
@@ -52,6 +52,9 @@ from dodona_wire.rows.schema_shape import SchemaShape
 from dodona_wire.rows.values import VALUE_BYTES_MAX, check_key_double
 from dodona_wire.shown import named, shown
 from dodona_wire.types import Key, Write
+
+if TYPE_CHECKING:
+    from dodona_wire.rows.computed_column import Computed
 
 
 class TableSchema(SchemaShape, frozen=True, dict=True):
@@ -91,12 +94,12 @@ class TableSchema(SchemaShape, frozen=True, dict=True):
         return tuple([column.logical for column in self.key_columns])
 
     @cached_property
-    def computed(self) -> tuple[Computed, ...]:
+    def computed(self) -> "tuple[Computed, ...]":
         """The computed key columns, in their order."""
         return computed_of(self.key_columns, self._logical_keys)
 
     @cached_property
-    def computed_by_name(self) -> dict[str, Computed]:
+    def computed_by_name(self) -> "dict[str, Computed]":
         return {it.name: it for it in self.computed}
 
     @cached_property
@@ -456,7 +459,7 @@ def _key_check(kind: LogicalType) -> Callable[[Any, str], Any]:
     return lambda value, column: check_key_double(store(value, column), column)
 
 
-def _code_of(column: Column, computed: Computed | None = None) -> ColumnCode:
+def _code_of(column: Column, computed: "Computed | None" = None) -> ColumnCode:
     kind = column.logical
     logical = None if kind.is_stored else kind
     return ColumnCode(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dodona_ytsaurus.yson.reader import text_of
+from dodona_ytsaurus.yson.scalar_format import varint
 from dodona_ytsaurus.yson.values import Strings, Uint64
 
 _TAIL: Final = b";};"
@@ -133,14 +134,10 @@ def _patterns(names: Sequence[str], with_strings: frozenset[str]) -> list[bytes]
     pattern = b""
     for place, name in enumerate(names):
         raw = name.encode()
-        key = (b"{" if place == 0 else b";") + b"\x01" + _varint(2 * len(raw)) + raw + b"="
+        key = (b"{" if place == 0 else b";") + b"\x01" + varint(2 * len(raw)) + raw + b"="
         is_cut = name in with_strings
         pattern += re.escape(key) + (_STRING_OR_SCALAR if is_cut else _SCALAR)
         if is_cut:
             patterns.append(pattern)
             pattern = b""
     return [*patterns, pattern] if pattern else patterns
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80, number >> 7])

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from dodona._core.loads.leases import Lease
-from dodona._core.loads.session import Range
-from dodona._core.loads.ticket import LoadTicket, Published
+from dodona._core.loads.ticket import LoadTicket, Published, Range
 from dodona._core.protocol.steps import Calls, Post, Protocol, Step
 from dodona._core.writing.senders import StagedBatch
 from dodona_loadtest.histories.history import (

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from dodona._core.loads.records import LOADS, LoadRecord
-from dodona._core.loads.session import Range
+from dodona._core.loads.ticket import Range
 from dodona._core.protocol.steps import Calls, Pause, Post, Protocol, Step
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.loads import (

@@ -30,7 +30,7 @@ from dodona_wire.cores.counting import COUNTS, ClockDifference, Histogram, Tally
 from dodona_wire.cores.effects import Append, Effect, ReplyAtOnce, ReplyTo, Route
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import DiskFull, DodonaError, InvalidRequest
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.catalog import CatalogReply, CatalogRequest, Heartbeat
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp, unix_us_from_timestamp
@@ -124,7 +124,7 @@ class MasterCore:
             self._effects += self._heartbeats.answers(now)
         else:
             error = InvalidRequest(f"A master does not answer {type(body).__name__}.")
-            self._effects.append(ReplyTo(route, _failure(error)))
+            self._effects.append(ReplyTo(route, failure_of(error)))
 
     def handle_durable(self, record: Record, now: Now) -> None:
         """Note that this record, and all records before it, are durable."""
@@ -243,8 +243,4 @@ class MasterCore:
         except DodonaError as error:
             count = self._catalog_refused_by_kind.get(error.kind, 0)
             self._catalog_refused_by_kind[error.kind] = count + 1
-            return _failure(error)
-
-
-def _failure(error: DodonaError) -> Failure:
-    return Failure(error.kind, error.message, error.attributes)
+            return failure_of(error)

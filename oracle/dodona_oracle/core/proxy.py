@@ -14,7 +14,7 @@ from dodona_wire.cores.counting import COUNTS, DURATIONS_US, Histogram, Tally
 from dodona_wire.cores.effects import AskMaster, Effect, ReplyTo, Route
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.errors import DataCorrupted
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.types import TIMESTAMPS_PER_REQUEST_MAX, Now, Timestamp
 
@@ -94,7 +94,7 @@ class ProxyCore:
         try:
             shares = self._batcher.split(first)
         except DataCorrupted as error:
-            self._fail(Failure(error.kind, error.message, error.attributes), now)
+            self._fail(failure_of(error), now)
             return
         self._deadline_us = None
         self._batch_durations_us.add(now.instant_us - self._asked_us)

@@ -11,11 +11,10 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
-from dodona_server.answers import failure_of
 from dodona_server.pages import problem_response, read_body
 from dodona_server.runtime import Runtime
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages.base import Failure, Message
+from dodona_wire.messages.base import Failure, Message, failure_of
 from dodona_wire.messages.rest import (
     JSON_TYPE,
     OPERATIONS,

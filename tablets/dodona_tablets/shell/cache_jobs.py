@@ -19,7 +19,7 @@ from dodona_tablets.core.rows.chunks.info import ChunkInfo
 from dodona_tablets.shell.chunk_cache import ChunkCache, ChunkGone
 from dodona_wire.cores.effects import EvictChunks, FetchChunk, TouchChunks
 from dodona_wire.errors import DataCorrupted, DodonaError, Unavailable
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.net.pools import Pool
 
 FETCHED_AT_ONCE_MAX: Final = 4
@@ -89,7 +89,7 @@ class CacheJobs:
             result = Failure(Unavailable.kind, str(error))
         except DodonaError as error:
             self._tell(info, error)
-            result = Failure(error.kind, error.message, error.attributes)
+            result = failure_of(error)
         except BaseException as error:  # noqa: BLE001 - what was asked for did not happen
             self._fail(error)
             return

@@ -37,7 +37,7 @@ from dodona_tablets.shell.node_log import NodeLog
 from dodona_tablets.shell.turns import GivenUp, Turns
 from dodona_wire.cores.effects import RemoveChunks, RunJob, TruncateLog
 from dodona_wire.errors import DataCorrupted, DodonaError, Unavailable
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.net.pools import Pool
 
 BATCH_THREADS: Final = 2
@@ -144,7 +144,7 @@ class Jobs:
             result = self._made(job.number, self._chunks.write(job.number, job.schema, batches))
         except DodonaError as error:
             self._tell(job, error)
-            return Failure(error.kind, error.message, error.attributes)
+            return failure_of(error)
         return result
 
     def _made(self, number: int, info: ChunkInfo | None) -> Built | None:

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dodona_replication.core.standby import StandbyReport
-from dodona_server.answers import OK, Answer, AnswerLike, failure_of, problem_answer
+from dodona_server.answers import OK, Answer, AnswerLike, problem_answer
 from dodona_server.lifecycle import METRICS
 from dodona_server.metrics import MICROSECONDS, Metric, ServerReport, server_metrics
 from dodona_wire.errors import DodonaError
+from dodona_wire.messages.base import failure_of
 from dodona_wire.net.callers import Header, check_program
 from dodona_wire.net.cluster_key import Admission
 

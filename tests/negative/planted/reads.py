@@ -113,7 +113,7 @@ class Reserve:
         def planted_lock(participant: Participant, transaction: Transaction) -> None:
             cell = participant._cell
             lock(participant, transaction)
-            is_mine = transaction.is_one_cell and transaction.start != MAX_TIMESTAMP
+            is_mine = len(transaction.participants) == 1 and transaction.start != MAX_TIMESTAMP
             if transaction.state is State.LOCKED and is_mine:
                 ask = AskTimestamps(transaction.id)  # one more, for the next one
                 participant._outbox.send(ask)

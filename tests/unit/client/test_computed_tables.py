@@ -24,7 +24,7 @@ from dodona.errors import SchemaViolation
 from dodona.schema import Column, TableSchema
 from dodona_wire.expressions.farm_hash import farm_hash
 from dodona_wire.messages.data import ArrowPage
-from dodona_wire.rows.computed import Computed
+from dodona_wire.rows.computed_column import Computed
 from suite.levels import examples, share
 
 KEY = {"sort_order": "ascending"}

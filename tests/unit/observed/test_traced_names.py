@@ -9,7 +9,8 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN, Span
 
 import dodona
-from dodona._core.protocol.spans import DECLARED, span_of, traced_as
+from documents.spans_page import declared_spans
+from dodona._core.protocol.spans import span_of, traced_as
 from dodona._core.protocol.steps import Pause, Protocol
 from dodona._io.traced_client import traced
 from dodona_gateway.core.answer_budget import within_budget
@@ -87,7 +88,9 @@ def test_each_call_that_declares_a_span_has_it(seen: Seen, db: dodona.Client) ->
         "Query.fetch": lambda: db.query("SELECT * FROM [//a]"),
         "ChangeSession.read_changes": lambda: db.read_changes("//a", since),
     }
-    names = {it.co_qualname: name for it, name in DECLARED.items() if CLIENT in it.co_filename}
+    names = {
+        it.co_qualname: name for it, name in declared_spans().items() if CLIENT in it.co_filename
+    }
     assert calls.keys() == names.keys()
     for name, call in calls.items():
         assert seen.by(call) == [f"dodona {names[name]}"], name

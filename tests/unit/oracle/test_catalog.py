@@ -28,7 +28,7 @@ from dodona_wire.messages.catalog import (
     UnmountTable,
 )
 from dodona_wire.messages.tree import RemoveNode
-from dodona_wire.rows.computed import Computed
+from dodona_wire.rows.computed_column import Computed
 from unit.oracle.realm import COLUMNS, Realm, create, pivot
 
 

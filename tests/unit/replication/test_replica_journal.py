@@ -21,18 +21,8 @@ from dodona_replication.shell.replica_journal import (
 from dodona_replication.shell.replica_keys import PLACE_KEY, Place, sealed, unsealed_place
 from dodona_replication.shell.replica_store import FILE_NAME, ReplicaStore
 from dodona_wire.messages.replicas import Entry
-from unit.replication.journals import begun, copied, found, one
+from unit.replication.journals import copied, found, one
 from unit.replication.replicas import CLUSTER, entries
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    return tmp_path / "here"
-
-
-@pytest.fixture
-def store(here: Path) -> ReplicaStore:
-    return begun(here)
 
 
 def flip(folder: Path, at: int) -> None:

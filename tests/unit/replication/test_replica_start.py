@@ -17,18 +17,8 @@ from dodona_replication.shell.replica_store import FILE_NAME, ReplicaStore
 from dodona_server import disk_space
 from dodona_server.disk_space import BALLAST_BYTES, BALLAST_NAME
 from dodona_wire.net.folder import UNFINISHED_NAME
-from unit.replication.journals import begun, copied, found, old_folder, one, transactions
+from unit.replication.journals import copied, found, old_folder, one, transactions
 from unit.replication.replicas import CLUSTER
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    return tmp_path / "here"
-
-
-@pytest.fixture
-def store(here: Path) -> ReplicaStore:
-    return begun(here)
 
 
 @pytest.mark.parametrize("name", ["pwrite", "fdatasync"])

@@ -25,6 +25,7 @@ from dodona_replication.shell.replica_check import verify_replica
 from dodona_replication.shell.replica_keys import FORMAT_KEY, PIECE_BYTES, piece_key, state_key
 from dodona_replication.shell.replica_store import FILE_NAME, ReplicaStore
 from dodona_wire.messages.replicas import Entry
+from unit.replication.journals import transactions
 from unit.replication.replicas import CLUSTER, MemoryStore, entries
 
 SIZES = (0, 1, 1_500, PIECE_BYTES - 20, PIECE_BYTES - 19, 3 * PIECE_BYTES, 100_000)
@@ -84,11 +85,6 @@ def test_a_store_has_what_a_store_in_memory_has(tmp_path: Path) -> None:
     summary = verify_replica(tmp_path)
     assert (summary.log_count, summary.damages) == (3, ())
     assert summary.entry_count == sum(len(it.tail) for it in model.logs().values())
-
-
-def transactions(store: ReplicaStore) -> int:
-    number: int = store._environment.info()["last_txnid"]
-    return number
 
 
 def test_records_of_many_logs_share_one_transaction_or_one_frame(tmp_path: Path) -> None:

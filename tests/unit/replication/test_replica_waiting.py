@@ -32,16 +32,6 @@ from unit.replication.journals import begun, copied, everything, found, one, tra
 from unit.replication.replicas import CLUSTER, MemoryStore, entries
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    return tmp_path / "here"
-
-
-@pytest.fixture
-def store(here: Path) -> ReplicaStore:
-    return begun(here)
-
-
 def test_short_appends_are_durable_before_the_file_has_them(
     store: ReplicaStore, here: Path
 ) -> None:

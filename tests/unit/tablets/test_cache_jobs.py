@@ -1,6 +1,7 @@
 """The threads that bring chunks from an object store, and let copies go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
@@ -10,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from dodona_tablets.shell.cache_jobs import CacheJobs
-from dodona_tablets.shell.chunk_cache import ChunkGone
+from dodona_tablets.shell.chunk_cache import ChunkCache, ChunkGone
 from dodona_tablets.shell.objects import check_wanted
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_wire.cores.effects import EvictChunks, FetchChunk, TouchChunks
@@ -21,88 +22,100 @@ from unit.tablets.test_chunk_cache import FIRST, NAMES, Store, cache, files, wri
 WAIT_S = 60
 
 
+class Bringing:
+    """The threads for the chunks of a cell, and what they said."""
+
+    def __init__(self, chunks: ChunkCache) -> None:
+        self.delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self.fatal: SimpleQueue[BaseException] = SimpleQueue()
+        self.jobs = CacheJobs(chunks, lambda *it: self.delivered.put(it), self.fatal.put)
+
+    def fetched(self) -> tuple[int, Any]:
+        """The number of the next chunk that is answered, and its bytes or a failure."""
+        return self.delivered.get(timeout=WAIT_S)
+
+
+@contextmanager
+def bringing(chunks: ChunkCache) -> Iterator[Bringing]:
+    """Run the threads. What they fail with is looked at before the end, or there is nothing."""
+    it = Bringing(chunks)
+    yield it
+    it.jobs.close()
+    assert it.fatal.empty()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     (tmp_path / "store").mkdir()
     return Store(tmp_path / "store")
 
 
-def test_a_chunk_goes_and_comes_back(store: Store, tmp_path: Path) -> None:
-    chunks = cache(store, tmp_path)
+@pytest.fixture
+def chunks(store: Store, tmp_path: Path) -> ChunkCache:
+    return cache(store, tmp_path)
+
+
+def test_a_chunk_goes_and_comes_back(store: Store, chunks: ChunkCache, tmp_path: Path) -> None:
     info = written(chunks)
-    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-    failures: list[BaseException] = []
-    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), failures.append)
-    handlers = jobs.handlers()
-    handlers[TouchChunks](TouchChunks((FIRST,)))
-    jobs.evict(EvictChunks((FIRST,)))
-    handlers[FetchChunk](FetchChunk(info))
-    number, data = delivered.get(timeout=WAIT_S)
-    assert (number, len(data)) == (FIRST, info.size_bytes)
-    store.is_away = True
-    handlers[EvictChunks](EvictChunks((FIRST,)))
-    wait_until(lambda: files(tmp_path) == [f"{FIRST}.index"])
-    jobs.close()
-    assert failures == []
+    with bringing(chunks) as it:
+        handlers = it.jobs.handlers()
+        handlers[TouchChunks](TouchChunks((FIRST,)))
+        it.jobs.evict(EvictChunks((FIRST,)))
+        handlers[FetchChunk](FetchChunk(info))
+        number, data = it.fetched()
+        assert (number, len(data)) == (FIRST, info.size_bytes)
+        store.is_away = True
+        handlers[EvictChunks](EvictChunks((FIRST,)))
+        wait_until(lambda: files(tmp_path) == [f"{FIRST}.index"])
 
 
 def test_failures_of_the_store_are_answers_and_others_are_fatal(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, chunks: ChunkCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chunks = cache(store, tmp_path)
     info = written(chunks)
     chunks.evict([FIRST])
-    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-    fatal: SimpleQueue[BaseException] = SimpleQueue()
-    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), fatal.put)
-    store.is_away = True
-    jobs.fetch(FetchChunk(info))
-    number, failure = delivered.get(timeout=WAIT_S)
-    assert isinstance(failure, Failure)
-    assert (number, failure.kind) == (FIRST, "unavailable")
-    store.is_away = False
-    (store.folder / NAMES[0]).unlink()
-    jobs.fetch(FetchChunk(info))
-    _, failure = delivered.get(timeout=WAIT_S)
-    assert failure.kind == "data_corrupted"
-    assert failure.attributes["object"] == NAMES[0]
+    with bringing(chunks) as it:
+        store.is_away = True
+        it.jobs.fetch(FetchChunk(info))
+        number, failure = it.fetched()
+        assert isinstance(failure, Failure)
+        assert (number, failure.kind) == (FIRST, "unavailable")
+        store.is_away = False
+        (store.folder / NAMES[0]).unlink()
+        it.jobs.fetch(FetchChunk(info))
+        _, failure = it.fetched()
+        assert failure.kind == "data_corrupted"
+        assert failure.attributes["object"] == NAMES[0]
 
-    def fail(*_: object) -> None:
-        raise OSError(5, "the disk fails")
+        def fail(*_: object) -> None:
+            raise OSError(5, "the disk fails")
 
-    monkeypatch.setattr(store, "get", fail)
-    jobs.fetch(FetchChunk(info))
-    assert isinstance(fatal.get(timeout=WAIT_S), OSError)
-    jobs.close()
+        monkeypatch.setattr(store, "get", fail)
+        it.jobs.fetch(FetchChunk(info))
+        assert isinstance(it.fatal.get(timeout=WAIT_S), OSError)
 
 
 def test_a_copy_that_is_fetched_again_stays(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chunks: ChunkCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that removes copies is behind: it has other work until the fetch has ended."""
-    chunks = cache(store, tmp_path)
     info, other = written(chunks), written(chunks, FIRST + 1)
-    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-    failures: list[BaseException] = []
-    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), failures.append)
     may_go_on = Event()
     monkeypatch.setattr(chunks, "touch", lambda _: may_go_on.wait(WAIT_S))
-    jobs.touch(TouchChunks((FIRST,)))
-    jobs.evict(EvictChunks((FIRST, other.number)))
-    jobs.fetch(FetchChunk(info))
-    assert delivered.get(timeout=WAIT_S)[0] == FIRST
-    may_go_on.set()
-    wait_until(lambda: not (tmp_path / "here/chunks" / f"{other.number}.arrow").exists())
-    jobs.close()
+    with bringing(chunks) as it:
+        it.jobs.touch(TouchChunks((FIRST,)))
+        it.jobs.evict(EvictChunks((FIRST, other.number)))
+        it.jobs.fetch(FetchChunk(info))
+        assert it.fetched()[0] == FIRST
+        may_go_on.set()
+        wait_until(lambda: not (tmp_path / "here/chunks" / f"{other.number}.arrow").exists())
     assert f"{FIRST}.arrow" in files(tmp_path)
-    assert jobs._evicting == {}
-    assert failures == []
+    assert it.jobs._evicting == {}
 
 
 def test_a_chunk_that_is_removed_while_it_comes_is_no_damage(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, chunks: ChunkCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chunks = cache(store, tmp_path)
     info, later = written(chunks), written(chunks, FIRST + 1)
     chunks.evict([FIRST, FIRST + 1])
     get = store.get
@@ -120,23 +133,16 @@ def test_a_chunk_that_is_removed_while_it_comes_is_no_damage(
         chunks.fetch(later)
     assert files(tmp_path) == []
     assert sum(chunks.counts.report(None).fetches.values()) == 0
-
-    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-    failures: list[BaseException] = []
-    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), failures.append)
-    jobs.fetch(FetchChunk(info))
-    assert delivered.get(timeout=WAIT_S)[1].kind == "unavailable"
-    jobs.close()
-    assert failures == []
+    with bringing(chunks) as it:
+        it.jobs.fetch(FetchChunk(info))
+        assert it.fetched()[1].kind == "unavailable"
 
 
 def test_a_stop_waits_for_no_download(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, chunks: ChunkCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chunks = cache(store, tmp_path)
     info = written(chunks)
     chunks.evict([FIRST])
-    delivered: SimpleQueue[tuple[int, Any]] = SimpleQueue()
     has_begun = Event()
 
     def get_slowly(name: str, path: Path, is_over: Callable[[], bool]) -> None:
@@ -145,11 +151,10 @@ def test_a_stop_waits_for_no_download(
         check_wanted(store.place, name, is_over)
 
     monkeypatch.setattr(store, "get", get_slowly)
-    jobs = CacheJobs(chunks, lambda *it: delivered.put(it), lambda _: None)
-    jobs.fetch(FetchChunk(info))
-    assert has_begun.wait(WAIT_S)
-    jobs.close()
-    assert delivered.get(timeout=WAIT_S)[1].kind == "unavailable"
+    with bringing(chunks) as it:
+        it.jobs.fetch(FetchChunk(info))
+        assert has_begun.wait(WAIT_S)
+    assert it.fetched()[1].kind == "unavailable"
 
 
 LOCAL: dict[str, Any] = {"cell": 0, "data_dir": Path("data")}

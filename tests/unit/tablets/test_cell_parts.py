@@ -147,9 +147,7 @@ def test_a_transaction_has_locks_from_its_locking_to_its_outcome(state: State) -
     assert made.is_waiting is (state is State.WAITING)
 
 
-def test_the_first_participant_is_the_coordinator_and_may_be_alone() -> None:
-    for participants, is_one_cell in (((CELL,), True), ((CELL, CellId(1)), False), ((), False)):
+def test_the_first_participant_is_the_coordinator() -> None:
+    for participants in ((CELL,), (CELL, CellId(1))):
         made = Transaction(TransactionId(5), Timestamp(5), participants, (), 0)
-        assert made.is_one_cell is is_one_cell
-        if participants:
-            assert made.coordinator == CELL
+        assert made.coordinator == CELL

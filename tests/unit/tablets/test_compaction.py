@@ -33,19 +33,13 @@ from unit.tablets.cells import (
     key,
     put,
 )
+from unit.tablets.cold import SOON, let_time_pass
 from unit.tablets.loads import Loading
 
 CELL = CellId(0)
-SOON = TableSettings(dynamic_store_auto_flush_period=1_000)
 AT_ONCE = TableSettings(dynamic_store_auto_flush_period=1_000, min_data_ttl=0, max_data_ttl=0)
 EXPIRING = msgspec.structs.replace(AT_ONCE, min_data_versions=0)
 CLEANING = CellLimits(clean_period_ms=10_000)
-
-
-def let_time_pass(bench: Bench, seconds: float) -> None:
-    for _ in range(int(seconds)):
-        bench.pass_time(1)
-        bench.answer_oracle()
 
 
 def compacted(bench: Bench) -> list[ChunksCompacted]:

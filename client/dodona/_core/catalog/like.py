@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dodona._core.catalog.tables import TableInfo, column_words
-from dodona._core.writing.column_types import advice_for, column_type_of, type_of_values
-from dodona._core.writing.tabular import fields_of
 from dodona_wire.errors import InvalidRequest, SchemaViolation, TableExists
 from dodona_wire.rows.schema import Column, ColumnType, TableSchema
 from dodona_wire.shown import named, shown
@@ -40,6 +38,8 @@ def _schema_like(like: Any, keys: Sequence[str] | None) -> TableSchema:
     if isinstance(keys, str | bytes | Mapping) or not isinstance(keys, Sequence) or not keys:
         text = "Pass the names of the key columns as a list, such as keys=['id']."
         raise InvalidRequest(text, keys=shown(keys))
+    from dodona._core.writing.tabular import fields_of
+
     fields = fields_of(like)
     names = [name for name, _, _ in fields]
     repeated = sorted({named(it) for it in names if names.count(it) > 1})
@@ -72,6 +72,8 @@ def _key_column(column: Column) -> Column:
 
 def _type_of(name: str, values: Any) -> ColumnType:
     """Return the column type for an Arrow type, or for a list of Python values."""
+    from dodona._core.writing.column_types import advice_for, column_type_of, type_of_values
+
     if isinstance(values, list):
         return type_of_values(values, name)
     found = column_type_of(values)

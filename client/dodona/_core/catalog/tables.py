@@ -11,7 +11,6 @@ import msgspec
 
 from dodona._core.protocol.arguments import check_prefix
 from dodona_wire.errors import InvalidRequest
-from dodona_wire.html_tables import html_table
 from dodona_wire.messages.catalog import Table, Tablet
 from dodona_wire.rows.keys import encode_key
 from dodona_wire.rows.schema import Column, TableSchema
@@ -68,6 +67,8 @@ class TableInfo(msgspec.Struct, frozen=True):
         return [f"atomicity {self.atomicity}", f"tablets: {', '.join(states)}"]
 
     def _repr_html_(self) -> str:
+        from dodona_wire.html_tables import html_table
+
         names = ["name", "type", "sort_order", "required", "lock", "aggregate"]
         if self.schema.computed:
             names.append("expression")

@@ -13,10 +13,9 @@ If it says its columns before it has rows, these are checked first.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
-from dodona._core.loads.session import Range
-from dodona._core.loads.ticket import KINDS, Published
+from dodona._core.loads.ticket import KINDS, Published, Range, WriteMode
 from dodona._core.protocol.arguments import check_path
 from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
@@ -36,12 +35,9 @@ from dodona_wire.errors import (
 from dodona_wire.shown import shown
 from dodona_wire.types import BatchKind, LoadMode, timestamp_from_unix_us
 
-WriteMode = Literal["upsert", "insert", "update", "delete", "replace"]
-"""What a write requires of existing rows, as of a load. Replace removes all other rows."""
 ROWS_MAX: Final = 10_000
 """The most rows that are one transaction, of which each is a Python object."""
 BYTES_MAX: Final = 8 << 20
-OWNER: Final = "write"
 
 
 class Pending(NamedTuple):

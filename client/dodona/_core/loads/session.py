@@ -29,6 +29,7 @@ from dodona._core.loads.ticket import (
     LoadTable,
     LoadTicket,
     Published,
+    Range,
 )
 from dodona._core.loads.versions import read_versions, skipped
 from dodona._core.protocol.arguments import INTEGER_MAX, check_number, check_path, check_text
@@ -72,9 +73,6 @@ TABLES_MAX: Final = 100
 VERSION_MAX: Final = INTEGER_MAX >> 1
 REASON_LENGTH_MAX: Final = 10_000
 ENDS: Final = 2
-
-Range = tuple[Sequence[Any] | None, Sequence[Any] | None]
-"""Leading key values, or None for no limit: lower ≤ key < upper."""
 
 
 class LoadSession:

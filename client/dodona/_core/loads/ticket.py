@@ -6,7 +6,8 @@ keeps no state for it.
 """
 
 from base64 import b64decode, b64encode
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -37,6 +38,13 @@ KINDS: Final[dict[LoadMode, BatchKind]] = {
     "delete": "delete",
 }
 """What the rows of a load do."""
+
+WriteMode = Literal["upsert", "insert", "update", "delete", "replace"]
+"""What a call of `write` requires of existing rows, as of a load. Replace removes all others."""
+WRITE_OWNER: Final = "write"
+"""The owner that the load of such a call has in its record."""
+Range = tuple[Sequence[Any] | None, Sequence[Any] | None]
+"""Leading key values, or None for no limit: lower ≤ key < upper."""
 
 
 class LoadTable(msgspec.Struct, frozen=True):

@@ -19,8 +19,9 @@ DEPTH_MAX: Final = 32
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
 
-
 Row = Mapping[str, Any]
+Parameters = Mapping[str, Any] | Sequence[Any]
+"""The values of a query's parameters: by name, for `$name`, or in order, for `?` and `$1`."""
 
 
 def repeatable(rows: Iterable[Row]) -> Iterable[Row]:

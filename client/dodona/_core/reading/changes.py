@@ -24,7 +24,6 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, CountVersions, ScanVersions
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_type, table_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import (
     DELETE_MASK,
@@ -218,6 +217,8 @@ def changes_schema(projection: Projection) -> Any:
     """Return the `pyarrow.Schema` of the tables that `changes_of` returns."""
     import pyarrow
 
+    from dodona_wire.rows.arrow import arrow_type
+
     texts = pyarrow.list_(pyarrow.utf8())
     fields = [
         pyarrow.field(it.name, arrow_type(it), nullable=not (it.required and it.sort_order))
@@ -255,6 +256,8 @@ def count_changes(
     context: Context, path: str, since: Timestamp, timestamp: Timestamp, ends: tuple[Bound, Bound]
 ) -> Protocol[list[tuple[Timestamp, int]]]:
     """Return how many versions there are, in steps of time."""
+    from dodona_wire.rows.arrow import table_of
+
     route = yield from context.route(path)
     lower, upper = range_of(route.schema, *ends)
     found: list[Any] = []

@@ -29,7 +29,6 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_schema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
 
@@ -74,6 +73,8 @@ class Pages:
             raise
 
     def _read(self) -> Protocol[Any]:
+        from dodona_wire.rows.arrow import arrow_schema
+
         context = self._context
         route = yield from context.route(self._path)
         self._hold.check_table(route)

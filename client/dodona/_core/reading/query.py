@@ -10,7 +10,7 @@ timestamp.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dodona._core.protocol.arguments import check_text
+from dodona._core.protocol.arguments import Parameters, check_text
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.routing import TableRoute
@@ -18,7 +18,7 @@ from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import Ranges, check_retention, check_timestamp
 from dodona._core.sql.engine import Engine, check_size, load_duckdb
-from dodona._core.sql.parameters import Parameters, bound_parameters, checked_parameters
+from dodona._core.sql.parameters import bound_parameters, checked_parameters
 from dodona._core.sql.pushdown import ScanRange, column_id, scan_ranges
 from dodona._core.sql.references import find_tables
 from dodona._core.sql.shown_columns import check_shown, shown_columns, shown_schema, sql_type

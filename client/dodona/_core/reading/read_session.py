@@ -6,25 +6,27 @@ module of each kind of read knows how to ask for rows.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dodona._core.protocol.arguments import Row, check_flag, repeatable
+from dodona._core.protocol.arguments import Parameters, Row, check_flag, repeatable
 from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
-from dodona._core.reading import query, reading
+from dodona._core.reading import reading
 from dodona._core.reading.holding import LEASE_MS, Hold, begin_hold, end_hold
 from dodona._core.reading.pages import FirstRows, Pages, first_rows
 from dodona._core.reading.reading import ReadAt
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.splitting import split
 from dodona._core.reading.versions import VersionedRow, lookup_versions, version_range
-from dodona._core.sql.parameters import Parameters
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import MetadataChanged
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
+
+if TYPE_CHECKING:
+    from dodona._core.reading.query import Query
 
 Found = TypeVar("Found")
 
@@ -198,14 +200,14 @@ class ReadSession:
         timestamp: Timestamp = SYNC_LAST_COMMITTED,
         retention_timestamp: Timestamp = NULL_TIMESTAMP,
         is_stored: bool = False,
-    ) -> Protocol[query.Query]:
-        """Run the first phase of a query: see `query.Query`."""
-        return query.prepare(
-            self._context, sql, parameters, timestamp, retention_timestamp, is_stored
-        )
+    ) -> "Protocol[Query]":
+        """Run the first phase of a query: see `query`."""
+        from dodona._core.reading.query import prepare
+
+        return prepare(self._context, sql, parameters, timestamp, retention_timestamp, is_stored)
 
     def fetch_query(
-        self, prepared: query.Query, transaction: TransactionBuffer | None
+        self, prepared: "Query", transaction: TransactionBuffer | None
     ) -> Protocol[None]:
         """Run the third phase of a query. With a transaction, it reads as that transaction does."""
         retention = prepared.retention_timestamp

@@ -26,8 +26,6 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, Lookup, LookupReply, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
-from dodona_wire.rows.arrow import arrow_schema, concatenate, table_of
-from dodona_wire.rows.logical_arrow import user_table
 from dodona_wire.rows.row_code import no_row
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.values import own_copies
@@ -141,6 +139,9 @@ class Projection:
     def table(self, stream: bytes) -> Any:
         """Return a page as a `pyarrow.Table` of the Arrow types that users see. A page has all key
         columns."""
+        from dodona_wire.rows.arrow import table_of
+        from dodona_wire.rows.logical_arrow import user_table
+
         found = table_of(stream)
         if not self._loads:
             return found
@@ -345,6 +346,8 @@ def read_arrow(
     """Read these ranges of keys, and return a `pyarrow.Table` in key order. The ranges are apart,
     and in their order. The cells read them side by side. With own writes, they are read one after
     the other, and the table is made from rows."""
+    from dodona_wire.rows.arrow import arrow_schema, concatenate
+
     if at.own is not None:
         found = []
         for lower, upper in ranges:

@@ -10,9 +10,6 @@ access copies such values.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, overload
 
-from dodona._core.reading.frames import frame_of_tuples, polars_of_tuples
-from dodona_wire.html_tables import html_table
-from dodona_wire.rows.arrow import arrow_of_tuples
 from dodona_wire.rows.nested_values import nested_copy
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.values import own_copies, own_copy
@@ -72,6 +69,8 @@ class Rows(Sequence[Row]):
     def to_arrow(self) -> Any:
         """Return a `pyarrow.Table`. Columns of type any contain MessagePack. Lists, structs and
         dicts are lists, structs and maps of Arrow."""
+        from dodona_wire.rows.arrow import arrow_of_tuples
+
         return arrow_of_tuples(self._columns, self._tuples)
 
     def to_pandas(self) -> Any:
@@ -80,6 +79,8 @@ class Rows(Sequence[Row]):
         lists, structs and dicts are `object`. So integers beside nulls stay integers. A null is
         `pandas.NA`, and None in columns of `object`. NaN stays NaN. Raises InvalidRequest without
         pandas."""
+        from dodona._core.reading.frames import frame_of_tuples
+
         return frame_of_tuples(self._columns, self.tuples())
 
     def to_polars(self) -> Any:
@@ -88,9 +89,13 @@ class Rows(Sequence[Row]):
         `Binary`. any is `Binary`, which contains MessagePack. A list is `List`, a struct `Struct`,
         and a dict a `List` of structs of key and value. A null is null, and NaN stays NaN.
         Raises InvalidRequest without polars."""
+        from dodona._core.reading.frames import polars_of_tuples
+
         return polars_of_tuples(self._columns, self._tuples)
 
     def _repr_html_(self) -> str:
+        from dodona_wire.html_tables import html_table
+
         return html_table(self._names, self._tuples)
 
     def __repr__(self) -> str:

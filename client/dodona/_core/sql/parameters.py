@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID  # noqa: TID251 -- the type of a value: no id is made here
 
-from dodona._core.protocol.arguments import INTEGER_MAX, INTEGER_MIN, check_text
+from dodona._core.protocol.arguments import INTEGER_MAX, INTEGER_MIN, Parameters, check_text
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.sql.nested_parameters import (
     check_depth,
@@ -26,9 +26,6 @@ from dodona._core.sql.nested_parameters import (
 )
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
-
-Parameters = Mapping[str, Any] | Sequence[Any]
-"""Values by name, for `$name`, or in order, for `?` and `$1`."""
 
 NAMES_SHOWN_MAX: Final = 10
 NAME_LENGTH_MAX: Final = 100

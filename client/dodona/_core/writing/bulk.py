@@ -40,7 +40,6 @@ from dodona_wire.messages.data import DataRequest
 from dodona_wire.messages.families import Reply
 from dodona_wire.rows.arrow import arrow_schema, arrow_type, check_lengths, stream_of
 from dodona_wire.rows.arrow_keys import cut_at, encode_keys, in_order
-from dodona_wire.rows.computed_arrow import with_computed
 from dodona_wire.rows.logical_arrow import stored_array, stored_arrow_type
 from dodona_wire.rows.logical_checks import check_stored_array
 from dodona_wire.rows.packed_names import nulls_in_packed
@@ -381,7 +380,11 @@ def fit(schema: TableSchema, batch: Any, kind: BatchKind) -> Any:
         for it in columns
     ]
     fitted = pyarrow.RecordBatch.from_arrays(arrays, schema=wanted)
-    return with_computed(schema, fitted, names) if computed else fitted
+    if not computed:
+        return fitted
+    from dodona_wire.rows.computed_arrow import with_computed
+
+    return with_computed(schema, fitted, names)
 
 
 def _fit_column(column: Column, batch: Any, place: int | None) -> Any:

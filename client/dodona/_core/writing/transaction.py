@@ -11,7 +11,7 @@ Invariant: of the rows of one call, all are taken or none.
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 from dodona._core.protocol.arguments import check_flag
 from dodona._core.protocol.limits import TransactionLimits
@@ -42,6 +42,8 @@ from dodona_wire.types import (
     Write,
 )
 
+ShortMode = Literal["upsert", "delete"]
+"""The modes of a write of data in a transaction."""
 WRITE_LOCK_TYPES: Final = ("exclusive", "shared_write")
 ROW_LOCK_TYPES: Final[tuple[str, ...]] = get_args(LockType)
 

@@ -8,7 +8,7 @@ Invariant: the errors name the column and the row. Rows count from 0, in the who
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.protocol.steps import Pause, Protocol
@@ -27,8 +27,6 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
 from dodona_wire.types import DELETE_MASK, BatchKind, Key, Write
 
-ShortMode = Literal["upsert", "delete"]
-"""The modes of a write in a transaction."""
 NO_TIME: Final = Pause(0)
 """Lets other tasks of an event loop run between two parts."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from fastapi import Response
 
-from dodona._core.sql.parameters import Parameters
+from dodona._core.protocol.arguments import Parameters
 from dodona_gateway.core.query_work import FirstRows, Shown
 from dodona_gateway.shell.console.patience import in_time, unless_gone
 from dodona_gateway.shell.console.rendering import described, page

@@ -26,7 +26,7 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.cores.counting import ClockWatch
 from dodona_wire.cores.fault_points import FaultAt, no_faults
-from dodona_wire.errors import DodonaError, TabletMoved
+from dodona_wire.errors import TabletMoved
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Publication, TabletModifications
 from dodona_wire.types import (
@@ -329,8 +329,3 @@ class Cell:
         """Return all that check again now."""
         woken, self.woken = self.woken, []
         return woken
-
-
-def failure_of(error: DodonaError) -> Failure:
-    """Return an error in the form in which it is sent."""
-    return Failure(error.kind, error.message, error.attributes)

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_parts, check_transaction
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
@@ -38,7 +38,7 @@ from dodona_wire.errors import (
     TransactionAborted,
     TransactionConflict,
 )
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.cells import (
     Acknowledge,
     AskCoordinator,

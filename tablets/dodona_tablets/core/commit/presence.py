@@ -9,11 +9,11 @@ do not. Two writers of different groups do not see each other, and both of them 
 
 from msgspec.structs import replace
 
-from dodona_tablets.core.cell.cell import failure_of
 from dodona_tablets.core.tablet.locks import Lost
 from dodona_tablets.core.tablet.snapshot import Look, values_of
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.errors import DataCorrupted
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.data import Lookup, RowLock, TabletModifications
 from dodona_wire.rows.columns import MAIN_LOCK_MASK
 from dodona_wire.types import Key, Timestamp

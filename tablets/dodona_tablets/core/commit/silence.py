@@ -7,7 +7,7 @@ holds the row. This module ends no transaction: see `participant`, `coordinator`
 
 from typing import Any
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.tablet.lock_set import locks_of
@@ -15,7 +15,7 @@ from dodona_tablets.core.tablet.locks import Lost, awaited
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import MAX_TIMESTAMP, CellId, Key
 

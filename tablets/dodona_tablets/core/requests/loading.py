@@ -12,7 +12,7 @@ the batch was checked against.
 
 from typing import Any, Final, NamedTuple
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.records import ChunkLoaded
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
@@ -20,7 +20,7 @@ from dodona_tablets.core.rows.chunks.jobs import BatchJob, Built
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.errors import Overloaded
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import WriteArrow, Written
 from dodona_wire.types import LoadId, TabletId, Timestamp
 

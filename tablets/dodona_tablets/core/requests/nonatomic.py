@@ -8,7 +8,7 @@ Source: the YTsaurus document, "Non-atomic transactions" and "Durability".
 
 from typing import Any
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import atomicity_mismatch, check_room
 from dodona_tablets.core.records import BatchWritten, RowsWritten
@@ -16,6 +16,7 @@ from dodona_tablets.core.requests.loading import Loading, gets_chunk
 from dodona_tablets.core.tablet.tablet import CheckedWrites, Tablet
 from dodona_wire.cores.effects import ReplyAtOnce, ReplyTo
 from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.data import WriteArrow, WriteNonAtomic, Written
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Timestamp
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_lease
 from dodona_tablets.core.commit.silence import blocked, is_in_vain, unproven_failure
@@ -31,6 +31,7 @@ from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import AskTimestamps
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.data import (
     CountVersions,
     HoldSnapshot,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import (
     atomicity_mismatch,
@@ -41,7 +41,7 @@ from dodona_tablets.core.upkeep.flushing import Flushing
 from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import (
     CloseLoad,
     LoadHeld,

@@ -98,10 +98,6 @@ class Transaction:
         self.unacknowledged: tuple[CellId, ...] = ()
 
     @property
-    def is_one_cell(self) -> bool:
-        return len(self.participants) == 1
-
-    @property
     def is_waiting(self) -> bool:
         return self.state is State.WAITING
 

@@ -21,12 +21,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.rows.chunks.chunk import Chunk
 from dodona_wire.cores.effects import EvictChunks, FetchChunk, TouchChunks
 from dodona_wire.errors import DataCorrupted, DodonaError, Overloaded, Unavailable
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 
 FETCHES_MAX: Final = 4
 """How many chunks come side by side. One of them is for long work if any waits: requests come

@@ -18,7 +18,6 @@ from dodona_tablets.core.rows.chunks.vectors import first_of_kind
 from dodona_wire.errors import DuplicateKey, InvalidRequest, SchemaViolation
 from dodona_wire.rows.arrow import arrow_schema, check_lengths
 from dodona_wire.rows.arrow_keys import encode_keys, in_order, order_of
-from dodona_wire.rows.computed_arrow import check_computed_columns
 from dodona_wire.rows.logical_checks import check_stored_columns
 from dodona_wire.rows.packed_names import nulls_in_packed
 from dodona_wire.rows.row_rules import ROW_BYTES_MAX, check_update
@@ -55,7 +54,10 @@ def prepare_batch(
     columns = [_checked(schema, it, _whole(table.column(it.name))) for it in given]
     batch = pa.RecordBatch.from_arrays(columns, schema=expected)
     check_stored_columns(schema, batch)
-    check_computed_columns(schema, batch)
+    if schema.computed:
+        from dodona_wire.rows.computed_arrow import check_computed_columns
+
+        check_computed_columns(schema, batch)
     found = encode_keys(schema, batch)
     _check_row_sizes(schema, found, batch)
     order, keys = in_order(found)

@@ -23,7 +23,7 @@ from dodona_tablets.core.rows.chunks.writing import write_chunk
 from dodona_tablets.core.rows.retention import Terms
 from dodona_tablets.core.rows.store import DynamicStore
 from dodona_wire.errors import DodonaError
-from dodona_wire.messages.base import Failure
+from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import KEY_MAX, KEY_MIN, BatchKind, Key, LoadMode, Timestamp
 
@@ -105,7 +105,7 @@ def build(job: Job) -> Built | Failure | None:
     try:
         written = write_chunk(job.number, job.schema, batches_of(job), file)
     except DodonaError as error:
-        return Failure(error.kind, error.message, error.attributes)
+        return failure_of(error)
     if written is None:
         return None
     info, index = written
