@@ -43,7 +43,7 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "client/dodona_gateway/shell/audit.py": (1, ("the oldest audit file",)),
     "client/dodona_local/files/replacing.py": (2, ("a file that `export` replaces",)),
     "client/dodona_local/cli/running.py": (1, ("the folder of a command that failed",)),
-    "client/dodona_local/backup/making.py": (3, ("`tables` of a backup that failed",)),
+    "client/dodona_local/backup/making.py": (4, ("`tables` and the manifest of a backup that",)),
     "client/dodona_local/backup/manifest.py": (1, ("the manifest of a backup",)),
     "client/dodona_local/folder.py": (1, ("server logs",)),
     "client/dodona_local/adopting.py": (

@@ -15,11 +15,11 @@ import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from dodona_server.answers import AnswerLike, failure_of, problem_answer, status_answer
 from dodona_server.lifecycle import HEALTH, HEALTH_PATHS
-from dodona_server.thread_server import ThreadServer
+from dodona_server.thread_server import Headers, ThreadServer
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
 from dodona_wire.net.callers import Header
 
@@ -47,12 +47,29 @@ def problem(_: str, error: DodonaError) -> AnswerLike:
     return problem_answer(failure_of(error))
 
 
+class Listening(Protocol):
+    """The settings of a server that say where it listens."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def answer_headers(self) -> Headers: ...
+
+
 class Listener:
     """Sockets that listen. Enter it before the recovery, and leave it at the end."""
 
-    def __init__(self, host: str, port: int, refusal: Refusal = problem) -> None:
-        """Listen on the port. Raises InvalidRequest if that is not possible."""
+    def __init__(
+        self, host: str, port: int, refusal: Refusal = problem, *, headers: Headers = ()
+    ) -> None:
+        """Listen on the port. `headers` are in every answer. Raises InvalidRequest if it is not
+        possible to listen."""
         self._sockets = _listen(host, port)
+        self._headers = headers
         self._refusal = refusal
         self.standby_pages: StandbyPages | None = None
         """The pages of a process that waits to take over from another one. None: it does not."""
@@ -92,7 +109,7 @@ class Listener:
     # In the thread
 
     def _run(self) -> None:
-        server = ThreadServer(self._sockets, self._respond)
+        server = ThreadServer(self._sockets, self._respond, self._headers)
         server.serve(self._has_ended.is_set, wake=self._woken)
 
     def _respond(self, path: str, header: Header) -> AnswerLike:
@@ -102,6 +119,11 @@ class Listener:
         if pages is None:
             return self._refusal(path, _starting)
         return pages(path, header) or self._refusal(path, _standing_by)
+
+
+def listener_of(settings: Listening, refusal: Refusal = problem) -> Listener:
+    """Return the listener of a server with these settings. Raises InvalidRequest."""
+    return Listener(settings.host, settings.port, refusal, headers=settings.answer_headers)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:

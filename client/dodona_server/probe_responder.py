@@ -18,7 +18,7 @@ from typing import Final, Self
 from dodona_server.answers import AnswerLike, status_answer
 from dodona_server.lifecycle import HEALTH, STARTUP
 from dodona_server.listener import problem
-from dodona_server.thread_server import ThreadServer
+from dodona_server.thread_server import Headers, ThreadServer
 from dodona_wire.errors import Unavailable
 from dodona_wire.net.callers import Header
 
@@ -31,8 +31,15 @@ class ProbeResponder:
     """Answers for a server that listens on these sockets. `stalled_us` returns how long its loop
     has been blocked by now, 0 while the loop runs. Enter it while the server runs."""
 
-    def __init__(self, sockets: Sequence[socket.socket], stalled_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        stalled_us: Callable[[], int],
+        headers: Headers = (),
+    ) -> None:
+        """`headers` are in every answer."""
         self._sockets = sockets
+        self._headers = headers
         self._stalled_us = stalled_us
         self._has_ended = threading.Event()
         self._thread = threading.Thread(
@@ -63,7 +70,7 @@ class ProbeResponder:
         return self._stalled_us() >= STALLED_US_MIN and not self._has_ended.is_set()
 
     def _serve(self) -> None:
-        server = ThreadServer(self._sockets, self._respond)
+        server = ThreadServer(self._sockets, self._respond, self._headers)
         server.serve(lambda: not self._is_needed(), poll_s=POLL_SECONDS)
 
     def _respond(self, path: str, _: Header) -> AnswerLike:

@@ -26,6 +26,7 @@ REQUEST_BYTES_MAX: Final = 64 << 10
 CONNECTIONS_MAX: Final = 64
 HEADERS_END: Final = b"\r\n\r\n"
 
+Headers = Sequence[tuple[str, str]]
 Respond = Callable[[str, Header], AnswerLike]
 """Returns the answer for a path, to a request with these headers."""
 
@@ -53,10 +54,10 @@ class _Connection:
     def is_whole(self) -> bool:
         return HEADERS_END in self.request or len(self.request) >= REQUEST_BYTES_MAX
 
-    def begin_answer(self, respond: Respond, now: float) -> None:
+    def begin_answer(self, respond: Respond, headers: Headers, now: float) -> None:
         method, target, *_ = [*self.request.split(b" ", 2), b""]
         path = target.partition(b"?")[0].decode("latin-1")
-        encoded = _encoded(respond(path, _headers_of(self.request)))
+        encoded = _encoded(respond(path, _headers_of(self.request)), headers)
         if method == b"HEAD":
             encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
         self.answer = memoryview(encoded)
@@ -73,10 +74,14 @@ class _Connection:
 class ThreadServer:
     """The connections of one thread."""
 
-    def __init__(self, sockets: Sequence[socket.socket], respond: Respond) -> None:
-        """`sockets` listen and do not block. They stay the caller's."""
+    def __init__(
+        self, sockets: Sequence[socket.socket], respond: Respond, headers: Headers = ()
+    ) -> None:
+        """`sockets` listen and do not block. They stay the caller's. `headers` are in every
+        answer."""
         self._sockets = sockets
         self._respond = respond
+        self._headers = headers
         self._connections: dict[socket.socket, _Connection] = {}
         """The open connections, oldest first."""
 
@@ -138,7 +143,7 @@ class ThreadServer:
                     self._close(selector, connection)
                     return
                 if connection.answer is None and connection.is_whole():
-                    connection.begin_answer(self._respond, time.monotonic())
+                    connection.begin_answer(self._respond, self._headers, time.monotonic())
             if connection.answer:
                 with suppress(BlockingIOError):
                     connection.send()
@@ -161,7 +166,8 @@ def _headers_of(request: bytes) -> Header:
     return {name.strip().lower(): value.strip() for name, _, value in pairs}.get
 
 
-def _encoded(response: AnswerLike) -> bytes:
+def _encoded(response: AnswerLike, headers: Headers) -> bytes:
     lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
+    lines += [f"{name}: {value}".encode("latin-1") for name, value in headers]
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"connection: close", b"", bytes(response.body)])

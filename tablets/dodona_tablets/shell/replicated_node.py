@@ -30,7 +30,7 @@ from dodona_replication.shell.first_look import Copies
 from dodona_replication.shell.owner_host import TakeOverStuck
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_replication.shell.standby_host import StandbyHost
-from dodona_server.listener import Listener
+from dodona_server.listener import Listener, listener_of
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
 from dodona_tablets.shell.attempt_file import read_attempts, write_attempts
@@ -77,7 +77,7 @@ def run_replicated_node(settings: NodeSettings) -> None:
     folder = lock_folder(settings.data_dir)
     try:
         _check_no_other_node(folder)
-        with Listener(settings.host, settings.port) as listener:
+        with listener_of(settings) as listener:
             since_us = read_clock().instant_us
             while True:
                 attempts = read_attempts(folder)

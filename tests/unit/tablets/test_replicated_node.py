@@ -200,10 +200,12 @@ def test_the_folder_of_a_node_with_its_own_log_is_refused_and_stays(
     own.parent.mkdir(exist_ok=True)
     own.write_bytes(b"all that there is")
     before = {it.relative_to(tmp_path) for it in tmp_path.rglob("*")}
-    monkeypatch.setattr(replicated_node, "Listener", _went_on)
+    monkeypatch.setattr(replicated_node, "listener_of", _went_on)
     with pytest.raises(InvalidRequest, match="dodona cluster adopt"):
         run_replicated_node(settings_of(tmp_path))
-    assert {it.relative_to(tmp_path) for it in tmp_path.rglob("*")} - before <= {Path("dodona.lock")}
+    assert {it.relative_to(tmp_path) for it in tmp_path.rglob("*")} - before <= {
+        Path("dodona.lock")
+    }
     assert own.read_bytes() == b"all that there is"
 
 
@@ -213,7 +215,7 @@ def test_the_folder_of_a_node_whose_log_has_copies_is_taken(
     (tmp_path / "chunks").mkdir()
     (tmp_path / "chunks" / "7.arrow").write_bytes(b"a copy")
     (tmp_path / OWNER).write_text("node-1-abc")
-    monkeypatch.setattr(replicated_node, "Listener", _went_on)
+    monkeypatch.setattr(replicated_node, "listener_of", _went_on)
     with pytest.raises(Ended):
         run_replicated_node(settings_of(tmp_path))
 
