@@ -18,7 +18,7 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dodona_wire.messages.attribute_names import nearest
+from dodona_wire.near_names import nearest
 from dodona_wire.net.addresses import is_loopback
 from dodona_wire.net.cluster_key import KEY_FILE, Admission, ClusterKey, MetricsKey
 from dodona_wire.net.roles import role_headers

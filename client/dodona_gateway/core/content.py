@@ -15,8 +15,8 @@ from dodona_wire.errors import (
     SchemaViolation,
     UnsupportedMediaType,
 )
-from dodona_wire.messages.attribute_names import nearest
 from dodona_wire.messages.rest import JSON_TYPE
+from dodona_wire.near_names import nearest
 from dodona_wire.rows.json_text import (
     Place,
     column_refusal,
@@ -50,7 +50,7 @@ TYPES: Final[dict[Form, str]] = {
 
 Wanted = TypeVar("Wanted")
 
-_UNKNOWN: Final = re.compile("Object contains unknown field `(.{1,64})`", re.DOTALL)
+_UNKNOWN: Final = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
 """What msgspec says of a field that a body itself does not have."""
 
 ROW_FIELDS: Final = ("rows", "keys")

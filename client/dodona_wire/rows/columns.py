@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from dodona_wire.errors import SchemaViolation
-from dodona_wire.messages.attribute_names import nearest
+from dodona_wire.near_names import nearest
 from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.keys import DESCENDING, TAGS
 from dodona_wire.rows.logical_types import LogicalType, StoredType, logical_type

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
-from dodona_wire.messages.attribute_names import nearest
+from dodona_wire.near_names import nearest
 from dodona_wire.rows.column_kinds import Member
 from dodona_wire.rows.logical_types import TYPES, logical_type
 from dodona_wire.shown import shown
