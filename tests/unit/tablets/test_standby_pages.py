@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -79,9 +80,13 @@ def test_a_page_in_a_browser_reads_no_metrics(listener: Listener) -> None:
 
 def test_a_client_that_connects_to_a_node_that_stands_by_hears_where_the_master_is() -> None:
     """It repeated its calls until its time was over, and named no role."""
-    settings = NodeSettings(
-        cell=7, port=1, data_dir=Path("/none"), master_url="http://127.0.0.1:8500"
-    )
+    made: dict[str, Any] = {
+        "cell": 7,
+        "port": 1,
+        "data_dir": Path("/none"),
+        "master_url": "http://127.0.0.1:8500",
+    }
+    settings = NodeSettings(**made)
     with Listener("127.0.0.1", 0, headers=settings.answer_headers) as listener:
         listener.standby_pages = StandbyPages(7, Admission(), lambda: REPORT)
         url = f"http://127.0.0.1:{listener.port}"
