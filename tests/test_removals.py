@@ -14,7 +14,9 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "explanation" / "storage.md"
 HEADING: Final = "## What is removed, and the proof before it"
 ALWAYS: Final = frozenset({"unlink", "rmtree", "rmdir", "ftruncate", "rename", "removedirs"})
-OF_MODULES: Final = frozenset({"os.remove", "os.truncate", "os.replace"})
+OF_MODULES: Final = frozenset({"os.remove", "os.truncate", "os.replace", "shutil.move"})
+OF_STORES: Final = frozenset({"obstore.delete", "transaction.delete", "cursor.delete"})
+"""Calls that remove objects and values. A store of another name would need another line here."""
 
 SHELL: Final = "tablets/dodona_tablets/shell"
 KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
@@ -28,7 +30,10 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
         4,
         ("files of a node whose chunks are in an object store", "`unfinished`"),
     ),
-    f"{SHELL}/objects.py": (2, ("objects in a folder", "`unfinished`")),
+    f"{SHELL}/objects.py": (2, ("objects in a folder, or", "`unfinished`")),
+    f"{SHELL}/s3_objects.py": (1, ("or in an object store",)),
+    "oracle/dodona_oracle/shell/store.py": (1, ("a value of the master's store",)),
+    "client/dodona_replication/shell/replica_writing.py": (1, ("entries of a log replica",)),
     "client/dodona_server/disk_space.py": (2, ("`ballast`", "`ballast.probe`", "`unfinished`")),
     "client/dodona_server/recovery_book.py": (1, ("the book of recoveries",)),
     "client/dodona_wire/net/cluster_key.py": (2, ("the cluster's key",)),
@@ -38,7 +43,7 @@ KNOWN: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "client/dodona_gateway/shell/audit.py": (1, ("the oldest audit file",)),
     "client/dodona_local/files/replacing.py": (2, ("a file that `export` replaces",)),
     "client/dodona_local/cli/running.py": (1, ("the folder of a command that failed",)),
-    "client/dodona_local/backup/making.py": (3, ("`tables` of a backup that failed",)),
+    "client/dodona_local/backup/making.py": (4, ("`tables` and the manifest of a backup that",)),
     "client/dodona_local/backup/manifest.py": (1, ("the manifest of a backup",)),
     "client/dodona_local/folder.py": (1, ("server logs",)),
     "client/dodona_local/adopting.py": (
@@ -57,7 +62,8 @@ def removals(tree: ast.AST) -> Iterator[ast.Call]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name = node.func.attr
             is_path_s = name == "replace" and len(node.args) == 1 and not node.keywords
-            if name in ALWAYS or is_path_s or ast.unparse(node.func) in OF_MODULES:
+            whole = ast.unparse(node.func).removeprefix("self._")
+            if name in ALWAYS or is_path_s or whole in OF_MODULES | OF_STORES:
                 yield node
 
 
@@ -89,4 +95,6 @@ def test_the_page_has_these_rows() -> None:
 def test_a_new_removal_would_be_seen() -> None:
     text = "path.unlink()\nos.remove(p)\nshutil.rmtree(p)\nnew.replace(old)\nnames.remove(1)\n"
     assert len(list(removals(ast.parse(text)))) == 4
+    stores = "obstore.delete(store, names)\nwith it.cursor() as cursor:\n    cursor.delete()\n"
+    assert len(list(removals(ast.parse(stores)))) == 2
     assert not list(removals(ast.parse("text.replace('a', 'b')\nmessage.truncate(3)")))

@@ -6,31 +6,25 @@ the process is starting. So a long replay is not taken for a process that hangs.
 stands by has started, and is ready to take over. It may have pages of its own. The sockets are
 handed over open: a client that connects in between is not refused.
 
-Invariants: the thread serves one connection at a time, each with limits of time and bytes. It
-reads no body of a request. It ends before the server begins.
+Invariants: the thread ends before the server begins. Its connections have limits of number, time
+and bytes (see `thread_server`).
 """
 
 import errno
-import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from http import HTTPStatus
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from dodona_server.answers import AnswerLike, problem_answer, status_answer
 from dodona_server.lifecycle import HEALTH, HEALTH_PATHS
+from dodona_server.thread_server import Headers, ThreadServer
 from dodona_wire.errors import DodonaError, InvalidRequest, Unavailable
 from dodona_wire.messages.base import failure_of
 from dodona_wire.net.callers import Header
 
 BACKLOG: Final = 2048
-TALK_SECONDS_MAX: Final = 0.5
-REQUEST_BYTES_MAX: Final = 64 << 10
-HEADERS_END: Final = b"\r\n\r\n"
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _starting: Final = Unavailable(
     "The server is starting, which takes longer if its log is long. Wait, then repeat the call."
@@ -54,16 +48,34 @@ def problem(_: str, error: DodonaError) -> AnswerLike:
     return problem_answer(failure_of(error))
 
 
+class Listening(Protocol):
+    """The settings of a server that say where it listens."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def answer_headers(self) -> Headers: ...
+
+
 class Listener:
     """Sockets that listen. Enter it before the recovery, and leave it at the end."""
 
-    def __init__(self, host: str, port: int, refusal: Refusal = problem) -> None:
-        """Listen on the port. Raises InvalidRequest if that is not possible."""
+    def __init__(
+        self, host: str, port: int, refusal: Refusal = problem, *, headers: Headers = ()
+    ) -> None:
+        """Listen on the port. `headers` are in every answer. Raises InvalidRequest if it is not
+        possible to listen."""
         self._sockets = _listen(host, port)
+        self._headers = headers
         self._refusal = refusal
         self.standby_pages: StandbyPages | None = None
         """The pages of a process that waits to take over from another one. None: it does not."""
         self._wake, self._woken = socket.socketpair()
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dodona-listener", daemon=True)
 
     @property
@@ -88,6 +100,7 @@ class Listener:
     def hand_over(self) -> list[socket.socket]:
         """Stop answering, and return the sockets. A repeated call is harmless."""
         if self._thread.is_alive():
+            self._has_ended.set()
             self._wake.send(b"x")
             self._thread.join()
             self._wake.close()
@@ -97,17 +110,8 @@ class Listener:
     # In the thread
 
     def _run(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            for waited_for in (self._woken, *self._sockets):
-                selector.register(waited_for, selectors.EVENT_READ)
-            while True:
-                ready = [key.fileobj for key, _ in selector.select()]
-                if self._woken in ready:
-                    return
-                for listening in ready:
-                    assert isinstance(listening, socket.socket)
-                    with suppress(OSError):  # the client has gone, or takes too long
-                        answer(listening.accept()[0], self._respond)
+        server = ThreadServer(self._sockets, self._respond, self._headers)
+        server.serve(self._has_ended.is_set, wake=self._woken)
 
     def _respond(self, path: str, header: Header) -> AnswerLike:
         pages = self.standby_pages
@@ -116,6 +120,11 @@ class Listener:
         if pages is None:
             return self._refusal(path, _starting)
         return pages(path, header) or self._refusal(path, _standing_by)
+
+
+def listener_of(settings: Listening, refusal: Refusal = problem) -> Listener:
+    """Return the listener of a server with these settings. Raises InvalidRequest."""
+    return Listener(settings.host, settings.port, refusal, headers=settings.answer_headers)
 
 
 def _listen(host: str, port: int) -> list[socket.socket]:
@@ -158,41 +167,3 @@ def _listener(made: socket.socket, address: object) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def answer(connection: socket.socket, respond: Callable[[str, Header], AnswerLike]) -> None:
-    """Answer one request with what `respond` returns for its path and its headers, then close.
-    Raises OSError if the client has gone, or takes too long."""
-    with connection:
-        deadline = time.monotonic() + TALK_SECONDS_MAX
-        request = b""
-        while HEADERS_END not in request and len(request) < REQUEST_BYTES_MAX:
-            left = deadline - time.monotonic()
-            if left <= 0:  # a client that sends single bytes would keep all others waiting
-                return
-            connection.settimeout(left)
-            part = connection.recv(REQUEST_BYTES_MAX)
-            if not part:
-                return
-            request += part
-        connection.settimeout(TALK_SECONDS_MAX)
-        method, target, *_ = [*request.split(b" ", 2), b""]
-        path = target.partition(b"?")[0].decode("latin-1")
-        encoded = _encoded(respond(path, _headers_of(request)))
-        if method == b"HEAD":
-            encoded = encoded[: encoded.index(HEADERS_END) + len(HEADERS_END)]
-        connection.sendall(encoded)
-        connection.shutdown(socket.SHUT_WR)
-        connection.recv(REQUEST_BYTES_MAX)  # unread bytes would reset the answer
-
-
-def _headers_of(request: bytes) -> Header:
-    head = request.partition(HEADERS_END)[0].decode("latin-1")
-    pairs = [line.partition(":") for line in head.split("\r\n")[1:]]
-    return {name.strip().lower(): value.strip() for name, _, value in pairs}.get
-
-
-def _encoded(response: AnswerLike) -> bytes:
-    lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode()]
-    lines += [name + b": " + value for name, value in response.raw_headers]
-    return b"\r\n".join([*lines, b"connection: close", b"", bytes(response.body)])

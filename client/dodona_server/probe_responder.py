@@ -6,20 +6,19 @@ and has started (`/startupz`), and to all other paths that the disk does not ans
 orchestrator does not take a disk that hangs for a process that hangs. Open connections wait.
 
 Invariants: the thread reads nothing of the core or the runtime but how long the loop has been
-blocked. It serves one connection at a time, each with limits of time and bytes.
+blocked. Its connections have limits of number, time and bytes (see `thread_server`).
 """
 
-import selectors
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from dodona_server.answers import AnswerLike, status_answer
 from dodona_server.lifecycle import HEALTH, STARTUP
-from dodona_server.listener import answer, problem
+from dodona_server.listener import problem
+from dodona_server.thread_server import Headers, ThreadServer
 from dodona_wire.errors import Unavailable
 from dodona_wire.net.callers import Header
 
@@ -32,8 +31,15 @@ class ProbeResponder:
     """Answers for a server that listens on these sockets. `stalled_us` returns how long its loop
     has been blocked by now, 0 while the loop runs. Enter it while the server runs."""
 
-    def __init__(self, sockets: Sequence[socket.socket], stalled_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        stalled_us: Callable[[], int],
+        headers: Headers = (),
+    ) -> None:
+        """`headers` are in every answer."""
         self._sockets = sockets
+        self._headers = headers
         self._stalled_us = stalled_us
         self._has_ended = threading.Event()
         self._thread = threading.Thread(
@@ -64,15 +70,8 @@ class ProbeResponder:
         return self._stalled_us() >= STALLED_US_MIN and not self._has_ended.is_set()
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            for listening in self._sockets:
-                if listening.fileno() >= 0:  # else the server is about to end
-                    selector.register(listening, selectors.EVENT_READ)
-            while self._is_needed():
-                for key, _ in selector.select(POLL_SECONDS):
-                    assert isinstance(key.fileobj, socket.socket)
-                    with suppress(OSError):  # the client has gone, or takes too long
-                        answer(key.fileobj.accept()[0], self._respond)
+        server = ThreadServer(self._sockets, self._respond, self._headers)
+        server.serve(lambda: not self._is_needed(), poll_s=POLL_SECONDS)
 
     def _respond(self, path: str, _: Header) -> AnswerLike:
         if path == HEALTH:

@@ -19,7 +19,6 @@ import ssl
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from importlib.metadata import version
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +34,6 @@ from dodona_server.probe_responder import ProbeResponder
 from dodona_server.process import prepare_process, require_assertions
 from dodona_server.settings import ProcessSettings, ServerSettings, Settings, parse_settings
 from dodona_wire.errors import DodonaError, FolderInUse
-from dodona_wire.net.roles import role_headers
 
 GRACE_SECONDS: Final = 5
 
@@ -103,7 +101,7 @@ def serve_pages(
     chosen: dict[str, Any] = {
         **UVICORN_OPTIONS,
         "log_config": None,
-        "headers": [("Server", f"dodona/{version('dodona')}"), *role_headers(settings)],
+        "headers": settings.answer_headers,
         "timeout_graceful_shutdown": GRACE_SECONDS,
         "limit_concurrency": None,  # uvicorn would refuse without JSON, also a health request
         "http": bounded_http(),
@@ -119,7 +117,7 @@ def serve_pages(
     with (
         nullcontext()
         if lifecycle.stalled_us is None
-        else ProbeResponder(sockets, lifecycle.stalled_us)
+        else ProbeResponder(sockets, lifecycle.stalled_us, settings.answer_headers)
     ):
         _Server(config, lifecycle, settings).run(sockets)
 

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -17,9 +18,10 @@ from annotated_types import Ge, Le
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from dodona_wire.messages.attribute_names import nearest
+from dodona_wire.near_names import nearest
 from dodona_wire.net.addresses import is_loopback
 from dodona_wire.net.cluster_key import KEY_FILE, Admission, ClusterKey, MetricsKey
+from dodona_wire.net.roles import role_headers
 
 USAGE_STATUS: Final = 2
 _SERVICE_LINK: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT.*|PORT_\d+_.*)$")
@@ -53,6 +55,11 @@ class ProcessSettings(BaseSettings):
         extra="forbid",
         frozen=True,
     )
+
+    @property
+    def answer_headers(self) -> list[tuple[str, str]]:
+        """Return the headers of every answer: the program's version, and the kind of server."""
+        return [("Server", f"dodona/{version('dodona')}"), *role_headers(self)]
 
     host: str = Field("127.0.0.1", description="address to listen on")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

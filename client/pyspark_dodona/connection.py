@@ -33,10 +33,17 @@ def connect(cluster: Cluster) -> dodona.Client:
     with _lock:  # the driver process of Spark may have several threads
         client = _clients.pop(key, None)
         if client is None:
-            client = dodona.connect(cluster.url, call_timeout_ms=cluster.call_timeout_ms)
+            client = _connected(cluster.url, cluster.call_timeout_ms)
             _make_room()
         _clients[key] = client  # at the end: the least recently used client is first
         return client
+
+
+def _connected(url: str, call_timeout_ms: int | None) -> dodona.Client:
+    """Return a new client. The limit of calls is also that of the first one, in `connect`."""
+    if call_timeout_ms is None:
+        return dodona.connect(url)
+    return dodona.connect(url, timeout_ms=call_timeout_ms, call_timeout_ms=call_timeout_ms)
 
 
 def _make_room() -> None:

@@ -4,6 +4,7 @@ Owns: the media types, the choice between them, and typed decoding. MessagePack 
 number, and rows are sent in it unchanged. JSON has them as `dodona_wire.rows.text_format` says.
 """
 
+import re
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from dodona_wire.errors import (
     UnsupportedMediaType,
 )
 from dodona_wire.messages.rest import JSON_TYPE
+from dodona_wire.near_names import nearest
 from dodona_wire.rows.json_text import (
     Place,
     column_refusal,
@@ -47,6 +49,9 @@ TYPES: Final[dict[Form, str]] = {
 }
 
 Wanted = TypeVar("Wanted")
+
+_UNKNOWN: Final = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
+"""What msgspec says of a field that a body itself does not have."""
 
 ROW_FIELDS: Final = ("rows", "keys")
 """The fields of a body that are lists of objects from column to value."""
@@ -115,10 +120,18 @@ def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
             else:  # an error then names JSON's types, and 64 bits stay 64 bits
                 asked = msgspec.json.decode(content, type=wanted)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"The body is not valid: {error}") from error
+        hint = _hint(str(error), wanted)
+        raise InvalidRequest(f"The body is not valid: {error}{hint}") from error
     if place:
         raise _repeated(place)
     return asked
+
+
+def _hint(text: str, wanted: type) -> str:
+    """Return the field that the caller meant, if the error is about a misspelled one."""
+    found = _UNKNOWN.fullmatch(text)
+    near = found and nearest(found[1].lower(), getattr(wanted, "__struct_encode_fields__", ()))
+    return f". Did you mean {near!r}?" if near else ""
 
 
 def _repeated(place: Place) -> SchemaViolation:

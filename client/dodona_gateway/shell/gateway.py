@@ -39,7 +39,7 @@ from dodona_server.beside import running_beside
 from dodona_server.exposition import Metrics
 from dodona_server.http import Connections, bounded_http
 from dodona_server.lifecycle import METRICS, Lifecycle, wait_until
-from dodona_server.listener import Listener
+from dodona_server.listener import listener_of
 from dodona_server.metrics import ServerReport
 from dodona_server.pages import create_application, metrics_response
 from dodona_server.serving import serve_pages
@@ -79,7 +79,7 @@ def run_gateway(settings: GatewaySettings) -> None:
     if settings.first_token_file is not None:
         read_first_token(settings.first_token_file)  # a bad token file ends the process now
     edge = create_gateway(settings, http.together, certificate)
-    with Listener(settings.host, settings.port, _refusal_of(settings)) as listener:
+    with listener_of(settings, _refusal_of(settings)) as listener:
         serve_pages(edge, edge.lifecycle, settings, listener, **options)
 
 

@@ -24,6 +24,7 @@ from dodona.timestamps import datetime_from_timestamp
 from dodona_gateway.core.access.grants import TOKENS
 from dodona_local.backup.manifest import (
     FORMAT,
+    MANIFEST_NAME,
     PARTS_NAME,
     Manifest,
     RowFile,
@@ -130,7 +131,9 @@ def _claim(folder: Path) -> bool:
 
 
 def _clear(folder: Path, *, is_made: bool) -> None:
-    """Leave the folder as it was found, as far as possible."""
+    """Leave the folder as it was found, as far as possible. The manifest goes first: the error may
+    have come after it got its name, and without the rows it would be a damaged backup."""
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
     shutil.rmtree(folder / PARTS_NAME, ignore_errors=True)
     for unfinished in folder.glob("*.unfinished"):
         unfinished.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
-from dodona_server.listener import Listener
+from dodona_server.listener import listener_of
 from dodona_server.logs import tell
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
@@ -43,7 +43,7 @@ _logger: Final = logging.getLogger("dodona.replica")
 def run_replica(settings: ReplicaSettings) -> None:
     """Recover the replica and serve until a signal comes. Raises DodonaError, SystemExit."""
     take_short_turns()  # every commit of every cell waits for it
-    with Listener(settings.host, settings.port) as listener:
+    with listener_of(settings) as listener:
         store = ReplicaStore.open(settings.data_dir, settings.cluster, settings.map_bytes_max)
         try:
             with no_space_told(settings.data_dir):

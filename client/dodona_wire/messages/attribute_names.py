@@ -5,19 +5,15 @@ which names of users' own attributes are so near to a setting that they must be 
 that begins with an underscore is always the user's own.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
+from dodona_wire.near_names import nearest
 from dodona_wire.types import TableSettings
 
 SETTINGS: Final = ("atomicity", *TableSettings.__struct_fields__)
 """Attributes that users may set on a table, besides their own."""
 OWN_PREFIX: Final = "_"
-NEARNESS_MIN: Final = 0.84
-"""The nearness of two names, as difflib measures it: one letter in six may be wrong."""
-LENGTH_MAX: Final = 64
-"""A longer name belongs to no setting, however it begins."""
 
 WITHOUT_MEANING: Final = frozenset(
     (
@@ -96,16 +92,10 @@ WITHOUT_MEANING: Final = frozenset(
 """Where and how YTsaurus keeps a table, and who may use it there."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name of which this is most likely a misspelling, None if it is like none."""
-    near = difflib.get_close_matches(name, known, 1, NEARNESS_MIN)
-    return near[0] if near else None
-
-
 def meant(name: str) -> str | None:
     """Return the setting of which this name is a misspelling, None if there is none."""
     plain = name.lower().replace("-", "_")
-    is_own = name.startswith(OWN_PREFIX) or name in SETTINGS or len(name) > LENGTH_MAX
+    is_own = name.startswith(OWN_PREFIX) or name in SETTINGS
     if is_own or name in WITHOUT_MEANING:
         return None
     return nearest(plain, SETTINGS)

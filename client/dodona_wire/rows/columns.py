@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.near_names import nearest
 from dodona_wire.preload import preload_decoder
 from dodona_wire.rows.keys import DESCENDING, TAGS
 from dodona_wire.rows.logical_types import LogicalType, StoredType, logical_type
@@ -104,6 +105,9 @@ def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
         if (word := fields.get(name)) is not None and word not in known:
             text = f"{name} of a column is one of {', '.join(known)}, not {shown(word)}"
             raise SchemaViolation(text, column=fields.get("name"), column_index=place)
+    for name in fields:
+        if name not in Column.__struct_fields__:
+            raise _unknown_field(name, fields, place)
     try:
         column = msgspec.convert(fields, Column)
         # One type has one name, whatever spaces and quotes a user writes in it.
@@ -114,6 +118,13 @@ def parse_column(place: int, column: Column | Mapping[str, Any]) -> Column:
     except msgspec.ValidationError as error:
         text = f"a column of the schema is malformed: {error}"
         raise SchemaViolation(text, column=fields.get("name"), column_index=place) from error
+
+
+def _unknown_field(name: Any, fields: Mapping[str, Any], place: int) -> SchemaViolation:
+    near = nearest(name.lower(), Column.__struct_fields__) if isinstance(name, str) else None
+    hint = f"one of {', '.join(Column.__struct_fields__)}" if near is None else repr(near)
+    text = f"a column of a schema has no field {shown(name)}: use {hint}"
+    return SchemaViolation(text, column=fields.get("name"), column_index=place)
 
 
 _WORDS: Final[dict[str, tuple[str, ...]]] = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.near_names import nearest
 from dodona_wire.rows.column_kinds import Member
 from dodona_wire.rows.logical_types import TYPES, logical_type
 from dodona_wire.shown import shown
@@ -94,9 +95,10 @@ def _refuse_unknown(column: Mapping[str, Any], name: Any) -> None:
     for field, value in column.items():
         is_known = field in _COLUMN_FIELDS or field in ("type_v3", *_SILENT_FIELDS)
         if value is not None and not is_known:
-            raise SchemaViolation(
-                f"The field {field} of a column is not supported. Leave it out.", column=name
-            )
+            near = nearest(str(field).lower(), (*_COLUMN_FIELDS, "type_v3"))
+            todo = "Leave it out." if near is None else f"Did you mean {near}?"
+            text = f"The field {shown(field)} of a column is not supported. {todo}"
+            raise SchemaViolation(text, column=name)
 
 
 def _type(kind: Any, name: Any) -> str:

@@ -25,7 +25,7 @@ from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeLimits, RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
-from dodona_server.listener import Listener
+from dodona_server.listener import listener_of
 from dodona_server.logs import tell
 from dodona_server.metrics import LogReport, ServerReport
 from dodona_server.notices import Readiness, look_around
@@ -50,7 +50,7 @@ def run_master(settings: MasterSettings) -> None:
     store = MasterStore.open(settings.data_dir, settings.map_mib_max << 20)
     try:
         book = RecoveryBook.open(store.path)
-        with Listener(settings.host, settings.port) as listener:
+        with listener_of(settings) as listener:
             with no_space_told(settings.data_dir):
                 core = recover(store, settings, book)
             count = core.statistics().catalog.table_count

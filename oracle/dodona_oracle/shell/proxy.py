@@ -17,7 +17,7 @@ from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle, wait_until
-from dodona_server.listener import Listener
+from dodona_server.listener import listener_of
 from dodona_server.metrics import ServerReport
 from dodona_server.runtime import Runtime
 from dodona_server.scheduling import take_short_turns
@@ -28,7 +28,7 @@ from dodona_wire.cores.effects import AskMaster
 def run_proxy(settings: ProxySettings) -> None:
     """Serve until a signal comes. Raises SystemExit."""
     take_short_turns()  # a request takes microseconds, and a caller waits for it
-    with Listener(settings.host, settings.port) as listener:
+    with listener_of(settings) as listener:
         serve(create_proxy(settings), settings, listener)
 
 

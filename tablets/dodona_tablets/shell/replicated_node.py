@@ -30,12 +30,15 @@ from dodona_replication.shell.first_look import Copies
 from dodona_replication.shell.owner_host import TakeOverStuck
 from dodona_replication.shell.replica_links import ReplicaLinks
 from dodona_replication.shell.standby_host import StandbyHost
-from dodona_server.listener import Listener
+from dodona_server.listener import Listener, listener_of
 from dodona_server.logs import tell
 from dodona_server.process import read_clock
 from dodona_tablets.shell.attempt_file import read_attempts, write_attempts
 from dodona_tablets.shell.chunk_cache import ChunkCache
+from dodona_tablets.shell.chunk_files import CHUNKS_NAME, numbers_in
 from dodona_tablets.shell.chunk_names import ChunkNames
+from dodona_tablets.shell.log import LOG_NAME
+from dodona_tablets.shell.log_bounds import BOUNDS_NAME
 from dodona_tablets.shell.object_counts import CountedObjects
 from dodona_tablets.shell.object_urls import open_objects
 from dodona_tablets.shell.replicated_log import (
@@ -56,7 +59,7 @@ from dodona_tablets.shell.service import (
 )
 from dodona_tablets.shell.settings import NodeSettings
 from dodona_tablets.shell.standby_pages import StandbyPages
-from dodona_wire.errors import DodonaError
+from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
 _logger: Final = logging.getLogger("dodona.node")
@@ -73,7 +76,8 @@ def run_replicated_node(settings: NodeSettings) -> None:
     objects = CountedObjects(open_objects(settings.object_store))
     folder = lock_folder(settings.data_dir)
     try:
-        with Listener(settings.host, settings.port) as listener:
+        _check_no_other_node(folder)
+        with listener_of(settings) as listener:
             since_us = read_clock().instant_us
             while True:
                 attempts = read_attempts(folder)
@@ -88,6 +92,21 @@ def run_replicated_node(settings: NodeSettings) -> None:
                     return
     finally:
         folder.close()
+
+
+def _check_no_other_node(folder: LockedFolder) -> None:
+    """Check that the folder is new, or that of a node whose log has copies. A start removes chunks
+    that its log does not name. Those of a node with a log of its own are all that there is of their
+    rows. A node with copies writes who it is before it makes any chunk. Raises InvalidRequest."""
+    path = folder.path
+    has_log = any(path.glob(f"{LOG_NAME}/*")) or (path / BOUNDS_NAME).exists()
+    if has_log or (former_owner(folder) is None and numbers_in(path / CHUNKS_NAME)):
+        raise InvalidRequest(
+            f"{path} is the folder of a node whose log has no copies: it has "
+            f"{'a log' if has_log else 'chunks'} of its own. Give this node a new folder, start it "
+            "without --replicas, or give the log copies with `dodona cluster adopt`.",
+            path=str(path),
+        )
 
 
 class _NotTaken(Exception):

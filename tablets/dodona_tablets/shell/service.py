@@ -20,7 +20,7 @@ from dodona_server.endpoint import Endpoint
 from dodona_server.flushes import RuntimeStatistics
 from dodona_server.front import Front
 from dodona_server.lifecycle import Lifecycle
-from dodona_server.listener import Listener
+from dodona_server.listener import Listener, listener_of
 from dodona_server.log_thread import DistantLog
 from dodona_server.logs import tell
 from dodona_server.metrics import LogReport, ServerReport
@@ -61,7 +61,7 @@ def run_node(settings: NodeSettings) -> None:
     """Recover and serve until a signal comes. Raises DodonaError, SystemExit."""
     log = CellLog.open(settings.data_dir, settings.log_bytes_max)
     try:
-        with Listener(settings.host, settings.port) as listener:
+        with listener_of(settings) as listener:
             serve_cell(
                 settings,
                 log,

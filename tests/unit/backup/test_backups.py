@@ -1,5 +1,6 @@
 """Backups of an embedded database, and what is not made one."""
 
+import errno
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,8 @@ from dodona.errors import (
     Unavailable,
 )
 from dodona_local.backup import back_up, parts, restore
-from dodona_local.backup.manifest import read_manifest
+from dodona_local.backup import manifest as manifests
+from dodona_local.backup.manifest import MANIFEST_NAME, read_manifest
 from unit.backup.tables import PLAIN, Interrupting, make_plain, same
 
 Row = dict[str, Any]
@@ -278,6 +280,23 @@ def test_an_interrupted_backup_leaves_nothing(
         back_up(db, folder, progress=Interrupting(error, "saving"))
     assert folder.exists() == is_there
     assert not is_there or not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.EIO, "Input/output error")])
+def test_a_backup_that_fails_after_its_manifest_got_its_name_leaves_nothing(
+    db: Client, folder: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest stayed without the rows: a damaged backup."""
+    make_plain(db, "//t")
+
+    def fail(path: Path) -> None:
+        assert (path / MANIFEST_NAME).exists()
+        raise error
+
+    monkeypatch.setattr(manifests, "sync_folder", fail)
+    with pytest.raises(type(error)):
+        back_up(db, folder)
+    assert not folder.exists()
 
 
 def test_a_snapshot_that_was_lost_is_no_backup(

@@ -37,7 +37,10 @@ def values(count: int, **more: Any) -> list[Definition]:
     [
         ([{"name": "id"}], "malformed"),
         ([{**ID, "type": "int65"}, VALUE], "type .*one of .*int64, .*not 'int65'.*mean int64"),
-        ([{**ID, "colour": "red"}, VALUE], "malformed"),
+        ([{**ID, "colour": "red"}, VALUE], "no field 'colour': use one of name, type, sort_order"),
+        ([{**ID, "sort_ordr": "ascending"}, VALUE], "no field 'sort_ordr': use 'sort_order'"),
+        ([ID, {**VALUE, "Required": True}], "no field 'Required': use 'required'"),
+        ([ID, {**VALUE, "required" * 100_000: True}], "no field 'required.*…: use one of name"),
         ([{**ID, "sort_order": "upwards"}, VALUE], "sort_order .*one of ascending, descending"),
         ([5, VALUE], "a dict or a Column, not int"),
         ([{**ID, "name": ""}, VALUE], "empty or too long"),

@@ -163,3 +163,21 @@ def test_an_invalid_json_body_is_refused(content: bytes) -> None:
 def test_an_invalid_msgpack_body_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidRequest):
         decode_body(content, "msgpack", Wanted)
+
+
+@pytest.mark.parametrize("form", VALUE_FORMS)
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ({"rowss": []}, "unknown field `rowss`. Did you mean 'rows'?"),
+        ({"rows": [], "Count": 1}, "unknown field `Count`. Did you mean 'count'?"),
+        ({"rows": [], "colour": 1}, "unknown field `colour`"),
+        ({"rows": [], "x" * 300: 1}, "x`"),
+    ],
+)
+def test_a_misspelled_field_of_a_body_is_refused_with_the_one_that_was_meant(
+    body: dict[str, Any], hint: str, form: Form
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        decode_body(encode_body(body, form), form, Wanted)
+    assert refused.value.message.endswith(hint)

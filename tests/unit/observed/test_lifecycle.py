@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx
@@ -14,16 +14,21 @@ from starlette.testclient import TestClient
 
 from dodona.errors import InvalidRequest
 from dodona_gateway.shell import gateway
+from dodona_server import thread_server
+from dodona_server.answers import Answer
 from dodona_server.lifecycle import Lifecycle, wait_until
 from dodona_server.listener import Listener
 from dodona_server.pages import create_application
 from dodona_server.serving import serve_pages
 from dodona_server.settings import ProcessSettings
+from dodona_server.thread_server import ThreadServer
 from suite import waiting
 from unit.oracle.test_application import no_lifespan
 
 HOST = "127.0.0.1"
 URL = f"http://{HOST}"
+LONG_BYTES = 16 << 20
+"""More than the buffers of a connection take."""
 
 
 def statuses(http: TestClient) -> dict[str, int]:
@@ -127,6 +132,45 @@ def test_a_slow_sender_does_not_delay_other_callers_of_the_listener() -> None:
         finally:
             has_ended.set()
             dripping.join()
+
+
+def test_connections_that_never_ask_do_not_delay_a_probe_at_the_listener() -> None:
+    """A node that stands by answers there for days. Each of them held up all others for 0.5 s."""
+    with ExitStack() as lines, Listener(HOST, 0) as listener:
+        for half in (b"", b"GET /healthz HT") * 100:
+            line = lines.enter_context(socket.create_connection((HOST, listener.port)))
+            with suppress(OSError):  # it is turned away already
+                line.sendall(half)
+        assert httpx.get(f"{URL}:{listener.port}/healthz", timeout=20).status_code == 200
+
+
+def test_a_client_that_takes_no_answer_does_not_delay_others_at_the_listener(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thread_server, "TALK_SECONDS_MAX", 60.0)
+
+    def respond(path: str, _: object) -> Answer:
+        return Answer(200, "text/plain", b"x" * (LONG_BYTES if path == "/long" else 1))
+
+    with socket.create_server((HOST, 0)) as listening:
+        listening.setblocking(False)
+        has_ended = threading.Event()
+        server = ThreadServer([listening], respond)
+        serving = threading.Thread(target=lambda: server.serve(has_ended.is_set, poll_s=0.05))
+        serving.start()
+        address = listening.getsockname()
+        try:
+            with ExitStack() as lines:
+                for _ in range(20):
+                    line = lines.enter_context(socket.create_connection(address))
+                    line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
+                url = f"{URL}:{address[1]}"
+                assert httpx.get(f"{url}/", timeout=20).text == "x"
+                whole = httpx.get(f"{url}/long", timeout=60)
+        finally:
+            has_ended.set()
+            serving.join()
+    assert len(whole.content) == LONG_BYTES
 
 
 # ---- the leave

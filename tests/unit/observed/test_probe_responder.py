@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -72,6 +73,14 @@ def test_the_probe_responder_survives_invalid_requests(server: Stalled, garbage:
     with socket.create_connection((HOST, server.port)) as caller:
         caller.sendall(garbage)
     assert httpx.get(f"{server.url}/healthz", timeout=WAIT_S_MAX).status_code == 200
+
+
+def test_connections_that_never_ask_do_not_delay_a_probe(server: Stalled) -> None:
+    server.us = STALLED_US_MIN
+    with ExitStack() as lines:
+        for _ in range(200):
+            lines.enter_context(socket.create_connection((HOST, server.port)))
+        assert httpx.get(f"{server.url}/healthz", timeout=20).status_code == 200
 
 
 def test_the_probe_responder_ends_with_a_server_whose_disk_hangs(server: Stalled) -> None:

@@ -19,7 +19,7 @@ def test_threads_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     monkeypatch.setattr(connection, "_clients", {})
 
-    def connect(url: str, *, call_timeout_ms: int | None) -> object:
+    def connect(url: str) -> object:
         time.sleep(0.05)  # so that others come meanwhile
         made.append(object())
         return made[-1]
@@ -37,15 +37,16 @@ def test_threads_share_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_clients_with_other_bounds_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, int | None]] = []
+    made: list[tuple[str, dict[str, int]]] = []
     monkeypatch.setattr(connection, "_clients", {})
 
-    def connect(url: str, *, call_timeout_ms: int | None) -> object:
-        made.append((url, call_timeout_ms))
+    def connect(url: str, **bounds: int) -> object:
+        made.append((url, bounds))
         return object()
 
     monkeypatch.setattr(dodona, "connect", connect)
     bounded = replace(CLUSTER, call_timeout_ms=500)
     clients = [connection.connect(it) for it in (CLUSTER, bounded, CLUSTER, bounded)]
-    assert made == [(CLUSTER.url, None), (CLUSTER.url, 500)]
+    both = {"timeout_ms": 500, "call_timeout_ms": 500}  # a silent master is waited for no longer
+    assert made == [(CLUSTER.url, {}), (CLUSTER.url, both)]
     assert clients[:2] == clients[2:]

@@ -14,9 +14,15 @@ from dodona_replication.shell.owner_host import TakeOverStuck
 from dodona_server.process import read_clock
 from dodona_tablets.shell import replicated_node
 from dodona_tablets.shell.attempt_file import NAME, read_attempts, write_attempts
-from dodona_tablets.shell.replicated_node import STUCK_S_MAX, _NotTaken, _Start
+from dodona_tablets.shell.replicated_log import OWNER
+from dodona_tablets.shell.replicated_node import (
+    STUCK_S_MAX,
+    _NotTaken,
+    _Start,
+    run_replicated_node,
+)
 from dodona_tablets.shell.settings import NodeSettings
-from dodona_wire.errors import DataCorrupted
+from dodona_wire.errors import DataCorrupted, InvalidRequest
 from dodona_wire.net.folder import LockedFolder, lock_folder
 
 LOG = "cell-1"
@@ -75,10 +81,10 @@ def log(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedLog]:
     return Log
 
 
-def start_of(folder: LockedFolder, cell: int | None = None) -> _Start:
+def settings_of(path: Path, cell: int | None = None) -> NodeSettings:
     made: dict[str, Any] = {
         "master_url": "http://127.0.0.1:1",
-        "data_dir": folder.path,
+        "data_dir": path,
         "cell": cell,
         "port": 1,
         "cluster": "c1",
@@ -86,7 +92,11 @@ def start_of(folder: LockedFolder, cell: int | None = None) -> _Start:
         "etcd": "http://e:1",
         "object_store": "file:///tmp",
     }
-    settings = NodeSettings(**made)
+    return NodeSettings(**made)
+
+
+def start_of(folder: LockedFolder, cell: int | None = None) -> _Start:
+    settings = settings_of(folder.path, cell)
     replication: Any = replicated_node.replication_of(settings)
     objects: Any = None
     return _Start(
@@ -172,3 +182,43 @@ def test_a_file_of_attempts_that_is_damaged_counts_as_empty(
 ) -> None:
     (folder.path / NAME).write_bytes(content)
     assert read_attempts(folder) == Attempts()
+
+
+OWN_PARTS = {
+    "a log": "log/00000000000000000001.mdb",
+    "the bounds of a log": "log-bounds",
+    "chunks": "chunks/7.arrow",
+}
+
+
+@pytest.mark.parametrize("what", OWN_PARTS)
+def test_the_folder_of_a_node_with_its_own_log_is_refused_and_stays(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks are in no log that has copies, so a start would take them for garbage."""
+    own = tmp_path / OWN_PARTS[what]
+    own.parent.mkdir(exist_ok=True)
+    own.write_bytes(b"all that there is")
+    before = {it.relative_to(tmp_path) for it in tmp_path.rglob("*")}
+    monkeypatch.setattr(replicated_node, "listener_of", _went_on)
+    with pytest.raises(InvalidRequest, match="dodona cluster adopt"):
+        run_replicated_node(settings_of(tmp_path))
+    assert {it.relative_to(tmp_path) for it in tmp_path.rglob("*")} - before <= {
+        Path("dodona.lock")
+    }
+    assert own.read_bytes() == b"all that there is"
+
+
+def test_the_folder_of_a_node_whose_log_has_copies_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "chunks" / "7.arrow").write_bytes(b"a copy")
+    (tmp_path / OWNER).write_text("node-1-abc")
+    monkeypatch.setattr(replicated_node, "listener_of", _went_on)
+    with pytest.raises(Ended):
+        run_replicated_node(settings_of(tmp_path))
+
+
+def _went_on(*_: Any) -> None:
+    raise Ended

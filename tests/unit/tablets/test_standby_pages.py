@@ -1,14 +1,19 @@
 """What a node that stands by answers: probes, its metrics, and a refusal of all else."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import dodona
+from dodona.errors import InvalidRequest
 from dodona_replication.core.standby import StandbyReport
 from dodona_server.lifecycle import HEALTH_PATHS, METRICS
 from dodona_server.listener import Listener
+from dodona_tablets.shell.settings import NodeSettings
 from dodona_tablets.shell.standby_pages import StandbyPages
 from dodona_wire.net.cluster_key import Admission, ClusterKey, MetricsKey
 
@@ -71,3 +76,21 @@ def test_only_callers_with_a_key_read_the_metrics_if_the_cluster_has_one(
 def test_a_page_in_a_browser_reads_no_metrics(listener: Listener) -> None:
     listener.standby_pages = StandbyPages(None, Admission(is_open=True), lambda: REPORT)
     assert get(listener, METRICS, Origin="http://evil.example").status_code == 403
+
+
+def test_a_client_that_connects_to_a_node_that_stands_by_hears_where_the_master_is() -> None:
+    """It repeated its calls until its time was over, and named no role."""
+    made: dict[str, Any] = {
+        "cell": 7,
+        "port": 1,
+        "data_dir": Path("/none"),
+        "master_url": "http://127.0.0.1:8500",
+    }
+    settings = NodeSettings(**made)
+    with Listener("127.0.0.1", 0, headers=settings.answer_headers) as listener:
+        listener.standby_pages = StandbyPages(7, Admission(), lambda: REPORT)
+        url = f"http://127.0.0.1:{listener.port}"
+        with pytest.raises(InvalidRequest, match="is a node and not the master") as caught:
+            dodona.connect(url, timeout_ms=60_000)
+        assert caught.value.attributes["master"] == "http://127.0.0.1:8500"
+        assert get(listener, "/readyz").headers["server"].startswith("dodona/")

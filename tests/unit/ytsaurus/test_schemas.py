@@ -110,6 +110,8 @@ def test_every_type_is_spelt_both_ways() -> None:
         ([{**KEY, "unknown": 1}], "unknown"),
         (Attributed([KEY], {"unique_keys": False}), "unique_keys"),
         (Attributed([KEY], {"strict": False}), "strict"),
+        ([{**KEY, "sort_ordr": "ascending"}], "sort_ordr' of a column .* mean sort_order"),
+        ([{**KEY, "tpye_v3": "int64"}], "tpye_v3' of a column .* mean type_v3"),
     ],
 )
 def test_schemas_that_can_not_be_kept(schema: Any, words: str) -> None:
