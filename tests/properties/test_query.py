@@ -21,12 +21,13 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dodona._core.protocol.arguments import Parameters
 from dodona._core.protocol.limits import QueryLimits
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading import query as query_module
 from dodona._core.reading.query import Query, Source
 from dodona._core.reading.reading import Ranges, range_of
-from dodona._core.sql.parameters import Parameters, checked_parameters
+from dodona._core.sql.parameters import checked_parameters
 from dodona._core.sql.pushdown import ScanRange
 from dodona.errors import InvalidRequest
 from dodona.schema import Column, ColumnType, TableSchema
