@@ -37,7 +37,11 @@ FORK_MODULES: Final = {
         "dodona_oracle.shell.proxy",
         "dodona_oracle.shell.proxy_pages",
     ),
-    "dodona_gateway": ("dodona_gateway.shell.gateway",),
+    "dodona_gateway": (
+        "dodona._core.loads.one_call",
+        "dodona._core.loads.session",
+        "dodona_gateway.shell.gateway",
+    ),
     "dodona_tablets": ("dodona_tablets.shell.pages", "dodona_tablets.shell.service"),
 }
 """The imports of servers, by their modules: all that they need, so that no fork imports a module
