@@ -77,6 +77,7 @@ WRITES: dict[str, Call] = {
     "insert": lambda db, number: db.insert_rows(T, [{**KEY, "balance": number}]),
     "commit": commit,
     "rerun": rerun,
+    "write": lambda db, number: db.write(T, [{**KEY, "balance": number}]),
 }
 READS: dict[str, Call] = {
     "timestamp": lambda db, number: db.generate_timestamp(),
@@ -94,6 +95,7 @@ EMBEDDED: dict[str, Call] = {
     "directory": directory,
     "read_arrow": lambda db, number: db.read_arrow(T),
     "query": lambda db, number: db.query(f"select * from [{T}]"),
+    "changes": lambda db, number: list(db.read_changes(T, 0)),
     "mount": lambda db, number: db.mount_table(T),
 }
 
