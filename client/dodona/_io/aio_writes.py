@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from dodona._core.protocol import steps
-from dodona._core.protocol.arguments import row_as_now, value_as_now
+from dodona._core.protocol.arguments import value_as_now
 from dodona._core.protocol.steps import Step
 from dodona._io.bounds import AsyncRun
 from dodona._io.callers import placed
@@ -243,7 +243,7 @@ class Writes(_Begun):
         if type(rows) is not list:
             if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
                 return rows  # the write refuses it
-            rows = map(row_as_now, rows) if isinstance(rows, Iterator) else rows
+            rows = map(value_as_now, rows) if isinstance(rows, Iterator) else rows
             rows = islice(rows, self._rows_max + 1)
         self._rows = [*rows]
         return self._rows
@@ -251,7 +251,7 @@ class Writes(_Begun):
     def _keep(self) -> None:
         """Copy the rows, since the write must wait. Its caller may change them meanwhile."""
         rows, self._rows = self._rows, []
-        rows[:] = [*map(row_as_now, rows)]
+        rows[:] = [*map(value_as_now, rows)]
 
     def begin(self, protocol: steps.Protocol[None], timeout_ms: int | None = None) -> Write[None]:
         """Buffer rows, which are `kept`, by this protocol: now, if the table is known. Then the

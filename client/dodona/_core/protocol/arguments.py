@@ -37,21 +37,16 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
 
 class _Kept:
     def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows: Iterator[Row] = map(row_as_now, rows)
+        self._rows: Iterator[Row] = map(value_as_now, rows)
 
     def __iter__(self) -> Iterator[Row]:
         given, self._rows = tee(self._rows)
         return given
 
 
-def row_as_now(row: Row) -> Row:
-    """Return the row as it is now: its caller may change it, and the lists and dicts in it."""
-    return value_as_now(row) if isinstance(row, Mapping) else row
-
-
 def value_as_now(value: Any, depth_left: int = COPIED_DEPTH_MAX) -> Any:
-    """Return a value without the lists and dicts that its caller may change. Checks refuse a value
-    that is nested more deeply than the copy."""
+    """Return a row, or another value, as it is now: its caller may change it, and the lists and
+    dicts in it. Checks refuse a value that is nested more deeply than the copy."""
     if depth_left == 0:
         return value
     if isinstance(value, Mapping):
