@@ -216,7 +216,7 @@ class AsyncLoad(ProcessBound):
         Overloaded, Unavailable.
 
         With asyncio, the write begins at the call. `publish` waits for it, also if it is not
-        awaited, and raises its error."""
+        awaited, and raises its error. Do not change the data before the write is done."""
         loads, ticket = self._session.loads, self.ticket
         if ticket.atomicity == "none":
             await self._run(loads.write(ticket, path, data, durability), timeout_ms)

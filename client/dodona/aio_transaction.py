@@ -42,7 +42,7 @@ class AsyncTransaction(ProcessBound):
         self._session = session
         self._buffer = buffer
         self._call_timeout_ms = call_timeout_ms
-        self._writes = Writes(run)  # asyncio only
+        self._writes = Writes(run, session.limits.transaction.rows_max)  # asyncio only
 
     @property
     def id(self) -> TransactionId | None:

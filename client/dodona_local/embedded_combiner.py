@@ -32,6 +32,7 @@ from dodona_local.embedded_cores import Cores
 from dodona_local.embedded_turns import Exchange, Flush, Turn
 from dodona_local.interrupts import is_callers_own
 from dodona_wire.errors import DiskFull, DodonaError, Unavailable
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.net.threads import begin_thread_soon
@@ -225,8 +226,9 @@ class Combiner:
                 self._queue[0].wake()
             elif cores is not None and cores.is_flush_due:
                 self._served[0].wake()
-        except IndexError:  # no thread waits
-            pass
+        except IndexError as error:  # no thread waits
+            if is_of_handler(error):
+                raise
 
     # ---- mending, in a separate thread, which no signal handler interrupts
 

@@ -9,7 +9,6 @@ release and to check are each one step of the interpreter.
 
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from types import GeneratorType
 from typing import Final
@@ -17,6 +16,7 @@ from typing import Final
 from dodona._core.protocol.steps import Target
 from dodona_local.embedded_cores import Asked, Cores
 from dodona_local.interrupts import is_callers_own
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply, Request
 
@@ -76,8 +76,11 @@ class Exchange:
 
     def wake(self) -> None:
         """Wake the thread, so that it looks for its replies, or serves."""
-        with suppress(RuntimeError):  # another thread has just woken it
+        try:
             self._signal.release()
+        except RuntimeError as error:  # another thread has just woken it
+            if is_of_handler(error):
+                raise
 
     def sleep(self) -> None:
         self._signal.acquire(timeout=WAIT_SECONDS)

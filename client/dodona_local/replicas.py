@@ -17,6 +17,7 @@ from dodona_local.folder import DataFolder
 from dodona_local.ports import HOST
 from dodona_local.replicated_folder import MEMBERS, OBJECTS, ReplicatedFolder
 from dodona_local.supervisor import Plan
+from dodona_wire.net.paths import place_of
 
 COPIES: Final = 3
 REPLICAS_MAX: Final = 16
@@ -68,16 +69,17 @@ class Replicas(NamedTuple):
         if "," in str(folder.path):
             text = f"the path of {folder.path} has a comma, and lists of sockets have commas, too"
             raise LaunchFailed(f"{text}: choose another folder")
-        self._check_object_store()
+        self.check_object_store()
 
-    def _check_object_store(self) -> None:
+    def check_object_store(self) -> None:
+        """Check the URL of the object store. Raises LaunchFailed, InvalidRequest."""
         scheme, _, rest = self.object_store.partition("://")
         if self.object_store and (scheme not in ("s3", "file") or not rest.strip("/")):
             raise LaunchFailed(
                 f"{self.object_store} is no URL of an object store: use s3://bucket/prefix, or "
                 "file:///folder"
             )
-        if scheme == "file" and not Path(unquote(rest)).is_dir():
+        if scheme == "file" and not place_of(unquote(rest)).is_dir():
             raise LaunchFailed(f"there is no folder {rest}: make it, or mount it")
 
     def objects_folder(self, folder: DataFolder) -> Path | None:

@@ -12,12 +12,14 @@ Invariant: writes of a transaction take place in the order of their calls.
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from functools import wraps
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from functools import partial, wraps
+from itertools import islice
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from dodona._core.protocol import steps
+from dodona._core.protocol.arguments import value_as_now
 from dodona._core.protocol.steps import Step
 from dodona._io.bounds import AsyncRun
 from dodona._io.callers import placed
@@ -128,6 +130,10 @@ def _retrieve(task: "asyncio.Task[Any]") -> None:
 class LoadWrites(_Begun):
     """The writes of one load."""
 
+    def as_now(self, argument: Any) -> Any:
+        """Return an argument of a write for later. Data may be large, and is not copied."""
+        return argument
+
     def begin(self, writing: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
         """Begin the write now, as a task. Without a running event loop, it begins when the caller
         runs one."""
@@ -147,6 +153,11 @@ class TreeWrites(_Begun):
         super().__init__()
         self._family: WeakSet[TreeWrites] = WeakSet() if around is None else around._family
         self._family.add(self)
+
+    def as_now(self, argument: Any) -> Any:
+        """Return an argument of a change as it is now: the caller may change it before the
+        master gets it."""
+        return value_as_now(argument)
 
     async def wait(self, timeout_ms: int | None) -> None:
         """Wait until all earlier changes are done, also those that failed. Raises Unavailable after
@@ -190,8 +201,10 @@ def begun_at_call(
     def call(
         self: Owner, /, *arguments: Arguments.args, **named: Arguments.kwargs
     ) -> Coroutine[Any, Any, Result]:
+        begin, as_now = self._writes.begin, self._writes.as_now
+        late: Any = partial(method, self, *map(as_now, arguments))
         with placed(sys._getframe(1)):
-            return self._writes.begin(method(self, *arguments, **named))
+            return begin(late(**{name: as_now(it) for name, it in named.items()}))
 
     return call
 
@@ -217,20 +230,33 @@ async def _behind(earlier: Tasks, writing: Coroutine[Any, Any, Result]) -> Resul
 class Writes(_Begun):
     """The writes of one transaction."""
 
-    def __init__(self, run: AsyncRun) -> None:
+    def __init__(self, run: AsyncRun, rows_max: int) -> None:
+        """`rows_max` is the most rows of a transaction: more are not looked at."""
         super().__init__()
         self._run = run
+        self._rows_max = rows_max
+        self._rows: list[Any] = []
+        """The rows of the next write."""
 
     def kept(self, rows: Iterable[Any]) -> Iterable[Any]:
-        """Return the rows as they are now, for a write that can't begin now."""
-        if not self._left:
-            return rows
-        return [dict(it) if isinstance(it, Mapping) else it for it in rows]
+        """Return the rows in a list of our own, for the write that begins next."""
+        if type(rows) is not list:
+            if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+                return rows  # the write refuses it
+            rows = map(value_as_now, rows) if isinstance(rows, Iterator) else rows
+            rows = islice(rows, self._rows_max + 1)
+        self._rows = [*rows]
+        return self._rows
+
+    def _keep(self) -> None:
+        """Copy the rows, since the write must wait. Its caller may change them meanwhile."""
+        rows, self._rows = self._rows, []
+        rows[:] = [*map(value_as_now, rows)]
 
     def begin(self, protocol: steps.Protocol[None], timeout_ms: int | None = None) -> Write[None]:
         """Buffer rows, which are `kept`, by this protocol: now, if the table is known. Then the
-        call raises the errors of the write. Else a task does it. `timeout_ms` limits the questions
-        to the master."""
+        call raises the errors of the write. Else a task does it, with the rows as they are now.
+        `timeout_ms` limits the questions to the master."""
         if self._left:
             going_on = self._after(self._left[-1], protocol, timeout_ms)
         else:
@@ -239,6 +265,7 @@ class Writes(_Begun):
             except StopIteration:
                 return Write(None, self._left)
             going_on = self._run(_resumed(protocol, step), timeout_ms)
+        self._keep()
         task = asyncio.ensure_future(going_on)
         self._left.append(task)
         return Write(task, self._left)

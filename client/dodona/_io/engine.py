@@ -18,7 +18,6 @@ import time
 from _queue import SimpleQueue
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from dodona._core.protocol.steps import Calls, Post
 from dodona._io.loops import new_event_loop
 from dodona._io.network import Gathering, Network
 from dodona._io.refusals import CLOSED
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.exits import at_last
@@ -150,8 +150,11 @@ class Engine:
     def _call(self, function: Callable[[], None]) -> None:
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
+            try:
                 loop.call_soon_threadsafe(function)
+            except RuntimeError as error:  # the loop has ended
+                if is_of_handler(error):
+                    raise
 
     # ---- in the thread
 

@@ -33,6 +33,7 @@ from dodona_wire.net.roles import wrong_server
 from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
 from dodona_wire.net.urls import hide_password
+from dodona_wire.shown import named
 from dodona_wire.types import CellId, Timestamp
 
 MASTER_TIMEOUT_SECONDS: Final = 10.0
@@ -49,16 +50,18 @@ def check_url(url: str) -> str:
     """Return the URL of a master in its normal form. Raises InvalidRequest."""
     if not isinstance(url, str):
         raise InvalidRequest(f"the master's URL is a str, not {type(url).__name__}")
-    parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
+        normal = parts._replace(path=parts.path.rstrip("/"), query="", fragment="").geturl()
+        httpx.URL(normal)  # it refuses more characters
+    except (ValueError, httpx.InvalidURL):
         is_valid = False
     if not is_valid:
         raise InvalidRequest(
-            "the master's URL is like http://127.0.0.1:8500", url=hide_password(url)
+            "the master's URL is like http://127.0.0.1:8500", url=named(hide_password(url))
         )
-    return parts._replace(path=parts.path.rstrip("/"), query="", fragment="").geturl()
+    return normal
 
 
 class Network:

@@ -7,7 +7,8 @@ commit, or never.
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dodona._core.protocol import steps
 from dodona._core.session import Session
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from dodona._core.reading.query import Query
 
 Result = TypeVar("Result")
+
+LAZY: Final = (map, filter, starmap)
+"""Iterators that call a function of the user later."""
 
 
 def check_function(function: object) -> None:
@@ -52,7 +56,7 @@ def _check(function: object, *, is_async: bool) -> None:
 
 def finished(result: Result) -> Result:
     """Return the result of a function. Raises InvalidRequest if the function has only begun."""
-    is_begun = isinstance(result, Coroutine | AsyncGenerator) or (
+    is_begun = isinstance(result, (Coroutine, AsyncGenerator, *LAZY)) or (
         isinstance(result, Generator) and inspect.getgeneratorstate(result) == inspect.GEN_CREATED
     )
     if isinstance(result, Coroutine | Generator):

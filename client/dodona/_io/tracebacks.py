@@ -6,11 +6,11 @@ reference cycle. It keeps all of them until the garbage collector runs: also the
 caller, and the client in them.
 """
 
-from contextlib import suppress
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from typing import Final
 
 from dodona_wire.errors import DodonaError
+from dodona_wire.handlers import is_of_handler
 
 OWN: Final = ("dodona.", "dodona_wire.")
 """How the names of the client's own modules begin."""
@@ -29,6 +29,9 @@ def forget_locals(error: DodonaError, own: tuple[str, ...] = OWN) -> None:
         frame = trace.tb_frame
         is_own = str(frame.f_globals.get("__name__")).startswith(own)
         if is_own and not frame.f_code.co_flags & _MAY_WAIT:
-            with suppress(RuntimeError):  # the frame still runs
+            try:
                 frame.clear()
+            except RuntimeError as running:  # the frame still runs
+                if is_of_handler(running):
+                    raise
         trace = trace.tb_next

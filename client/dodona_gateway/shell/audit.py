@@ -12,16 +12,19 @@ any time, or call `AuditLog.reopen`: the next line then goes to a file of the co
 the file has a bound, the audit itself moves the file before it grows over the bound. The file moves
 to the same name with `.1` behind it, and replaces the file that had that name before. So both files
 together never take more than twice the bound. If the file can't be moved, the audit counts as not
-writable.
+writable. Links to the file stay. A device, a pipe, and an output of this process are never moved:
+what reads them bounds them.
 """
 
 import asyncio
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +44,7 @@ answer."""
 RETRY_S: Final = 0.5
 TEXT_LENGTH_MAX: Final = 2_048
 MODE: Final = 0o600
+OUTPUTS: Final = (1, 2)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -224,6 +228,7 @@ class _File:
         self._path = path
         self._bytes_max = bytes_max
         self._descriptor: int | None = None
+        self._is_movable = False
         self._rest = b""
         """The rest of a line of which the file took only a part."""
         self.is_to_be_reopened = True
@@ -274,13 +279,14 @@ class _File:
     def _is_full(self, descriptor: int, length: int) -> bool:
         """Return whether the file has no room for `length` more bytes. A line that is longer than
         the bound goes into an empty file."""
-        if self._bytes_max is None:
+        if self._bytes_max is None or not self._is_movable:
             return False
         size_bytes = os.fstat(descriptor).st_size
         return size_bytes > 0 and size_bytes + length > self._bytes_max
 
     def _move_away(self) -> None:
-        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        place = Path(os.path.realpath(self._path))  # a link stays, and leads to the new file
+        place.replace(place.with_name(f"{place.name}.1"))
         self.is_to_be_reopened = True  # if `_reopen` fails now, the next line tries again
         self._reopen()
 
@@ -290,7 +296,9 @@ class _File:
         self.close()
         self._descriptor = opened
         self._rest = b""  # the new file gets a begun line as a whole
-        size = os.fstat(opened).st_size
+        found = os.fstat(opened)
+        self._is_movable = stat.S_ISREG(found.st_mode) and not _is_own_output(found)
+        size = found.st_size
         if size and os.pread(opened, 1, size - 1) != b"\n":
             os.write(opened, b"\n")  # the last writer ended within a line
         self.is_to_be_reopened = False
@@ -302,3 +310,12 @@ class _File:
         except FileNotFoundError:
             return True
         return (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino)
+
+
+def _is_own_output(found: os.stat_result) -> bool:
+    """Return whether this is the standard output or error output of this process."""
+    for descriptor in OUTPUTS:
+        with suppress(OSError):  # the descriptor is closed
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return True
+    return False

@@ -56,7 +56,8 @@ class GatewaySettings(TracedSettings):
     audit_mib_max: Count | None = Field(
         None,
         description="largest size of the audit log, MiB: then it is moved to the same name with .1 "
-        "at the end, and replaces the one that was moved before; by default it is never moved",
+        "at the end, and replaces the one that was moved before; by default it is never moved, nor "
+        "is a device, a pipe or an output of the gateway",
     )
     console: bool = Field(True, description="serve pages for people at /console")
 

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.shown import shown
 
 
@@ -20,13 +21,18 @@ def place_of(path: str | os.PathLike[str]) -> Path:
         place.stat()
     except FileNotFoundError:
         return place
-    except RuntimeError as error:
-        text = f"the path {shown(str(path))} begins with a user without a home folder here"
-        raise InvalidRequest(f"{text}: use a path that begins with /") from error
-    except ValueError as error:
-        text = f"the path {shown(str(path))} has a character that a path can't have"
-        raise InvalidRequest(text) from error
-    except OSError as error:
-        text = f"the path {shown(str(path))} can't be used: {error.strerror}"
-        raise InvalidRequest(text) from error
+    except (RuntimeError, ValueError, OSError) as error:
+        if is_of_handler(error):
+            raise
+        raise _refusal(path, error) from error
     return place
+
+
+def _refusal(path: str | os.PathLike[str], error: Exception) -> InvalidRequest:
+    given = f"the path {shown(str(path))}"
+    if isinstance(error, RuntimeError):
+        text = f"{given} begins with a user without a home folder here"
+        return InvalidRequest(f"{text}: use a path that begins with /")
+    if isinstance(error, ValueError):
+        return InvalidRequest(f"{given} has a character that a path can't have")
+    return InvalidRequest(f"{given} can't be used: {getattr(error, 'strerror', None)}")

@@ -18,6 +18,7 @@ from _queue import SimpleQueue
 from collections.abc import Callable
 
 from dodona_wire.errors import Unavailable
+from dodona_wire.handlers import is_of_handler
 
 
 def begin_thread(work: Callable[[], None], name: str) -> threading.Thread:
@@ -46,6 +47,8 @@ def _start(function: Callable[..., None], *arguments: object) -> None:
     try:
         _thread.start_new_thread(function, arguments)
     except RuntimeError as error:
+        if is_of_handler(error):
+            raise
         raise no_thread(error) from error
 
 

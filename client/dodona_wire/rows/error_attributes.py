@@ -7,6 +7,7 @@ table are in `text_format`.
 from collections.abc import Mapping
 from typing import Any
 
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.logical_values import text_of_value
 from dodona_wire.rows.text_format import format_any, format_bytes
 from dodona_wire.shown import INTEGER_BITS_MAX, shown
@@ -31,6 +32,8 @@ def _shown(value: Any) -> Any:
         return format_any(value)
     try:
         text = str(value)
-    except Exception:  # noqa: BLE001 - a class may raise anything
+    except Exception as error:  # a class may raise anything
+        if is_of_handler(error):
+            raise
         text = shown(value)
     return f"one {type(value).__name__}" if " object at 0x" in text else text

@@ -4,11 +4,11 @@ Owns: the URLs that are understood, and what is said of others. The client of S3
 a URL of S3: a process must not fork afterwards.
 """
 
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dodona_tablets.shell.objects import FolderObjects, Objects
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.net.paths import place_of
 from dodona_wire.shown import shown
 
 
@@ -27,7 +27,7 @@ def open_objects(url: str) -> Objects:
     if parts.query or parts.fragment:
         raise _bad_url(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
-        return FolderObjects(Path(unquote(parts.path)))
+        return FolderObjects(place_of(unquote(parts.path)))
     if parts.scheme == "s3" and parts.netloc:
         from dodona_tablets.shell.s3_objects import S3Objects
 

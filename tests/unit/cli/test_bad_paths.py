@@ -18,6 +18,8 @@ from dodona_local.checking import check_folder
 from dodona_local.cli import application
 from dodona_local.cli.words import schema_of
 from dodona_local.folder import DataFolder
+from dodona_local.replicas import Replicas
+from dodona_tablets.shell.object_urls import open_objects
 from dodona_wire.net.folder import lock_folder
 from dodona_wire.net.paths import place_of
 from unit.cli.commands import TABLE, Commands
@@ -106,6 +108,15 @@ def test_a_file_is_not_read_there(bank: Commands, path: str, words: str) -> None
         bank.refused(*command, path, "--input-format", "csv")
     bank.refused("create", "//x", "--schema", path)
     bank.refused("restore", path)
+
+
+@pytest.mark.parametrize("name", ["long", "surrogate", "NUL"])
+def test_an_object_store_is_not_looked_for_there(name: str) -> None:
+    path, words = BAD[name]
+    url = f"file:///{path}"
+    for check in (Replicas(3, url).check_object_store, lambda: open_objects(url)):
+        with pytest.raises(InvalidRequest, match=words):
+            check()
 
 
 @pytest.mark.parametrize("command", ["select", "check", "backup", "restore", "up"])

@@ -330,7 +330,13 @@ def test_without_a_proxy_the_master_is_asked_for_timestamps(
         assert client.generate_timestamp() > 0
 
 
-@pytest.mark.parametrize("url", ["", "ftp://host", "http://", "http://host:0", "http://host:x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "ftp://host", "http://", "http://host:0", "http://host:x"),
+        *("http://[", "http://a\0b", "a\ud800", "http://" + "x" * 70_000, "http://a b\x7f"),
+    ],
+)
 def test_connect_refuses_an_invalid_url(url: str) -> None:
     with pytest.raises(InvalidRequest, match="URL"):
         dodona.connect(url)

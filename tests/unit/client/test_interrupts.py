@@ -23,10 +23,18 @@ import pytest
 import dodona
 from dodona._io import loops
 from dodona.errors import InvalidRequest
+from dodona_wire.net.paths import place_of
 from suite.levels import sample, share
 from suite.waiting import WAIT_S_MAX, wait_until
 from unit.client.cluster import FakeCluster
-from unit.client.interrupting import IS_WHOLE, Alarm, in_time, interrupted, points_of
+from unit.client.interrupting import (
+    IS_WHOLE,
+    Alarm,
+    Interrupter,
+    in_time,
+    interrupted,
+    points_of,
+)
 
 T = "//bank/accounts"
 SCHEMA: list[dict[str, Any]] = [
@@ -69,6 +77,7 @@ WRITES: dict[str, Call] = {
     "insert": lambda db, number: db.insert_rows(T, [{**KEY, "balance": number}]),
     "commit": commit,
     "rerun": rerun,
+    "write": lambda db, number: db.write(T, [{**KEY, "balance": number}]),
 }
 READS: dict[str, Call] = {
     "timestamp": lambda db, number: db.generate_timestamp(),
@@ -86,6 +95,7 @@ EMBEDDED: dict[str, Call] = {
     "directory": directory,
     "read_arrow": lambda db, number: db.read_arrow(T),
     "query": lambda db, number: db.query(f"select * from [{T}]"),
+    "changes": lambda db, number: list(db.read_changes(T, 0)),
     "mount": lambda db, number: db.mount_table(T),
 }
 
@@ -155,6 +165,42 @@ def test_an_embedded_call_may_be_interrupted_anywhere(embedded: dodona.Client, n
 @pytest.mark.parametrize("name", sample([*WRITES, *READS], one_in=2, why="interrupts of a call"))
 def test_a_light_client_s_call_may_be_interrupted_anywhere(light: dodona.Client, name: str) -> None:
     check(light, {**WRITES, **READS}[name])
+
+
+OF_PYTHON: list[type[Exception]] = [RuntimeError, TimeoutError, IndexError]
+"""Exceptions that Dodona expects itself where threads meet, and where it opens files."""
+MEETINGS = ("embedded_combiner.py", "embedded_turns.py", "engine.py", "paths.py", "threads.py")
+
+
+def check_meetings(call: Callable[[], Any]) -> None:
+    """Raise exceptions of Python's own before each line where threads meet. Elsewhere a trace
+    function raises as no signal does: a generator that is collected is called, for example."""
+    with Interrupter() as seen:
+        call()
+    points = [it for it in seen.points if it[0].endswith(MEETINGS) and it[3] == "line"]
+    assert points
+    for point in points:
+        for kind in OF_PYTHON:
+            interrupted(call, point, kind("time is up"))  # it fails if it is swallowed
+    in_time(call)
+
+
+@pytest.mark.slow("a call for each place")
+def test_a_handler_s_exception_of_python_s_own_reaches_the_embedded_caller(
+    embedded: dodona.Client,
+) -> None:
+    check_meetings(lambda: embedded.insert_rows(T, [{**KEY, "balance": 1}]))
+
+
+@pytest.mark.slow("a call for each place")
+def test_a_handler_s_exception_of_python_s_own_reaches_the_light_client_s_caller(
+    light: dodona.Client,
+) -> None:
+    check_meetings(lambda: light.insert_rows(T, [{**KEY, "balance": 1}]))
+
+
+def test_a_handler_s_exception_is_not_taken_for_a_wrong_path(tmp_path: Path) -> None:
+    check_meetings(lambda: place_of(tmp_path))
 
 
 @pytest.mark.slow("an open for each place")

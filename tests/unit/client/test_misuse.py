@@ -87,6 +87,8 @@ LAZY: list[Callable[[Any], Any]] = [
     Called(generator).yielding,
     lambda tx: generator([tx][0]),
     lambda tx: (tx.insert_rows(T, [ROW]) for _ in range(3)),
+    lambda tx: map(tx.insert_rows, [T], [[ROW]]),
+    lambda tx: filter(functools.partial(tx.insert_rows, T), [[ROW]]),
 ]
 wrappings = pytest.mark.parametrize("wrap", [lambda it: it, functools.partial, Called])
 

@@ -5,7 +5,8 @@ import errno
 import json
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,45 @@ async def test_an_audit_file_is_moved_before_the_file_exceeds_its_bound(path: Pa
     kept = [it["request_id"] for it in lines(moved) + lines(path)]
     assert kept == [str(place) for place in range(20)][-len(kept) :], "no line in between is lost"
     assert moved.stat().st_mode & 0o777 == path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_link_to_the_audit_file_stays_when_the_file_is_moved(path: Path) -> None:
+    link = path.with_name("link")
+    link.symlink_to(path)
+    log = AuditLog(link, bytes_max=10)
+    for place in range(3):
+        await do(log, str(place))
+    await log.close()
+    assert link.is_symlink()
+    assert sorted(it.name for it in path.parent.iterdir()) == [path.name, f"{path.name}.1", "link"]
+    assert [it["request_id"] for it in lines(path)] == ["2"]
+
+
+@contextmanager
+def output_in(path: Path, output: int) -> Iterator[None]:
+    """Let an output of this process go to the file for a while."""
+    kept, file = os.dup(output), os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, output)
+    yield
+    os.dup2(kept, output)
+    os.close(kept)
+    os.close(file)
+
+
+@pytest.mark.parametrize("output", [1, 2])
+async def test_an_output_of_the_process_is_not_moved(path: Path, output: int) -> None:
+    """As /dev/stdout is, whose link would be moved with the device folder's other names."""
+    link = path.with_name("output")
+    link.symlink_to(f"/proc/self/fd/{output}")
+    with output_in(path, output):
+        for place in (link, path):
+            log = AuditLog(place, bytes_max=10)
+            await do(log, "1")
+            await do(log, "2")
+            await log.close()
+    assert sorted(it.name for it in path.parent.iterdir()) == [path.name, "output"]
+    assert link.is_symlink()
+    assert [it["request_id"] for it in lines(path)] == ["1", "2", "1", "2"]
 
 
 async def test_a_line_that_is_longer_than_the_bound_is_written(path: Path) -> None:

@@ -13,9 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.nested_values import is_numpy_array
+from dodona_wire.rows.values import NESTING_DEPTH_MAX
 from dodona_wire.shown import shown
 
 DEPTH_MAX: Final = 32
+COPIED_DEPTH_MAX: Final = 2 * NESTING_DEPTH_MAX + 2
+"""A row holds values of type any, which may be nested in lists and structs."""
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
 
@@ -34,15 +38,25 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
 
 class _Kept:
     def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows: Iterator[Row] = map(_kept, rows)
+        self._rows: Iterator[Row] = map(value_as_now, rows)
 
     def __iter__(self) -> Iterator[Row]:
         given, self._rows = tee(self._rows)
         return given
 
 
-def _kept(row: Row) -> Row:
-    return row.copy() if type(row) is dict else row
+def value_as_now(value: Any, depth_left: int = COPIED_DEPTH_MAX) -> Any:
+    """Return a row, or another value, as it is now: its caller may change it, and the lists and
+    dicts in it. Checks refuse a value that is nested more deeply than the copy."""
+    if depth_left == 0:
+        return value
+    if isinstance(value, Mapping):
+        return {name: value_as_now(it, depth_left - 1) for name, it in value.items()}
+    if isinstance(value, list):
+        return [value_as_now(it, depth_left - 1) for it in value]
+    if type(value) is tuple:
+        return tuple([value_as_now(it, depth_left - 1) for it in value])
+    return value.copy() if is_numpy_array(value) else value
 
 
 def check_path(path: str) -> str:
