@@ -110,7 +110,7 @@ def test_intervals_of_a_table_are_the_same_in_queries_and_in_reads(db: dodona.Cl
         ],
     )
     found = db.query("select * from [//t] order by k")
-    read = pa.Table.from_batches(db.read_arrow("//t"))
+    read = db.read_arrow("//t")
     assert found.column("k").type == read.column("k").type == DURATION
     assert found.to_pylist() == read.to_pylist()
     db.create_table("//again", like=found, keys=["k"], mount=True)
