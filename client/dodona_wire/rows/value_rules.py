@@ -55,10 +55,13 @@ def plain_scalar(value: Any) -> Any:
 
 def items_of_array(array: Any) -> list[Any]:
     """Return the items of an array of NumPy. Times and long doubles stay NumPy's: as values of
-    Python, they could become numbers or other numbers."""
+    Python, they could become numbers or other numbers. NaT is None, since such an array has no
+    other null."""
     dtype = array.dtype
     is_double = dtype.kind == "f" and dtype.itemsize <= _DOUBLE_BYTES
     if is_double or dtype.kind in _PLAIN_KINDS:
         found: list[Any] = array.tolist()
         return found
+    if dtype.kind in "mM":
+        return [None if it != it else it for it in array]
     return [*array]

@@ -46,6 +46,7 @@ def through(name: str, value: Any) -> Any:
         ("list<double>", numpy.array([1.5], numpy.longdouble), [1.5]),
         ("list<date>", numpy.array([DAY], "datetime64[D]"), [DAY]),
         ("list<interval>", numpy.array([7], "timedelta64[s]"), [timedelta(seconds=7)]),
+        ("list<optional<interval>>", numpy.array(["NaT", 7], "m8[s]"), [None, timedelta(0, 7)]),
         ("list<boolean>", numpy.array([True]), [True]),
         ("list<utf8>", numpy.array(["a"]), ["a"]),
         ("list<list<int8>>", numpy.array([[1, 2]]), [[1, 2]]),
