@@ -3,7 +3,6 @@
 Owns: which values of NumPy stand for a value of Python. numpy is never imported: a value brings it.
 """
 
-from datetime import timedelta
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
@@ -11,6 +10,8 @@ from dodona_wire.errors import SchemaViolation
 _DOUBLE_BYTES: Final = 8
 _PLAIN_KINDS: Final = "biuOSU"
 """NumPy's kinds of items that a list of Python has without loss, beside floats."""
+_DATE_UNITS: Final = ("D",)
+"""Units of NumPy's times that a date has."""
 _DURATION_UNITS: Final = ("W", "D", "h", "m", "s", "ms", "us")
 """Units of NumPy's durations that a timedelta has. Months and years have no fixed length."""
 
@@ -45,12 +46,11 @@ def plain_scalar(value: Any) -> Any:
         return plain_number(value)
     unit = value.dtype.str.partition("[")[2].rstrip("]")
     found = value.item()  # None for NaT, and a number if Python has no such value
-    if value.dtype.kind == "M":
-        return found if unit == "D" and not isinstance(found, int | None) else value
-    if unit == "ns" and isinstance(found, int):
-        found = None if found % 1000 else timedelta(microseconds=found // 1000)
-    is_exact = unit in (*_DURATION_UNITS, "ns") and isinstance(found, timedelta)
-    return found if is_exact else value
+    is_duration = value.dtype.kind == "m"
+    if is_duration and unit == "ns" and isinstance(found, int) and found % 1000 == 0:
+        return value.astype("m8[us]").item()
+    units = _DURATION_UNITS if is_duration else _DATE_UNITS
+    return value if unit not in units or isinstance(found, int | None) else found
 
 
 def items_of_array(array: Any) -> list[Any]:
