@@ -25,7 +25,7 @@ from dodona_wire.rows.json_text import (
     without_mark,
 )
 from dodona_wire.rows.packed_names import repeated_in_packed
-from dodona_wire.rows.text_format import may_be_marked, place_of_misread, unmarked
+from dodona_wire.rows.text_format import may_be_marked, unmarked
 
 MSGPACK_TYPE: Final = "application/msgpack"
 NDJSON_TYPE: Final = "application/x-ndjson"
@@ -106,7 +106,8 @@ def _quality(parameters: list[str]) -> float:
 
 
 def decode_body(content: bytes, form: Form, wanted: type[Wanted]) -> Wanted:
-    """Decode a body as the struct `wanted`. Raises InvalidRequest, which says where."""
+    """Decode a body as the struct `wanted`. Rows of JSON are as they came: `json_values` converts
+    them. Raises InvalidRequest, which says where."""
     try:
         if form == "msgpack":
             asked = msgspec.msgpack.decode(content, type=wanted)
@@ -143,15 +144,13 @@ def _repeated(place: Place) -> SchemaViolation:
 
 
 def _unmarked(body: Any) -> Any:
-    """Decode the marked values of a body. Raises SchemaViolation, which names the row and the
-    column if the value is in a row."""
-    try:
+    """Decode the marked values of a body, except those of rows, whose columns say what they are.
+    Raises SchemaViolation."""
+    if type(body) is not dict:
         return unmarked(body, "body")
-    except SchemaViolation as error:
-        field, *place = [*place_of_misread(body), None]
-        if field in ROW_FIELDS and len(place) > 2:
-            error.attributes.update(row_index=place[0], column=place[1])
-        raise
+    return {
+        name: it if name in ROW_FIELDS else unmarked(it, "body", 1) for name, it in body.items()
+    }
 
 
 def encode_body(value: Any, form: Form) -> bytes:

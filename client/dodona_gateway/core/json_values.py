@@ -5,7 +5,7 @@ Owns: which values of a row are converted, by the types of its columns. The text
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,9 +14,10 @@ from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_values import is_shown_otherwise
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.rows.text_format import formatter_of, reader_of
+from dodona_wire.rows.text_format import formatter_of, reader_of, unmarked
 
 Convert = Callable[[Any], Any]
+_HOLDERS: Final = (dict, list)
 
 
 def converters(columns: Iterable[Column]) -> dict[str, Convert]:
@@ -31,20 +32,46 @@ def text_converters(columns: Iterable[Column]) -> dict[str, Convert]:
     return converters([it for it in columns if is_shown_otherwise(it.logical)])
 
 
-def given_rows(schema: TableSchema, rows: Sequence[Any], table: str) -> Sequence[Any]:
-    """Return rows or keys of a body with users' values for the texts of logical types. The client
-    checks all else. Raises SchemaViolation with the place."""
+def given_rows(
+    schema: TableSchema, rows: Sequence[Any], table: str, *, is_json: bool
+) -> Sequence[Any]:
+    """Return rows or keys of a body with users' values for the texts of logical types, and for
+    JSON's objects with reserved names. Only the type of a column says what such an object is: the
+    name may be one of a dict or a struct. The client checks all else. Raises SchemaViolation with
+    the place."""
     readers = {it.name: reader_of(it) for it in schema.columns if is_shown_otherwise(it.logical)}
-    if not readers:
+    if not readers and not is_json:
         return rows
-    return [_given_row(row, readers, place, table) for place, row in enumerate(rows)]
+    convert = _read_json if is_json else _read
+    return [_given_row(row, readers, convert, place, table) for place, row in enumerate(rows)]
 
 
-def _given_row(row: Any, readers: Mapping[str, Convert], place: int, table: str) -> Any:
+def _read(row: dict[str, Any], readers: Mapping[str, Convert]) -> dict[str, Any]:
+    return {name: readers[name](it) if name in readers else it for name, it in row.items()}
+
+
+def _read_json(row: dict[str, Any], readers: Mapping[str, Convert]) -> dict[str, Any]:
+    return {
+        name: readers[name](it)
+        if name in readers
+        else unmarked(it, name)
+        if type(it) in _HOLDERS
+        else it
+        for name, it in row.items()
+    }
+
+
+def _given_row(
+    row: Any,
+    readers: Mapping[str, Convert],
+    convert: Callable[[dict[str, Any], Mapping[str, Convert]], dict[str, Any]],
+    place: int,
+    table: str,
+) -> Any:
     if not isinstance(row, dict):
         return row
     try:
-        return {name: readers[name](it) if name in readers else it for name, it in row.items()}
+        return convert(row, readers)
     except SchemaViolation as error:
         error.attributes.update(table=table, row_index=place)
         raise

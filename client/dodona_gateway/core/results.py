@@ -12,12 +12,12 @@ from typing import Any, Final
 from dodona_gateway.core.answers import QueryResult
 from dodona_gateway.core.json_values import converters
 from dodona_wire.errors import InvalidRequest
+from dodona_wire.rows.logical_values import text_of_value
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import format_any
 
 INTEGER_MIN: Final = -(1 << 63)
 INTEGER_MAX: Final = (1 << 64) - 1
-_NANOS: Final = 1_000_000_000
 
 
 def query_result(table: Any, *, is_json: bool) -> QueryResult:
@@ -65,11 +65,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "isoformat"):  # dates and times: a core does not import their module
         return value.isoformat()
     if hasattr(value, "total_seconds"):
-        return _interval(0, value.days, value.seconds * _NANOS + value.microseconds * 1000)
+        return text_of_value(value)
     if isinstance(value, dict):
         return {str(name): _plain(it) for name, it in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "nanoseconds"):
-        return _interval(*value)
     if isinstance(value, list | tuple):
         return [_plain(it) for it in value]
     return value
@@ -77,15 +75,4 @@ def _plain(value: Any) -> Any:
 
 def _decimal(value: decimal.Decimal) -> int | str:
     is_whole = value.as_tuple().exponent == 0
-    return int(value) if is_whole and INTEGER_MIN <= value <= INTEGER_MAX else str(value)
-
-
-def _interval(months: int, days: int, nanoseconds: int) -> str:
-    """Return text such as `P1M2DT3.5S`: months, days and seconds, each with its own sign."""
-    seconds, rest = divmod(abs(nanoseconds), _NANOS)
-    sign = "-" if nanoseconds < 0 else ""
-    fraction = f".{rest:09}".rstrip("0") if rest else ""
-    parts = f"{months}M" if months else ""
-    parts += f"{days}D" if days else ""
-    parts += f"T{sign}{seconds}{fraction}S" if nanoseconds or not parts else ""
-    return f"P{parts}"
+    return int(value) if is_whole and INTEGER_MIN <= value <= INTEGER_MAX else f"{value:f}"

@@ -12,10 +12,10 @@ import msgspec
 
 from dodona_gateway.core.arrow_stream import ArrowStream
 from dodona_gateway.core.content import Form
-from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
+from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.rows.json_text import column_refusal, repeated_name, without_mark
 from dodona_wire.rows.packed_names import repeated_in_packed
-from dodona_wire.rows.text_format import may_be_marked, place_of_misread, unmarked
+from dodona_wire.rows.text_format import is_reserved
 
 ROW_BYTES_MAX: Final = 32 << 20
 NEWLINE: Final = b"\n"
@@ -101,7 +101,8 @@ class PackedRows:
 
 
 class LinesOfJson:
-    """A reader of a JSON object on each line."""
+    """A reader of a JSON object on each line. The values are as they came: `json_values` converts
+    them."""
 
     def __init__(self, row_bytes_max: int = ROW_BYTES_MAX) -> None:
         self._row_bytes_max = row_bytes_max
@@ -140,24 +141,12 @@ class LinesOfJson:
         except _DECODE_ERRORS as error:
             text = f"The line is not a JSON object: {error}"
             raise InvalidRequest(text, row_index=self._count) from error
-        if may_be_marked(line):
-            row = self._unmarked(row)
+        if is_reserved(row):
+            (name,) = row
+            text = f"A row must be a map from column to value, and {name} is no column."
+            raise InvalidRequest(text, row_index=self._count)
         self._count += 1
         return row
-
-    def _unmarked(self, row: Row) -> Row:
-        try:
-            found = unmarked(row, "row")
-        except SchemaViolation as error:
-            error.attributes["row_index"] = self._count
-            error.attributes.pop("column", None)  # none, if the row itself is wrong
-            for column in place_of_misread(row)[:1]:
-                error.attributes["column"] = column
-            raise
-        if type(found) is not dict:
-            text = f"A row must be a map from column to value, not {type(found).__name__}."
-            raise InvalidRequest(text, row_index=self._count)
-        return found
 
 
 class _ArrowBatches:

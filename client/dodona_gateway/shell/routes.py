@@ -83,7 +83,9 @@ class Call(NamedTuple):
     async def given(self, table: str, rows: Sequence[Any]) -> Sequence[Any]:
         """Return rows or keys of the body with the values that the client takes. Raises
         SchemaViolation."""
-        return given_rows(await self.service.schema(table), rows, table)
+        form = form_of(self.request.headers.get("content-type"), VALUE_FORMS)
+        schema = await self.service.schema(table)
+        return given_rows(schema, rows, table, is_json=form == "json")
 
     async def given_bounds(self, table: str, *bounds: Any) -> list[Any]:
         """Return leading key values of the body in the same way."""

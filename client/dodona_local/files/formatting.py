@@ -5,6 +5,7 @@ MessagePack, and `Shape` names these columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -15,7 +16,7 @@ import pyarrow
 from dodona_wire.rows.arrow import arrow_type
 from dodona_wire.rows.logical_arrow import text_array, values_of
 from dodona_wire.rows.logical_types import LogicalType
-from dodona_wire.rows.logical_values import is_shown_otherwise
+from dodona_wire.rows.logical_values import is_shown_otherwise, text_of_value
 from dodona_wire.rows.schema import Column
 from dodona_wire.rows.text_format import (
     format_any,
@@ -161,13 +162,8 @@ def _plain(array: Any) -> Any:
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if types.is_temporal(array.type):
-        return array.cast(pyarrow.string()) if _has_text(array.type) else _texts(array)
+        return _texts(array) if types.is_duration(array.type) else array.cast(pyarrow.string())
     return array
-
-
-def _has_text(kind: Any) -> bool:
-    types = pyarrow.types
-    return not (types.is_duration(kind) or types.is_interval(kind))
 
 
 def _texts(array: Any) -> Any:
@@ -177,10 +173,7 @@ def _texts(array: Any) -> Any:
 
 def _time_text(value: Any) -> str:
     """Return the text of a value that Arrow has no text for: an interval in ISO 8601."""
-    if not isinstance(value, pyarrow.MonthDayNano):
-        return str(value)
-    seconds = Decimal(value.nanoseconds).scaleb(-9).normalize()
-    return f"P{value.months}M{value.days}DT{seconds:f}S"
+    return str(text_of_value(value) if isinstance(value, timedelta) else value)
 
 
 def _is_bytes(kind: Any) -> bool:
@@ -203,7 +196,7 @@ def _format_nested(value: Any) -> Any:
     digits."""
     if isinstance(value, dict):
         return {name: _format_nested(it) for name, it in value.items()}
-    if isinstance(value, list | tuple) and not isinstance(value, pyarrow.MonthDayNano):
+    if isinstance(value, list | tuple):
         return [_format_nested(it) for it in value]
     if isinstance(value, Decimal):
         return msgspec.Raw(format(value, "f").encode())

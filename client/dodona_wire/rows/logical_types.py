@@ -188,7 +188,14 @@ _TYPES: Final[tuple[LogicalType, ...]] = (
         pandas="object",
         text='`"a3bb189e-8bf9-3888-9912-ace4e6543002"`',
     ),
-    _stored("any", "any of these, lists, dicts", "binary", "VARCHAR", "any JSON", "object"),
+    _stored(
+        "any",
+        "numbers, `bool`, `str`, `bytes`, lists, dicts",
+        "binary",
+        "VARCHAR",
+        "any JSON",
+        "object",
+    ),
 )
 TYPES: Final[dict[str, LogicalType]] = {it.name: it for it in _TYPES}
 """All types by name, except decimals, which have parameters."""

@@ -38,7 +38,7 @@ from dodona_wire.rows.nested_values import (
     converter_of,
     loader_of,
 )
-from dodona_wire.rows.value_rules import mismatch, plain_number
+from dodona_wire.rows.value_rules import mismatch, plain_number, plain_scalar
 from dodona_wire.rows.values import CHECKS, own_copy
 from dodona_wire.shown import LENGTH_MAX, shown
 
@@ -143,6 +143,7 @@ def single(number: float) -> float:
 
 def _dates(kind: LogicalType) -> Convert:
     def store(value: Any, column: str) -> int:
+        value = plain_scalar(value)
         if isinstance(value, datetime) or not isinstance(value, date):
             raise mismatch(value, column, "a datetime.date")
         return _in_range(kind, value.toordinal() - EPOCH_ORDINAL, value, column)
@@ -205,6 +206,7 @@ def no_zone(column: str) -> SchemaViolation:
 
 def _intervals(kind: LogicalType) -> Convert:
     def store(value: Any, column: str) -> int:
+        value = plain_scalar(value)
         if not isinstance(value, timedelta):
             raise mismatch(value, column, "a datetime.timedelta")
         span = value if type(value) is timedelta else _plain_span(value, column)

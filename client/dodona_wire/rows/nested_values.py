@@ -17,7 +17,7 @@ import msgspec
 from dodona_wire.errors import SchemaViolation
 from dodona_wire.rows.column_kinds import LogicalType, Member
 from dodona_wire.rows.type_names import DICT, LIST, field_word
-from dodona_wire.rows.value_rules import mismatch
+from dodona_wire.rows.value_rules import items_of_array, mismatch
 from dodona_wire.rows.values import VALUE_BYTES_MAX
 from dodona_wire.shown import named, shown
 
@@ -67,8 +67,7 @@ def _user_items(value: Any, place: str) -> Sequence[Any]:
     if isinstance(value, list | tuple):
         return value
     if is_numpy_array(value):
-        found: list[Any] = value.tolist()  # numbers of Python
-        return found
+        return items_of_array(value)
     raise mismatch(value, place, "a list")
 
 

@@ -48,6 +48,8 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _EXACT_DIGITS: Final = 16
 """Digits of the first whole number that no double holds: 2^53 + 1."""
+_EXACT_FLOAT_DIGITS: Final = 8
+"""Digits of the first whole number that no float of 32 bits holds: 2^24 + 1."""
 _UNUSUAL: Final = {
     "nan": float("nan"),
     "inf": float("inf"),
@@ -76,7 +78,7 @@ def format_any(value: Any) -> Any:
     """Return the JSON form of a value of a column of type any."""
     if isinstance(value, dict):
         formatted = {name: format_any(it) for name, it in value.items()}
-        return {DICT: formatted} if _is_reserved(value) else formatted
+        return {DICT: formatted} if is_reserved(value) else formatted
     if isinstance(value, list | tuple):
         return [format_any(it) for it in value]
     if isinstance(value, bytes):
@@ -121,7 +123,8 @@ def _base64(value: bytes) -> dict[str, str]:
     return {BASE64: b64encode(value).decode()}
 
 
-def _is_reserved(value: dict[str, Any]) -> bool:
+def is_reserved(value: dict[str, Any]) -> bool:
+    """Return whether the one name of an object is reserved."""
     return len(value) == 1 and next(iter(value)) in RESERVED
 
 
@@ -221,7 +224,7 @@ def unmarked(value: Any, column: str, depth: int = 0) -> Any:
         return [unmarked(it, column, depth + 1) for it in value]
     if not isinstance(value, dict):
         return value
-    if _is_reserved(value):
+    if is_reserved(value):
         ((name, held),) = value.items()
         if name == BASE64:
             return _decoded(held, column)
@@ -231,22 +234,6 @@ def unmarked(value: Any, column: str, depth: int = 0) -> Any:
         if not isinstance(value, dict):
             raise SchemaViolation(f"the value of {DICT} must be an object", column=column)
     return {name: unmarked(it, column, depth + 1) for name, it in value.items()}
-
-
-def place_of_misread(value: Any) -> list[Any]:
-    """Return the place of the first part of a JSON value that `unmarked` refuses: names and places,
-    from the outermost inwards."""
-    inner: Any = ()
-    if isinstance(value, list):
-        inner = enumerate(value)
-    elif isinstance(value, dict) and not _is_reserved(value):
-        inner = value.items()
-    for name, held in inner:
-        try:
-            unmarked(held, "")
-        except SchemaViolation:
-            return [name, *place_of_misread(held)]
-    return []
 
 
 # ---- text: CSV, and words of a command
@@ -318,7 +305,7 @@ def _parse(column: Column, text: str) -> Any:
         case "int64" | "uint64" if _INTEGER.fullmatch(text):
             return int(text)
         case "double" if _NUMBER.fullmatch(text) and isfinite(float(text)):
-            return double_of_text(text, column.name)
+            return _number_of_text(text, column.logical, column.name)
         case "double" if text.lower() in _UNUSUAL:
             return _UNUSUAL[text.lower()]
         case "boolean" if text.lower() in ("true", "false"):
@@ -326,13 +313,16 @@ def _parse(column: Column, text: str) -> Any:
     raise _misread(column, text)
 
 
-def double_of_text(text: str, column: str) -> float:
+def _number_of_text(text: str, kind: LogicalType, column: str) -> float:
     """Return a finite number. Without a point and an exponent it is a whole number, which is not
-    rounded. Raises SchemaViolation."""
+    rounded: that of a float is checked as an int. Raises SchemaViolation."""
     sign, digits = text[:1] == "-", text.lstrip("-").lstrip("0")  # few enough for `int`
-    if len(digits) < _EXACT_DIGITS or not digits.isdecimal():
+    is_float = kind.form == "float"
+    exact_digits = _EXACT_FLOAT_DIGITS if is_float else _EXACT_DIGITS
+    if len(digits) < exact_digits or not digits.isdecimal():
         return float(text)
-    return double_of(-int(digits) if sign else int(digits), column)
+    number = -int(digits) if sign else int(digits)
+    return number if is_float else double_of(number, column)
 
 
 def json_of(text: str | bytes, column: str) -> Any:

@@ -91,6 +91,8 @@ def check_key_double(value: Any, column: str) -> float:
 
 def _check_boolean(value: Any, column: str) -> bool:
     if type(value) is not bool:
+        value = plain_number(value)
+    if type(value) is not bool:
         raise mismatch(value, column, "a bool")
     return value
 
@@ -151,7 +153,9 @@ def _check_nested(value: Any, column: str, depth: int) -> Any:
         return float(value)
     if isinstance(value, bytes):
         return bytes(value)
-    raise mismatch(value, column, "None, numbers, str, bytes, lists and dicts")
+    if (plain := plain_number(value)) is not value:
+        return _check_nested(plain, column, depth)
+    raise mismatch(value, column, "None, numbers, bool, str, bytes, lists and dicts")
 
 
 _HOLDERS: Final = frozenset((list, dict))

@@ -61,7 +61,10 @@ def _plain(kind: LogicalType, value: Any) -> Any:
     if kind.members:
         return _plain_parts(kind, value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if kind.stored == "double" else int(value)
+        if kind.stored != "double":
+            return int(value)
+        found = float(value)
+        return found if found == value else int(value)  # the check refuses it
     if isinstance(value, str) and kind.stored == "string":
         return value.encode()
     return value

@@ -3,6 +3,7 @@ by name. No error of Arrow's own reaches a caller."""
 
 import io
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -32,6 +33,7 @@ TEXTS: Final = ["a", None, "longer than a view holds", "a", "", None]
 BYTES: Final = [b"\xff", None, b"\x00" * 20, b"", b"\xff", b"a"]
 FLAGS: Final = [True, None, False, True, False, True]
 NUMBERS: Final = [1, None, 3, -4, 5, 6]
+DECIMALS: Final = [None if it is None else Decimal(it) for it in NUMBERS]
 JSONS: Final = ['{"a":[1,null]}', None, "7", '"x"', "[]", '{"$base64":"/w=="}']
 ANYS: Final[list[Any]] = [{"a": [1, None]}, None, 7, "x", [], b"\xff"]
 PACKED: Final = [None if it is None else msgspec.msgpack.encode(it) for it in ANYS]
@@ -103,6 +105,8 @@ GIVEN: Final[dict[str, tuple[Any, dict[str, list[Any]]]]] = {
     "dictionary of null": (coded(pa.nulls(6)), dict.fromkeys(TYPES, [None] * 6)),
     "float16": (pa.array(numpy.arange(6, dtype="f2")), {"double": [0.0, 1, 2, 3, 4, 5]}),
     "decimal": (pa.array(NUMBERS).cast(pa.decimal128(20)), {"int64": NUMBERS}),
+    "decimal of 64 bits": (pa.array(DECIMALS, pa.decimal64(18)), {"int64": NUMBERS}),
+    "decimal of 32 bits": (pa.array(DECIMALS, pa.decimal32(9)), {"int64": NUMBERS}),
     "timestamp": (pa.array(NUMBERS, pa.timestamp("us")), {}),
     "date": (pa.array(NUMBERS, pa.date32()), {}),
     "duration": (pa.array(NUMBERS, pa.duration("s")), {}),

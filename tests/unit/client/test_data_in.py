@@ -393,6 +393,12 @@ MISTAKES: dict[str, tuple[Data, type[DodonaError], str, dict[str, Any]]] = {
         "has Python objects",
         {"column": "s"},
     ),
+    "integers of polars that Arrow does not have": (
+        lambda: polars_frame(k=[1]).with_columns(s=pytest.importorskip("polars").lit(2**70)),
+        SchemaViolation,
+        "can't be read as Arrow data",
+        {"column": "s"},
+    ),
     "a series of objects": (
         lambda: {"k": [1], "s": objects_of_polars()["s"]},
         SchemaViolation,

@@ -24,6 +24,7 @@ from dodona_local.files.parts import Want
 from dodona_local.inserting import Bringing, How, bring
 from dodona_local.progress import Progress
 from dodona_wire.rows.arrow import arrow_type
+from dodona_wire.rows.logical_values import store_of
 from dodona_wire.rows.text_format import read_value, value_of_text
 from dodona_ytsaurus.yt_json import loads_json
 
@@ -187,3 +188,37 @@ def test_the_asyncio_client(tmp_path: Path) -> None:
                 await db.insert_rows("//t", [{"k": 1, "d": FIRST}])
 
     asyncio.run(insert())
+
+
+# Floats of 32 bits
+
+
+FLOAT: Final = Column("f", "float")
+FLOAT_WAYS: Final[dict[str, Callable[[int], Any]]] = {
+    "arrow": lambda it: cast_column(FLOAT, arrow_type(FLOAT), pa.array([it])).to_pylist()[0],
+    "json": lambda it: read_value(FLOAT, msgspec.json.decode(str(it))),
+    "text": lambda it: value_of_text(FLOAT, str(it)),
+    "padded text": lambda it: value_of_text(FLOAT, f"{it:0600}"),
+    "a text in a list": lambda it: value_of_text(Column("f", "list<float>"), f"[{it}]")[0],
+}
+
+
+@pytest.mark.parametrize("way", FLOAT_WAYS)
+@pytest.mark.parametrize("number", [0, -7, 9_999_999, 1 << 24, -(1 << 24) - 2, 1 << 40])
+def test_a_whole_number_that_a_float_holds_is_taken(way: str, number: int) -> None:
+    found = FLOAT_WAYS[way](number)
+    assert (type(found), found) == (float, number)
+
+
+@pytest.mark.parametrize("way", FLOAT_WAYS)
+@pytest.mark.parametrize("number", [(1 << 24) + 1, -(1 << 24) - 1, (1 << 53) + 1, (1 << 63) - 1])
+def test_a_whole_number_that_no_float_holds_is_refused(way: str, number: int) -> None:
+    with pytest.raises(SchemaViolation, match=r"no float equals|truncated") as raised:
+        FLOAT_WAYS[way](number)
+    assert raised.value.attributes["column"] == "f"
+
+
+@pytest.mark.parametrize("text", [f"{(1 << 24) + 1}.0", f"{(1 << 24) + 1}e0", "-0", "0.1"])
+def test_a_number_with_a_point_becomes_the_nearest_float(text: str) -> None:
+    found = value_of_text(FLOAT, text)
+    assert str(found) == str(store_of(FLOAT.logical)(float(text), "f"))

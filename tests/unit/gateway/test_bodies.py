@@ -18,7 +18,9 @@ from dodona.errors import (
     SchemaViolation,
     UnsupportedMediaType,
 )
+from dodona.schema import Column, TableSchema
 from dodona_gateway.core.content import decode_body
+from dodona_gateway.core.json_values import given_rows
 from dodona_gateway.core.requests import InsertRows
 from dodona_gateway.core.row_stream import LinesOfJson
 from dodona_gateway.shell.bodies import TAKE_BODY, pieces_of, whole_body
@@ -99,15 +101,15 @@ def test_servers_without_unpacking_refuse_compressed_bodies(encoding: str) -> No
 
 
 BAD: Final = [{"$base64": "%"}, [1, {"a": {"$base64": 7}}], {"$dict": 1}, {"$double": "x"}]
+SCHEMA: Final = TableSchema.parse([Column("k", "int64", "ascending"), Column("v", "any")])
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_value_that_can_t_be_read_names_row_and_column(bad: Any) -> None:
     rows = [{"k": 1, "v": {"$base64": "/w=="}}, {"k": 2, "v": bad}]
     body = json.dumps({"table": "//t", "rows": rows}).encode()
-    with pytest.raises(SchemaViolation) as raised:
-        decode_body(body, "json", InsertRows)
-    assert raised.value.attributes == {"row_index": 1, "column": "v"}
-    with pytest.raises(SchemaViolation) as raised:
-        LinesOfJson().feed(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-    assert raised.value.attributes == {"row_index": 1, "column": "v"}
+    lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    for read in (decode_body(body, "json", InsertRows).rows, LinesOfJson().feed(lines)):
+        with pytest.raises(SchemaViolation) as raised:
+            given_rows(SCHEMA, read, "//t", is_json=True)
+        assert raised.value.attributes == {"row_index": 1, "column": "v", "table": "//t"}

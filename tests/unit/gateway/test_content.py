@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dodona.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
+from dodona.errors import InvalidRequest, NotAcceptable, SchemaViolation, UnsupportedMediaType
+from dodona.schema import Column, TableSchema
 from dodona_gateway.core.content import (
     STREAM_FORMS,
     TYPES,
@@ -16,6 +17,7 @@ from dodona_gateway.core.content import (
     form_of,
     wanted_form,
 )
+from dodona_gateway.core.json_values import given_rows
 
 ALL: tuple[Form, ...] = ("json", "msgpack", "arrow")
 
@@ -94,6 +96,10 @@ def test_an_unsupported_accept_header_is_refused_with_the_supported_types(accept
 class Wanted(msgspec.Struct, forbid_unknown_fields=True):
     rows: list[dict[str, Any]]
     count: int = 0
+    values: Any = None
+
+
+SCHEMA = TableSchema.parse([Column("k", "int64", "ascending"), Column("a", "any")])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,20 @@ def test_a_body_becomes_a_struct(content: bytes, form: Form) -> None:
 def test_marks_are_read_also_where_they_are_written_with_escapes() -> None:
     for name in (b"$base64", rb"\u0024base64"):
         found = decode_body(b'{"rows": [{"a": {"%s": "/w=="}}]}' % name, "json", Wanted)
-        assert found.rows == [{"a": b"\xff"}]
+        assert given_rows(SCHEMA, found.rows, "//t", is_json=True) == [{"a": b"\xff"}]
+        found = decode_body(b'{"rows": [], "values": {"%s": "/w=="}}' % name, "json", Wanted)
+        assert found.values == b"\xff"
+
+
+@pytest.mark.parametrize(
+    "value", [{"$base64": "!"}, {"$base64": 1}, {"$double": 1}, [{"$dict": 1}]]
+)
+def test_a_mark_that_is_none_is_refused_by_its_column(value: Any) -> None:
+    content = encode_body({"rows": [{}, {"a": value}]}, "json")
+    rows = decode_body(content, "json", Wanted).rows
+    with pytest.raises(SchemaViolation) as refused:
+        given_rows(SCHEMA, rows, "//t", is_json=True)
+    assert refused.value.attributes == {"column": "a", "row_index": 1, "table": "//t"}
 
 
 @pytest.mark.parametrize(
@@ -133,11 +152,10 @@ def test_marks_are_read_also_where_they_are_written_with_escapes() -> None:
         b'{"$rows": []}',
         b'{"$$rows": []}',
         b'{"rows": {"$double": "nan"}}',
-        b'{"rows": [{"a": {"$base64": "!"}}]}',
-        b'{"rows": [{"a": {"$base64": 1}}]}',
-        b'{"rows": [{"a": {"$double": 1}}]}',
+        b'{"rows": [], "values": {"$base64": "!"}}',
+        b'{"rows": [], "values": {"$base64": 1}}',
+        b'{"rows": [], "values": [{"$double": 1}]}',
         b'{"$base64": "/w=="}',
-        b'{"rows": [{"$base64": "/w=="}]}',
     ],
 )
 def test_an_invalid_json_body_is_refused(content: bytes) -> None:

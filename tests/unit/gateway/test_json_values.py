@@ -6,14 +6,18 @@ from typing import Any
 import pytest
 
 from dodona._core.reading.versions import VersionedRow, VersionedValue
-from dodona.errors import InvalidRequest
-from dodona.schema import Column
+from dodona.errors import InvalidRequest, SchemaViolation
+from dodona.schema import Column, TableSchema
 from dodona.types import Timestamp
+from dodona_gateway.core.content import decode_body, encode_body
 from dodona_gateway.core.json_values import (
     convert_history,
     convert_rows,
     converters,
+    given_rows,
 )
+from dodona_gateway.core.requests import InsertRows
+from dodona_gateway.core.row_stream import LinesOfJson
 from dodona_wire.rows.error_attributes import shown_attributes
 from dodona_wire.rows.text_format import DEPTH_MAX, format_any, may_be_marked, unmarked
 
@@ -124,3 +128,38 @@ def test_only_user_dicts_that_look_like_marked_values_are_escaped() -> None:
 
 def spelled(own: dict[str, Any]) -> dict[str, Any]:
     return {name: format_any(value) for name, value in own.items()}
+
+
+NESTED: list[tuple[str, Any]] = [
+    ("list<any>", [{"$base64": "aGk="}, {"$double": "NaN"}, {"$dict": {"a": 1}}, b"\xff"]),
+    ("dict<utf8,any>", {"$dict": {"a": 1}}),
+    ("dict<utf8,any>", {"$dict": {"$dict": {"a": {"$base64": b"x"}}}}),
+    ("dict<utf8,utf8>", {"$base64": "aGk="}),
+    ("dict<utf8,string>", {"$base64": b"\xff"}),
+    ('struct<"$double":utf8>', {"$double": "NaN"}),
+    ("list<optional<double>>", [math.inf, None, 0.5]),
+    ("list<string>", [b"\xff", b"a"]),
+]
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack", "ndjson"])
+@pytest.mark.parametrize(("name", "value"), NESTED)
+def test_a_nested_value_with_reserved_names_is_read_as_it_is_shown(
+    name: str, value: Any, form: Any
+) -> None:
+    schema = TableSchema.parse([Column("k", "int64", "ascending"), Column("v", name)])
+    ((shown,)) = convert_rows([{"k": 1, "v": value}], converters(schema.columns))
+    if form == "ndjson":
+        rows = LinesOfJson().feed(encode_body(shown, "json") + b"\n")
+    else:
+        body = encode_body({"table": "//t", "rows": [shown]}, form)
+        rows = decode_body(body, form, InsertRows).rows
+    assert given_rows(schema, rows, "//t", is_json=form != "msgpack") == [{"k": 1, "v": value}]
+
+
+def test_a_value_of_json_is_nested_up_to_a_limit() -> None:
+    schema = TableSchema.parse([Column("k", "int64", "ascending"), Column("a", "any")])
+    rows = [{"k": 1, "a": nested(DEPTH_MAX + 1, is_map=False)}]
+    with pytest.raises(SchemaViolation, match="nested deeper") as refused:
+        given_rows(schema, rows, "//t", is_json=True)
+    assert refused.value.attributes == {"column": "a", "row_index": 0, "table": "//t"}

@@ -24,6 +24,9 @@ LINES = (
     b'{"id": -9223372036854775808, "nothing": null, "double": 0.5, "large": 18446744073709551615}'
 )
 STREAMS: dict[type[Any], bytes] = {PackedRows: PACKED, LinesOfJson: LINES}
+AS_JSON = [ROWS[0] | {"raw": {"$base64": "/w=="}}, *ROWS[1:]]
+"""What the lines have: columns say what an object with a reserved name is."""
+READ: dict[type[Any], list[dict[str, Any]]] = {PackedRows: ROWS, LinesOfJson: AS_JSON}
 KINDS = sorted(STREAMS, key=lambda it: it.__name__)
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -40,13 +43,13 @@ def test_a_stream_may_be_cut_anywhere(kind: type[Any], cuts: list[int]) -> None:
     stream = STREAMS[kind]
     ends = [0, *sorted(cuts), len(stream)]
     parts = [stream[a:b] for a, b in pairwise(ends)]
-    assert read(kind(), *parts) == ROWS
+    assert read(kind(), *parts) == READ[kind]
 
 
 @kinds
 def test_a_row_stream_can_arrive_byte_by_byte_or_be_empty(kind: type[Any]) -> None:
     stream = STREAMS[kind]
-    assert read(kind(), *[stream[it : it + 1] for it in range(len(stream))]) == ROWS
+    assert read(kind(), *[stream[it : it + 1] for it in range(len(stream))]) == READ[kind]
     assert read(kind()) == []
     assert read(kind(), b"", b"") == []
 
@@ -95,7 +98,6 @@ def test_a_last_line_that_is_cut_is_no_line() -> None:
         (LinesOfJson, b'{"a": ' + b"[" * 5000 + b"\n"),
         (LinesOfJson, b'{"$base64": "/w=="}\n'),
         (LinesOfJson, b'{"$double": "number"}\n'),
-        (LinesOfJson, b'{"a": {"$x": ' + b"[" * 100 + b"]" * 100 + b"}}\n"),
     ],
 )
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -105,8 +107,7 @@ def test_an_invalid_row_in_a_stream_is_refused_with_its_row_index(
     good = msgspec.msgpack.encode({"a": 1}) if kind is PackedRows else b'{"a": 1}\n'
     with pytest.raises(InvalidRequest) as refused:
         read(kind(), *([good + good + row] if is_whole else [good, good, row]))
-    column = {"column": "a"} if b'"$x"' in row else {}
-    assert refused.value.attributes == {"row_index": 2, **column}
+    assert refused.value.attributes == {"row_index": 2}
 
 
 @kinds

@@ -117,6 +117,8 @@ def test_a_value_may_have_each_form_of_yson(name: str, given: Any, value: Any) -
     ("name", "given"),
     [("date", 60_000), ("date", -1), ("date", "2024-05-31"), ("int8", 300), ("uuid", b"1"),
      ("decimal(5,2)", b"\xff\xff\xff\xff"), ("float", 0.1), ("json", "{"), ("int8", True),
+     ("float", (1 << 24) + 1), ("list<double>", [(1 << 53) + 1]), ("list<float>", [(1 << 24) + 1]),
+     ("dict<utf8,double>", {"a": Uint64((1 << 64) - 1)}),
      ("list<int8>", [300]), ("list<int8>", [None]), ("list<int8>", 1), ("list<int8>", "x"),
      ("struct<a:int8>", {"a": 1, "b": 1}), ("struct<a:int8>", {}), ("struct<a:int8>", [1, 2]),
      ("dict<utf8,int8>", [["a", 1], ["a", 2]]), ("dict<utf8,int8>", [["a"]]),

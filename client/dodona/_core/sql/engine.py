@@ -20,6 +20,7 @@ from dodona._core.sql.constants import Expression
 from dodona._core.sql.farm_hash import NAME, checked_count, define_farm_hash
 from dodona._core.sql.messages import moved_up, parameter_at, without_call, without_trace
 from dodona._core.sql.parameters import NAMES_SHOWN_MAX
+from dodona._core.sql.result_columns import ResultColumns, quoted
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
@@ -27,7 +28,6 @@ TABLE_FUNCTIONS: Final = frozenset({"generate_series", "json_each", "json_tree",
 _QUERY_NODES: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
 _DICTS: Final = ("STRUCT(", "MAP(")
 _OUT_OF_MEMORY: Final = "Out of Memory Error"
-_TIME_WITH_OFFSET: Final = "TIME WITH TIME ZONE"
 _MIXED: Final = "Mixing named and positional parameters"
 _PARAMETER: Final = "VALUE_PARAMETER"
 _NAME: Final = re.compile(rb"[\w\x80-\xff]*")
@@ -119,11 +119,11 @@ class Engine:
     def define(self, name: str, view: str, data: Any, columns: Sequence[tuple[str, str]]) -> None:
         """Make `view` show `data`, which is a table or a stream of Arrow. `columns` has an
         expression over `data` for each column, and the column's name."""
-        listed = ", ".join(f"{expression} as {_quoted(it)}" for expression, it in columns)
+        listed = ", ".join(f"{expression} as {quoted(it)}" for expression, it in columns)
         with self._refusals():
             self._connection.register(name, data)
             self._connection.execute(
-                f"create or replace view {_quoted(view)} as select {listed} from {name}"
+                f"create or replace view {quoted(view)} as select {listed} from {name}"
             )
 
     def explain(self, text: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -146,21 +146,22 @@ class Engine:
         batches = []
         with self._refusals(text, values):
             self._connection.execute("set lock_configuration = true")
-            relation = _with_offsets(self._connection.sql(text, params=values or None))
-            reader = relation.to_arrow_reader(self._limits.rows_per_batch)
+            columns = ResultColumns(self._connection.sql(text, params=values or None))
+            reader = columns.relation.to_arrow_reader(self._limits.rows_per_batch)
+            schema = columns.schema(reader.schema)
             for batch in reader:
                 row_count += batch.num_rows
                 size_bytes += batch.nbytes
                 check_size("The result", row_count, size_bytes, self._limits)
                 _check_result(size_bytes, self._limits.result_bytes_max)
-                batches.append(batch)
-            return pyarrow.Table.from_batches(batches, reader.schema)
+                batches.append(columns.batch(schema, batch))
+            return pyarrow.Table.from_batches(batches, schema)
 
     def compute(self, text: str) -> Any:
         """Return the result of a checked query that has one row for each row of its table, in their
         order. Further calls may follow, over other rows. Raises InvalidRequest, LimitExceeded."""
         with self._refusals():
-            return _with_offsets(self._connection.sql(text)).to_arrow_table()
+            return self._connection.sql(text).to_arrow_table()
 
     def interrupt(self) -> None:
         """Stop the engine's work. The thread that waits for it gets an InvalidRequest."""
@@ -201,23 +202,6 @@ class Engine:
         reason = without_trace(str(error))
         text = f"The query needs more than {mib} MiB. Query fewer rows or columns. Reason: {reason}"
         return LimitExceeded(text, memory_mib_max=mib)
-
-
-def _with_offsets(relation: Any) -> Any:
-    """Return the result with times of day that have an offset as text, since Arrow has no such
-    type. Raises InvalidRequest if such a time is inside another value."""
-    kinds = [str(it) for it in relation.types]
-    if not any(_TIME_WITH_OFFSET in it for it in kinds):
-        return relation
-    selected = []
-    for place, (name, kind) in enumerate(zip(relation.columns, kinds, strict=True), start=1):
-        if _TIME_WITH_OFFSET in kind and kind != _TIME_WITH_OFFSET:
-            raise InvalidRequest(
-                f"Column {name!r} is {kind}, whose offsets would be lost. Cast the column to text."
-            )
-        text = f"#{place}::varchar" if kind == _TIME_WITH_OFFSET else f"#{place}"
-        selected.append(f"{text} as {_quoted(name)}")
-    return relation.project(", ".join(selected))
 
 
 def _with_dicts(message: str, values: Mapping[str, Any]) -> str:
@@ -298,7 +282,3 @@ def _check_parameter(node: dict[str, Any], text: bytes) -> None:
             f"The parameter {shown(name)} has a blank after its $, or letters after its number. "
             f"Write {shown(f'${name}')}, and a blank after it."
         )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -26,6 +26,8 @@ DEPTH_MAX: Final = 8
 _UUID: Final = "arrow.uuid"
 _JSON: Final = "arrow.json"
 _BOOL8: Final = "arrow.bool8"
+_DECIMAL_BITS: Final = 128
+"""Arrow casts decimals of fewer bits wrongly: none to an integer that is longer than they are."""
 
 
 def cast_column(column: Column, wanted: Any, array: Any) -> Any:
@@ -152,6 +154,8 @@ def plain_array(array: Any, depth: int = 0) -> tuple[Any, str]:
         return values, str(kind.extension_name)
     if types.is_string_view(kind):
         return array.cast(pyarrow.string()), ""
+    if types.is_decimal(kind) and kind.bit_width < _DECIMAL_BITS:
+        return array.cast(pyarrow.decimal128(kind.precision, kind.scale)), ""
     return (array.cast(pyarrow.binary()) if types.is_binary_view(kind) else array), ""
 
 

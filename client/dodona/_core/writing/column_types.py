@@ -23,6 +23,7 @@ from dodona_wire.rows.columns import ColumnType
 from dodona_wire.rows.logical_types import PRECISION_MAX, SQL_PRECISION_MAX
 from dodona_wire.rows.logical_values import no_zone
 from dodona_wire.rows.nested_values import is_numpy_array
+from dodona_wire.rows.value_rules import plain_scalar
 from dodona_wire.rows.values import double_of
 from dodona_wire.shown import shown
 
@@ -120,7 +121,7 @@ def advice_for(arrow_type: Any) -> str:
 def type_of_values(values: Iterable[Any], column: str) -> ColumnType:
     """Return the column type for Python values. None is null. Raises SchemaViolation if there are
     only nulls, or if no type holds all of the values."""
-    given = [it for it in values if it is not None]
+    given = [plain_scalar(it) for it in values if it is not None]
     if not given:
         text = f"column {column!r} has only nulls: give the schema of the table"
         raise SchemaViolation(text, column=column)

@@ -16,6 +16,7 @@ from dodona_wire.rows.logical_types import logical_type
 from dodona_wire.rows.nested_types import KEY_TYPES
 from dodona_wire.rows.nested_values import is_numpy_array
 from dodona_wire.rows.type_names import OPTIONAL, field_word
+from dodona_wire.rows.value_rules import items_of_array
 from dodona_wire.rows.values import CHECKS
 
 TypeOf = Callable[[Any], ColumnType | None]
@@ -62,7 +63,7 @@ def _checked(name: str) -> ColumnType | None:
 
 def type_of_lists(values: list[Any], column: str, type_of: TypeOfValues) -> ColumnType:
     """Return the type for lists of Python. Raises SchemaViolation."""
-    lists = [it.tolist() if is_numpy_array(it) else it for it in values]
+    lists = [items_of_array(it) if is_numpy_array(it) else it for it in values]
     item = _common([*chain.from_iterable(lists)], column, type_of)
     return _checked(f"list<{item}>") or _any(values, column)
 

@@ -14,6 +14,7 @@ pandas is never imported: a frame brings it. pyarrow and numpy are imported on f
 """
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from dodona._core.writing.row_tables import checked_values
@@ -127,15 +128,15 @@ def array_of_series(column: Column, series: Any) -> Any:
 
 
 def _python_values(series: Any) -> list[Any]:
-    """Return the values of a series or an index of Python objects, which may be scalars of
-    numpy."""
-    import numpy
-
-    scalar = numpy.generic
-    return [
-        None if is_null else value.item() if isinstance(value, scalar) else value
-        for value, is_null in zip(series.to_list(), series.isna().tolist(), strict=True)
-    ]
+    """Return the values of a series or an index of Python objects. Scalars of numpy stay as they
+    are: the checks of a column know them."""
+    values: list[Any] = series.to_list()
+    try:
+        are_null = series.isna().tolist()
+    except InvalidOperation:  # pandas compares a signaling NaN of decimals. The column refuses it
+        are_signals = [isinstance(it, Decimal) and it.is_snan() for it in values]
+        are_null = series.mask(are_signals, 0).isna().tolist()
+    return [None if it else value for value, it in zip(values, are_null, strict=True)]
 
 
 def _array_by_itself(name: str, series: Any) -> Any:

@@ -126,6 +126,9 @@ def _imported(data: Any) -> Any:
             return pyarrow.RecordBatchReader.from_stream(data)
         return pyarrow.record_batch(data)
     except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        if _is_polars(data, "DataFrame"):
+            for column in data.columns:
+                _arrow_array(column, data.get_column(column))
         text = f"the columns of this {type(data).__name__} can't be read as Arrow data: {error}"
         raise InvalidRequest(text) from error
 

@@ -115,6 +115,7 @@ async def _batches(
 ) -> AsyncGenerator[Any]:
     """Yield the body in pieces, as record batches or tables of Arrow."""
     reader, rows, first = reader_of(form), [], 0
+    is_json = form == "ndjson"
     async with aclosing(pieces_of(request)) as pieces:
         async for piece in pieces:
             found = reader.feed(piece)
@@ -124,7 +125,8 @@ async def _batches(
                 continue
             rows += found
             while len(rows) >= BATCH_ROWS:
-                yield _table(target, rows[:BATCH_ROWS], first, is_update=is_update)
+                part = rows[:BATCH_ROWS]
+                yield _table(target, part, first, is_update=is_update, is_json=is_json)
                 first += BATCH_ROWS
                 del rows[:BATCH_ROWS]
     rest = reader.finish()
@@ -134,12 +136,12 @@ async def _batches(
         return
     rows += rest
     if rows:
-        yield _table(target, rows, first, is_update=is_update)
+        yield _table(target, rows, first, is_update=is_update, is_json=is_json)
 
 
-def _table(target: _Target, rows: list[Any], first: int, *, is_update: bool) -> Any:
+def _table(target: _Target, rows: list[Any], first: int, *, is_update: bool, is_json: bool) -> Any:
     try:
-        given = given_rows(target.schema, rows, target.path)
+        given = given_rows(target.schema, rows, target.path, is_json=is_json)
     except SchemaViolation as error:
         error.attributes["row_index"] += first
         raise
