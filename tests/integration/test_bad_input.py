@@ -94,7 +94,7 @@ def test_a_table_that_is_there_already_or_makes_no_sense(db: dodona.Client, tabl
         db.create_table(table, schema=SCHEMA)
     with pytest.raises(SchemaViolation, match="sorted table needs"):
         db.create_table("//bad_input/no_key", schema=[{"name": "a", "type": "int64"}])
-    with pytest.raises(SchemaViolation, match="malformed"):
+    with pytest.raises(SchemaViolation, match="no field 'typ': use 'type'"):
         db.create_table("//bad_input/typo", schema=[{"name": "a", "typ": "int64"}])
     with pytest.raises(InvalidRequest):
         db.create_table("//bad_input/pivots", schema=SCHEMA, pivot_keys=[[], [5], [5]])
