@@ -396,10 +396,6 @@ def returned(value: Any, given: Any) -> Any:
     """Return a value of a result in the type of the checked parameter. Arrow has no such type for
     some."""
     match given:
-        case timedelta():
-            months, days, nanoseconds = value
-            assert (months, nanoseconds % 1_000) == (0, 0)
-            return timedelta(days, microseconds=nanoseconds // 1_000)
         case uuid.UUID():
             return uuid.UUID(str(value))
         case time() if given.tzinfo is not None:
