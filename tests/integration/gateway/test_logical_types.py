@@ -192,3 +192,35 @@ def test_a_refused_part_has_its_place(rest: Rest, nested: str) -> None:
     assert problem.attributes["column"] == "items"
     assert problem.attributes["place"] == "items[0].price"
     assert problem.attributes["row_index"] == 1
+
+
+def test_a_reserved_name_in_a_dict_is_a_name(rest: Rest, nested: str) -> None:
+    """In a body, and in a line of a stream. `raw` has values of type any, where it is a mark."""
+    rows = [
+        {**NESTED, "k": 2, "raw": {"$dict": {"a": 1}}},
+        {**NESTED, "k": 3, "raw": {"$base64": {"$dict": {"$base64": "x"}}}},
+        {**NESTED, "k": 4, "counts": {"$double": 7}},
+    ]
+    rest("insert_rows", table=nested, rows=rows[:2])
+    rest.http.post(
+        "/v1/bulk/write",
+        params={"table": nested},
+        content=json.dumps(rows[2]).encode(),
+        headers={"content-type": TYPES["ndjson"]},
+    ).raise_for_status()
+    assert rest("select_rows", table=nested)["rows"] == rows
+    problem = rest.refused("insert_rows", table=nested, rows=[{"k": 5, "raw": {"a": {"$dict": 1}}}])
+    assert problem.attributes["column"] == "raw"
+    assert problem.attributes["row_index"] == 0
+
+
+def test_an_interval_of_a_query_has_the_text_of_a_row(rest: Rest, table: str) -> None:
+    rest("insert_rows", table=table, rows=[ROW])
+    for sql in (f"select took from [{table}]", f"select [took][1] as took from [{table}]"):
+        assert rest("query_rows", sql=sql) == {
+            "columns": ["took"],
+            "types": ["duration[us]"],
+            "rows": [[ROW["took"]]],
+        }
+    problem = rest.refused("query_rows", sql="select interval '1 month' as took")
+    assert "Column 'took' has an interval with months" in problem.detail
