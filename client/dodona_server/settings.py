@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
@@ -41,6 +42,12 @@ Seconds = Annotated[int, Ge(1), Le(86_400)]
 Count = Annotated[int, Ge(1)]
 
 
+@cache
+def _version() -> str:
+    """Return the version of this program. A look into its metadata takes milliseconds."""
+    return version("dodona")
+
+
 class ProcessSettings(BaseSettings):
     """The settings of every process."""
 
@@ -59,7 +66,7 @@ class ProcessSettings(BaseSettings):
     @property
     def answer_headers(self) -> list[tuple[str, str]]:
         """Return the headers of every answer: the program's version, and the kind of server."""
-        return [("Server", f"dodona/{version('dodona')}"), *role_headers(self)]
+        return [("Server", f"dodona/{_version()}"), *role_headers(self)]
 
     host: str = Field("127.0.0.1", description="address to listen on")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
