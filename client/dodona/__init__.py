@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dodona.catalog import MasterTransaction
     from dodona.changes import Changes
     from dodona.client import Client, Transaction, connect, open
+    from dodona.leases import Lease, Leases
     from dodona.loads import Load, Loads
     from dodona.snapshot import Snapshot
     from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         Forbidden,
         InvalidRequest,
         InvalidTabletState,
+        LeaseHeld,
         LimitExceeded,
         LoadEnded,
         MetadataChanged,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         NodeNotFound,
         NotAcceptable,
         Overloaded,
+        PrerequisiteFailed,
         ProtocolChanged,
         RequestTimedOut,
         RowBlocked,
@@ -102,6 +105,9 @@ __all__ = [
     "Forbidden",
     "InvalidRequest",
     "InvalidTabletState",
+    "Lease",
+    "LeaseHeld",
+    "Leases",
     "LimitExceeded",
     "Load",
     "LoadEnded",
@@ -117,6 +123,7 @@ __all__ = [
     "NotAcceptable",
     "Outcome",
     "Overloaded",
+    "PrerequisiteFailed",
     "ProtocolChanged",
     "Published",
     "RequestTimedOut",
@@ -170,13 +177,14 @@ _HOMES: Final = {
     "dodona.errors": (
         "CommitOutcomeUnknown ConcurrentAppend ConcurrentDeleteDelete ConcurrentDeleteRead "
         "ConcurrentTransaction DataCorrupted DiskFull DodonaError DodonaWarning DuplicateKey "
-        "FolderInUse Forbidden InvalidRequest InvalidTabletState LimitExceeded LoadEnded "
+        "FolderInUse Forbidden InvalidRequest InvalidTabletState LeaseHeld LimitExceeded LoadEnded "
         "MetadataChanged NodeExists NodeLocked NodeNotFound NotAcceptable Overloaded "
-        "ProtocolChanged RequestTimedOut RowBlocked RowNotFound SchemaViolation "
-        "SnapshotTooOld TableExists TableNotFound TableNotMounted TabletMoved "
+        "PrerequisiteFailed ProtocolChanged RequestTimedOut RowBlocked RowNotFound "
+        "SchemaViolation SnapshotTooOld TableExists TableNotFound TableNotMounted TabletMoved "
         "TransactionAborted TransactionClosed TransactionConflict TransactionNotFound "
         "Unauthenticated Unavailable UnsupportedMediaType WrongGateway"
     ),
+    "dodona.leases": "Lease Leases",
     "dodona.loads": "Load Loads",
     "dodona.schema": "Column TableSchema",
     "dodona.snapshot": "Snapshot",
@@ -196,6 +204,7 @@ _MODULES: Final = frozenset(
         "client",
         "errors",
         "keys",
+        "leases",
         "loads",
         "schema",
         "snapshot",

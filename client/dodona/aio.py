@@ -10,7 +10,7 @@ With asyncio, a client belongs to the event loop that created it.
 
 # `python -m twins` makes client.py of this module.
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +21,8 @@ from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgeme
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
+from dodona._core.writing.conditions import requirement_of
+from dodona._core.writing.lease import Lease
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger, async_close_all
@@ -31,6 +33,7 @@ from dodona._io.running import async_finished, check_async_function
 from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
 from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.aio_changes import AsyncChanges as AsyncChanges
+from dodona.aio_leases import AsyncLeases
 from dodona.aio_loads import AsyncLoads
 from dodona.aio_reads import AsyncReader
 from dodona.aio_snapshot import AsyncSnapshot as AsyncSnapshot
@@ -124,6 +127,8 @@ class AsyncClient(AsyncReader):
         self._keeper = AsyncPinger(driver.run, session.leases)
         self.loads = AsyncLoads(self._run, session, self._keeper)
         """The bulk loads."""
+        self.leases = AsyncLeases(self._run, session)
+        """The named leases."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -208,6 +213,9 @@ class AsyncClient(AsyncReader):
         aggregate: bool = False,
         durability: Durability = "sync",
         *,
+        if_absent: bool = False,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
         """Insert rows in a transaction of their own. Returns its commit timestamp, or None without
@@ -215,13 +223,17 @@ class AsyncClient(AsyncReader):
 
         - `rows`, `update`, `aggregate`: as in `AsyncTransaction.insert_rows`.
         - `durability`: `"async"` is for tables with atomicity `"none"` only.
+        - `if_absent`, `if_version`, `expect`: as in `AsyncTransaction.insert_rows`, for tables with
+          atomicity `"full"` only.
 
         The transaction has the atomicity of the table, and reads nothing. If all rows are in one
         cell, earlier commits of other transactions are no conflict, and the call waits for locked
         rows. If the rows are in several cells, it is an ordinary transaction. Raises the errors of
         `AsyncTransaction.insert_rows` and `AsyncTransaction.commit`."""
-        write = self._session.write_rows
-        return await self._run(write(path, rows, update, durability, aggregate), timeout_ms)
+        write, required = self._session.write_rows, requirement_of(if_absent, if_version, expect)
+        return await self._run(
+            write(path, rows, update, durability, aggregate, required), timeout_ms
+        )
 
     async def delete_rows(
         self,
@@ -229,11 +241,14 @@ class AsyncClient(AsyncReader):
         keys: Iterable[Row],
         durability: Durability = "sync",
         *,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
         """Delete rows by key in a transaction of their own. Returns its commit timestamp, or None
         without keys. Otherwise as `insert_rows`."""
-        return await self._run(self._session.erase_rows(path, keys, durability), timeout_ms)
+        erase, required = self._session.erase_rows, requirement_of(False, if_version, expect)
+        return await self._run(erase(path, keys, durability, required), timeout_ms)
 
     async def write(
         self,
@@ -315,6 +330,7 @@ class AsyncClient(AsyncReader):
         durability: Durability = "sync",
         read_own_writes: bool = False,
         *,
+        prerequisites: Sequence[Lease] = (),
         timeout_ms: int | None = None,
     ) -> "Beginning[AsyncTransaction]":
         """Begin a transaction. It may live for at most 60 s.
@@ -324,11 +340,13 @@ class AsyncClient(AsyncReader):
         - `atomicity`: must be the atomicity of the tables that it writes.
         - `durability`: `"async"` is for atomicity `"none"` only.
         - `read_own_writes`: reads of the transaction see its own writes.
+        - `prerequisites`: leases of `AsyncClient.leases`. The commit raises PrerequisiteFailed
+          unless each of them still has this owner and this epoch.
 
-        Raises Unavailable, InvalidRequest.
+        Raises Unavailable, InvalidRequest, TableNotFound.
 
         With asyncio, use `async with db.begin() as tx`, or `tx = await db.begin()`."""
-        begin = partial(self._session.begin, atomicity, durability, read_own_writes)
+        begin = partial(self._session.begin, atomicity, durability, read_own_writes, prerequisites)
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 
     async def _begin_rows(
@@ -344,6 +362,7 @@ class AsyncClient(AsyncReader):
         attempts_max: int | None = None,
         deadline_ms: int = RERUN_DEADLINE_MS,
         *,
+        prerequisites: Sequence[Lease] = (),
         timeout_ms: int | None = None,
     ) -> Result:
         """Run `function(transaction)` and commit, again until the commit succeeds. Returns the
@@ -355,6 +374,7 @@ class AsyncClient(AsyncReader):
 
         - `attempts_max`: the largest number of attempts. The default is no limit.
         - `deadline_ms`: no attempt begins later than this many ms after the call.
+        - `prerequisites`: leases, as in `begin`.
         - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
           It does not interrupt other work of the function.
 
@@ -369,7 +389,7 @@ class AsyncClient(AsyncReader):
         while True:
             transaction, results = None, []
             try:
-                begun = await run(session.begin())
+                begun = await run(session.begin(prerequisites=prerequisites))
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

@@ -13,6 +13,7 @@ from dodona._core.protocol.process_bound import ProcessBound
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
+from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.transaction import ShortMode, TransactionBuffer, TransactionState
 from dodona._io.aio_running import async_answer
 from dodona._io.aio_writes import Writes
@@ -178,6 +179,9 @@ class AsyncTransaction(ProcessBound):
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
         *,
+        if_absent: bool = False,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Coroutine[Any, Any, None]:
         """Buffer rows for the commit.
@@ -189,6 +193,13 @@ class AsyncTransaction(ProcessBound):
           they are new values.
         - `lock_type`: with `"shared_write"`, other transactions that also use it may write the row
           at the same time. The table must allow it, which the commit checks.
+        - `if_absent`: the commit fails if one of the rows exists.
+        - `if_version`: the commit fails unless this is the version of each row. The version of a
+          row is the commit timestamp of its newest change, in any column.
+        - `expect`: the commit fails unless each row exists and has these values in these columns.
+
+        The commit checks conditions against the newest committed rows, not against the snapshot of
+        the transaction or its own writes. If one does not hold, it raises PrerequisiteFailed.
 
         The call buffers all rows or none. Raises SchemaViolation, LimitExceeded (100,000 rows, 32
         MiB), InvalidRequest, TableNotFound, TransactionClosed.
@@ -196,9 +207,9 @@ class AsyncTransaction(ProcessBound):
         With asyncio, the write begins at the call, so the commit includes it even if it is not
         awaited."""
         rows = self._writes.kept(rows)  # asyncio only
-        insert = self._session.insert_rows
+        insert, required = self._session.insert_rows, requirement_of(if_absent, if_version, expect)
         return self._writes.begin(
-            insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms
+            insert(self._buffer, path, rows, update, aggregate, lock_type, required), timeout_ms
         )
 
     def write(
@@ -219,15 +230,23 @@ class AsyncTransaction(ProcessBound):
         )
 
     def delete_rows(
-        self, path: str, keys: Iterable[Row], *, timeout_ms: int | None = None
+        self,
+        path: str,
+        keys: Iterable[Row],
+        *,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
     ) -> Coroutine[Any, Any, None]:
         """Buffer deletions of rows by key for the commit. A deletion takes the main lock. A key
-        that no row has is no error. Raises as `insert_rows`.
+        that no row has is no error. `if_version` and `expect` are as in `insert_rows`. Raises as
+        `insert_rows`.
 
         With asyncio, the write begins at the call, so the commit includes it even if it is not
         awaited."""
         keys = self._writes.kept(keys)  # asyncio only
-        return self._writes.begin(self._session.delete_rows(self._buffer, path, keys), timeout_ms)
+        delete, required = self._session.delete_rows, requirement_of(False, if_version, expect)
+        return self._writes.begin(delete(self._buffer, path, keys, required), timeout_ms)
 
     def lock_rows(
         self,
@@ -258,9 +277,9 @@ class AsyncTransaction(ProcessBound):
     async def commit(self, *, timeout_ms: int | None = None) -> Timestamp | None:
         """Commit the transaction. Returns the commit timestamp, or None if nothing was written.
 
-        Raises TransactionConflict and other errors: then nothing is committed. If the transaction
-        is not atomic, some tablets may have its rows: the attributes of the error list them. After
-        CommitOutcomeUnknown, ask `AsyncClient.outcome`."""
+        Raises TransactionConflict, PrerequisiteFailed and other errors: then nothing is committed.
+        If the transaction is not atomic, some tablets may have its rows: the attributes of the
+        error list them. After CommitOutcomeUnknown, ask `AsyncClient.outcome`."""
         # asyncio only
         try:
             await self._writes.settle(timeout_ms)

@@ -8,7 +8,7 @@ may use one client. Only one thread at a time may use a transaction.
 
 # Generated from aio.py by python -m twins: change that, and run it.
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +19,8 @@ from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgeme
 from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
+from dodona._core.writing.conditions import requirement_of
+from dodona._core.writing.lease import Lease
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import Driver, Until, within
@@ -28,6 +30,7 @@ from dodona._io.running import check_function, finished
 from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
 from dodona.catalog import MasterTransaction as MasterTransaction
 from dodona.changes import Changes as Changes
+from dodona.leases import Leases
 from dodona.loads import Loads
 from dodona.reads import Reader
 from dodona.snapshot import Snapshot as Snapshot
@@ -116,6 +119,8 @@ class Client(Reader):
         self._keeper = Pinger(driver.run, session.leases)
         self.loads = Loads(self._run, session, self._keeper)
         """The bulk loads."""
+        self.leases = Leases(self._run, session)
+        """The named leases."""
         self._place = place
 
     def __repr__(self) -> str:
@@ -191,6 +196,9 @@ class Client(Reader):
         aggregate: bool = False,
         durability: Durability = "sync",
         *,
+        if_absent: bool = False,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
         """Insert rows in a transaction of their own. Returns its commit timestamp, or None without
@@ -198,13 +206,15 @@ class Client(Reader):
 
         - `rows`, `update`, `aggregate`: as in `Transaction.insert_rows`.
         - `durability`: `"async"` is for tables with atomicity `"none"` only.
+        - `if_absent`, `if_version`, `expect`: as in `Transaction.insert_rows`, for tables with
+          atomicity `"full"` only.
 
         The transaction has the atomicity of the table, and reads nothing. If all rows are in one
         cell, earlier commits of other transactions are no conflict, and the call waits for locked
         rows. If the rows are in several cells, it is an ordinary transaction. Raises the errors of
         `Transaction.insert_rows` and `Transaction.commit`."""
-        write = self._session.write_rows
-        return self._run(write(path, rows, update, durability, aggregate), timeout_ms)
+        write, required = self._session.write_rows, requirement_of(if_absent, if_version, expect)
+        return self._run(write(path, rows, update, durability, aggregate, required), timeout_ms)
 
     def delete_rows(
         self,
@@ -212,11 +222,14 @@ class Client(Reader):
         keys: Iterable[Row],
         durability: Durability = "sync",
         *,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> Timestamp | None:
         """Delete rows by key in a transaction of their own. Returns its commit timestamp, or None
         without keys. Otherwise as `insert_rows`."""
-        return self._run(self._session.erase_rows(path, keys, durability), timeout_ms)
+        erase, required = self._session.erase_rows, requirement_of(False, if_version, expect)
+        return self._run(erase(path, keys, durability, required), timeout_ms)
 
     def write(
         self,
@@ -298,6 +311,7 @@ class Client(Reader):
         durability: Durability = "sync",
         read_own_writes: bool = False,
         *,
+        prerequisites: Sequence[Lease] = (),
         timeout_ms: int | None = None,
     ) -> "Transaction":
         """Begin a transaction. It may live for at most 60 s.
@@ -307,9 +321,11 @@ class Client(Reader):
         - `atomicity`: must be the atomicity of the tables that it writes.
         - `durability`: `"async"` is for atomicity `"none"` only.
         - `read_own_writes`: reads of the transaction see its own writes.
+        - `prerequisites`: leases of `Client.leases`. The commit raises PrerequisiteFailed
+          unless each of them still has this owner and this epoch.
 
-        Raises Unavailable, InvalidRequest."""
-        begin = partial(self._session.begin, atomicity, durability, read_own_writes)
+        Raises Unavailable, InvalidRequest, TableNotFound."""
+        begin = partial(self._session.begin, atomicity, durability, read_own_writes, prerequisites)
         return self._begin_rows(begin, timeout_ms)
 
     def _begin_rows(
@@ -325,6 +341,7 @@ class Client(Reader):
         attempts_max: int | None = None,
         deadline_ms: int = RERUN_DEADLINE_MS,
         *,
+        prerequisites: Sequence[Lease] = (),
         timeout_ms: int | None = None,
     ) -> Result:
         """Run `function(transaction)` and commit, again until the commit succeeds. Returns the
@@ -336,6 +353,7 @@ class Client(Reader):
 
         - `attempts_max`: the largest number of attempts. The default is no limit.
         - `deadline_ms`: no attempt begins later than this many ms after the call.
+        - `prerequisites`: leases, as in `begin`.
         - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
           It does not interrupt other work of the function.
 
@@ -348,7 +366,7 @@ class Client(Reader):
         while True:
             transaction, results = None, []
             try:
-                begun = run(session.begin())
+                begun = run(session.begin(prerequisites=prerequisites))
                 transaction = Transaction(run, session, begun, self._call_timeout_ms)
                 with transaction:
                     results.append(finished(function(transaction)))

@@ -13,6 +13,7 @@ from dodona._core.protocol.process_bound import ProcessBound
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.versions import VersionedRow
 from dodona._core.session import Session
+from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.transaction import ShortMode, TransactionBuffer, TransactionState
 from dodona._io.bounds import Run
 from dodona._io.running import answer
@@ -171,6 +172,9 @@ class Transaction(ProcessBound):
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
         *,
+        if_absent: bool = False,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
         timeout_ms: int | None = None,
     ) -> None:
         """Buffer rows for the commit.
@@ -182,11 +186,20 @@ class Transaction(ProcessBound):
           they are new values.
         - `lock_type`: with `"shared_write"`, other transactions that also use it may write the row
           at the same time. The table must allow it, which the commit checks.
+        - `if_absent`: the commit fails if one of the rows exists.
+        - `if_version`: the commit fails unless this is the version of each row. The version of a
+          row is the commit timestamp of its newest change, in any column.
+        - `expect`: the commit fails unless each row exists and has these values in these columns.
+
+        The commit checks conditions against the newest committed rows, not against the snapshot of
+        the transaction or its own writes. If one does not hold, it raises PrerequisiteFailed.
 
         The call buffers all rows or none. Raises SchemaViolation, LimitExceeded (100,000 rows, 32
         MiB), InvalidRequest, TableNotFound, TransactionClosed."""
-        insert = self._session.insert_rows
-        return self._run(insert(self._buffer, path, rows, update, aggregate, lock_type), timeout_ms)
+        insert, required = self._session.insert_rows, requirement_of(if_absent, if_version, expect)
+        return self._run(
+            insert(self._buffer, path, rows, update, aggregate, lock_type, required), timeout_ms
+        )
 
     def write(
         self, path: str, data: Any, mode: ShortMode = "upsert", *, timeout_ms: int | None = None
@@ -200,10 +213,20 @@ class Transaction(ProcessBound):
         (100,000 rows, 32 MiB), InvalidRequest, TableNotFound, TransactionClosed."""
         return self._run(self._session.write_data(self._buffer, path, data, mode), timeout_ms)
 
-    def delete_rows(self, path: str, keys: Iterable[Row], *, timeout_ms: int | None = None) -> None:
+    def delete_rows(
+        self,
+        path: str,
+        keys: Iterable[Row],
+        *,
+        if_version: Timestamp | None = None,
+        expect: Mapping[str, Any] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
         """Buffer deletions of rows by key for the commit. A deletion takes the main lock. A key
-        that no row has is no error. Raises as `insert_rows`."""
-        return self._run(self._session.delete_rows(self._buffer, path, keys), timeout_ms)
+        that no row has is no error. `if_version` and `expect` are as in `insert_rows`. Raises as
+        `insert_rows`."""
+        delete, required = self._session.delete_rows, requirement_of(False, if_version, expect)
+        return self._run(delete(self._buffer, path, keys, required), timeout_ms)
 
     def lock_rows(
         self,
@@ -230,9 +253,9 @@ class Transaction(ProcessBound):
     def commit(self, *, timeout_ms: int | None = None) -> Timestamp | None:
         """Commit the transaction. Returns the commit timestamp, or None if nothing was written.
 
-        Raises TransactionConflict and other errors: then nothing is committed. If the transaction
-        is not atomic, some tablets may have its rows: the attributes of the error list them. After
-        CommitOutcomeUnknown, ask `Client.outcome`."""
+        Raises TransactionConflict, PrerequisiteFailed and other errors: then nothing is committed.
+        If the transaction is not atomic, some tablets may have its rows: the attributes of the
+        error list them. After CommitOutcomeUnknown, ask `Client.outcome`."""
         return self._run(self._session.commit(self._buffer), timeout_ms)
 
     def abort(self) -> None:

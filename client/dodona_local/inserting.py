@@ -13,10 +13,11 @@ Tables without atomicity have batches only.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from dodona._core.catalog.tables import TableInfo
@@ -68,6 +69,9 @@ class Bringing(NamedTuple):
     kind: BatchKind
     how: How
     rows_per_batch: int | None = None
+    conditions: Mapping[str, Any] = MappingProxyType({})
+    """Named arguments of `insert_rows` and `delete_rows`, for all rows. They need one
+    transaction."""
 
 
 def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
@@ -80,6 +84,10 @@ def bring(db: Client, wanted: Bringing, progress: Progress) -> Written:
     committed by then.
     """
     table = db.get_table(wanted.path)
+    if table.atomicity == "none" and wanted.conditions:
+        raise InvalidRequest(
+            "a table of atomicity none has no conditions: leave them out", table=wanted.path
+        )
     if table.atomicity == "none" and wanted.how is How.LOAD:
         raise InvalidRequest(
             "a table of atomicity none can't take all rows or none: leave out --atomic",
@@ -187,6 +195,11 @@ class _Writer:
 
     def _load(self, parts: Iterator[FilePart]) -> Written:
         wanted = self._wanted
+        if wanted.conditions:
+            raise LimitExceeded(
+                "these are more rows than one transaction can have, and a bulk load has no "
+                "conditions: write the file in parts"
+            )
         if wanted.kind == "update" and wanted.how is not How.LOAD:
             raise LimitExceeded(
                 "these are more rows than one transaction can have. Use a bulk load (--atomic), "
@@ -243,13 +256,13 @@ class _Writer:
         if self._table.atomicity == "none":
             self._state.add(len(rows), self._plain(rows))
             return
-        path, kind = self._wanted.path, self._wanted.kind
+        path, kind, conditions = self._wanted.path, self._wanted.kind, self._wanted.conditions
 
         def write(transaction: Transaction) -> Transaction:
             if kind == "delete":
-                transaction.delete_rows(path, rows)
+                transaction.delete_rows(path, rows, **conditions)
             else:
-                transaction.insert_rows(path, rows, update=kind == "update")
+                transaction.insert_rows(path, rows, update=kind == "update", **conditions)
             return transaction
 
         try:

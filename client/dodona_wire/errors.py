@@ -118,6 +118,13 @@ class LoadEnded(TransactionAborted):
     kind, code, status, action = "load_ended", 11114, 409, "rerun"
 
 
+class PrerequisiteFailed(DodonaError):
+    """A condition of the commit does not hold, so nothing was committed. `condition` names it, and
+    `found` says what the row has. Look at the row. The same commit would fail again."""
+
+    kind, code, status, action = "prerequisite_failed", 1000, 412, "look"
+
+
 class CommitOutcomeUnknown(DodonaError):
     """The commit may or may not have happened. Ask `outcome(transaction)` before anything else."""
 
@@ -174,6 +181,13 @@ class RequestTimedOut(Unavailable):
     faster, or in parts."""
 
     kind, code, status, action = "request_timed_out", 3, 408, "repeat"
+
+
+class LeaseHeld(DodonaError):
+    """Another owner has this named lease. Repeat the call after the lease expires or is
+    released."""
+
+    kind, code, status, action = "lease_held", 11117, 409, "repeat"
 
 
 class NodeLocked(DodonaError):

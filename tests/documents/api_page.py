@@ -31,6 +31,7 @@ CLASSES: Final[tuple[type, ...]] = (
     Changes,
     dodona.Loads,
     dodona.Load,
+    dodona.Leases,
 )
 VALUES: Final[tuple[type, ...]] = (
     dodona.Rows,
@@ -43,6 +44,7 @@ VALUES: Final[tuple[type, ...]] = (
     dodona.Column,
     dodona.TableSchema,
     dodona.TableSettings,
+    dodona.Lease,
     dodona.LoadTicket,
     dodona.StagedBatch,
     dodona.Published,
@@ -50,7 +52,10 @@ VALUES: Final[tuple[type, ...]] = (
     dodona.LoadRecovery,
     dodona.DodonaError,
 )
-ONLY: Final[dict[type, tuple[str, ...]]] = {dodona.TableSchema: ("columns", "parse")}
+ONLY: Final[dict[type, tuple[str, ...]]] = {
+    dodona.Lease: ("table", "name", "owner", "epoch"),
+    dodona.TableSchema: ("columns", "parse"),
+}
 """Of these the rest is for servers and clients."""
 ELSEWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "dodona.spark": (dodona.spark.bulk_write, dodona.spark.BulkWrite, dodona.spark.register),

@@ -17,6 +17,7 @@ ORIGINS: Final = {
     "client.py": "aio.py",
     "catalog.py": "aio_catalog.py",
     "changes.py": "aio_changes.py",
+    "leases.py": "aio_leases.py",
     "loads.py": "aio_loads.py",
     "reads.py": "aio_reads.py",
     "snapshot.py": "aio_snapshot.py",

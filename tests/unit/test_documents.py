@@ -47,6 +47,7 @@ CLASSES: Final = {
     "transaction": dodona.Transaction,
     "master transaction": dodona.MasterTransaction,
     "snapshot": dodona.Snapshot,
+    "leases": dodona.Leases,
     "loads": dodona.Loads,
     "load": dodona.Load,
 }

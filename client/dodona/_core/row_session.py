@@ -24,7 +24,9 @@ from dodona._core.reading.change_session import ChangeSession
 from dodona._core.reading.holding import Holds
 from dodona._core.reading.read_session import ReadSession
 from dodona._core.writing.committing import Answered, commit_atomic
+from dodona._core.writing.conditions import Requirement
 from dodona._core.writing.fast_path import write_on_fast_path
+from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.writing.transaction import ShortMode, TransactionBuffer, check_modes
 from dodona._core.writing.writing import commit_non_atomic
@@ -106,15 +108,21 @@ class RowSession(ReadSession, ChangeSession):
         atomicity: Atomicity = "full",
         durability: Durability = "sync",
         read_own_writes: bool = False,
+        prerequisites: Iterable[Lease] = (),
     ) -> Protocol[TransactionBuffer]:
-        """Begin a transaction, and return its empty buffer. Raises InvalidRequest, Unavailable."""
+        """Begin a transaction, and return its buffer, with conditions for the prerequisites. Raises
+        InvalidRequest, TableNotFound, Unavailable."""
         check_modes(atomicity, durability)
         check_flag(read_own_writes, "read_own_writes")
+        leases = check_leases(prerequisites) if prerequisites else ()
         begun_us = self._context.instant_us()
         start = None
         if atomicity == "full":
             start = yield from self.generate_timestamp()
-        return self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+        buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+        for it in leases:
+            yield from self.require_rows(buffer, it.table, [it.key], it.required)
+        return buffer
 
     def _buffer(
         self,
@@ -141,6 +149,7 @@ class RowSession(ReadSession, ChangeSession):
         update: bool = False,
         aggregate: bool = False,
         lock_type: LockType = "exclusive",
+        required: Requirement | None = None,
     ) -> Protocol[None]:
         """Put rows into the buffer. Raises SchemaViolation, LimitExceeded, TransactionClosed."""
         given = repeatable(rows)
@@ -153,18 +162,42 @@ class RowSession(ReadSession, ChangeSession):
                 is_update=update,
                 is_aggregate=aggregate,
                 lock_type=lock_type,
+                required=required,
             )
 
         return with_route(self._context, path, put)
 
     def delete_rows(
-        self, transaction: TransactionBuffer, path: str, keys: Iterable[Row]
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        keys: Iterable[Row],
+        required: Requirement | None = None,
     ) -> Protocol[None]:
         """Put deletions into the buffer. Raises SchemaViolation, LimitExceeded,
         TransactionClosed."""
         given = repeatable(keys)
-        delete = transaction.delete
-        return with_route(self._context, path, lambda route: delete(path, route.schema, given))
+
+        def delete(route: TableRoute) -> None:
+            transaction.delete(path, route.schema, given, required)
+
+        return with_route(self._context, path, delete)
+
+    def require_rows(
+        self,
+        transaction: TransactionBuffer,
+        path: str,
+        keys: Iterable[Row],
+        required: Requirement,
+    ) -> Protocol[None]:
+        """Put conditions for rows that need not be written into the buffer. Raises SchemaViolation,
+        LimitExceeded, InvalidRequest, TransactionClosed."""
+        given = repeatable(keys)
+
+        def require(route: TableRoute) -> None:
+            transaction.require(path, route.schema, given, required)
+
+        return with_route(self._context, path, require)
 
     def write_data(
         self, transaction: TransactionBuffer, path: str, data: Any, mode: ShortMode = "upsert"
@@ -246,9 +279,10 @@ class RowSession(ReadSession, ChangeSession):
         update: bool,
         durability: Durability,
         aggregate: bool = False,
+        required: Requirement | None = None,
     ) -> Protocol[Timestamp | None]:
         """Insert rows in a transaction of their own, which has the table's atomicity."""
-        if aggregate is False:
+        if aggregate is False and required is None:
             done = yield from write_on_fast_path(self._context, path, rows, update, durability)
             if isinstance(done, Answered):
                 made = self._blind(done.route, durability)
@@ -260,7 +294,14 @@ class RowSession(ReadSession, ChangeSession):
 
         def make(route: TableRoute) -> TransactionBuffer:
             made = self._blind(route, durability)
-            made.insert(path, route.schema, given, is_update=update, is_aggregate=aggregate)
+            made.insert(
+                path,
+                route.schema,
+                given,
+                is_update=update,
+                is_aggregate=aggregate,
+                required=required,
+            )
             return made
 
         made = yield from with_route(self._context, path, make)
@@ -268,14 +309,18 @@ class RowSession(ReadSession, ChangeSession):
 
     @traced_as("delete_rows")
     def erase_rows(
-        self, path: str, keys: Iterable[Row], durability: Durability
+        self,
+        path: str,
+        keys: Iterable[Row],
+        durability: Durability,
+        required: Requirement | None = None,
     ) -> Protocol[Timestamp | None]:
         """Delete rows in a transaction of their own, which has the table's atomicity."""
         given = repeatable(keys)
 
         def make(route: TableRoute) -> TransactionBuffer:
             made = self._blind(route, durability)
-            made.delete(path, route.schema, given)
+            made.delete(path, route.schema, given, required)
             return made
 
         made = yield from with_route(self._context, path, make)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dodona._core.loads.leases import Leases
 from dodona._core.loads.ticket import Published, WriteMode
+from dodona._core.named_leases import NamedLeases
 from dodona._core.protocol.steps import Protocol
 from dodona._core.row_session import RowSession
 
@@ -18,6 +19,8 @@ class Session(RowSession):
 
     def _complete(self) -> None:
         self.leases = Leases(self._context)
+        self.named_leases = NamedLeases(self)
+        """The operations on named leases."""
 
     @cached_property
     def loads(self) -> "LoadSession":

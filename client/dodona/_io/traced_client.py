@@ -21,6 +21,7 @@ from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import TRACES_HEADER
 from dodona_wire.messages.data import (
     CommitOne,
+    ConditionalCommit,
     Lookup,
     LookupVersions,
     Prepare,
@@ -83,6 +84,8 @@ class _Account:
                 self._note_request(body)
 
     def _note_request(self, body: object) -> None:
+        if isinstance(body, ConditionalCommit):
+            body = body.request
         if isinstance(body, CommitOne):
             self._protocol = "blind" if body.is_blind else "one_cell"
             self._row_count += sum(len(part.writes) for part in body.modifications)

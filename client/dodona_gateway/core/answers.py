@@ -28,6 +28,15 @@ class Timestamps(Answer, frozen=True):
     count: int
 
 
+class AcquiredLease(Answer, frozen=True):
+    """The named lease is yours. Send it as a prerequisite, and with `renew` and `release`."""
+
+    table: str
+    name: str
+    owner: str
+    epoch: int
+
+
 class Done(Answer, frozen=True, omit_defaults=True):
     """The call is done. `warnings` name the attributes that have no effect, if there are any."""
 

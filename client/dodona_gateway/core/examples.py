@@ -8,6 +8,7 @@ these.
 from typing import Any, Final, NamedTuple
 
 ACCOUNTS: Final = "//bank/accounts"
+LEASES: Final = "//jobs/leases"
 TRANSACTION: Final = "1ac0e72c-a1ec4e72-b4c10002-983ccb7c"
 START: Final = 1927794819395767922
 COMMIT: Final = 1927794819421551684
@@ -147,6 +148,13 @@ EXAMPLES: Final[dict[str, Example]] = {
         },
         {"columns": ["most"], "types": ["int64"], "rows": [[100]]},
     ),
+    "create_lease_table": Example({"table": LEASES}, {}),
+    "acquire_lease": Example(
+        {"table": LEASES, "name": "mail", "owner": "ann", "lease_ms": 60_000},
+        {"table": LEASES, "name": "mail", "owner": "ann", "epoch": 1},
+    ),
+    "renew_lease": Example({"table": LEASES, "name": "mail", "owner": "ann", "epoch": 1}, {}),
+    "release_lease": Example({"table": LEASES, "name": "mail", "owner": "ann", "epoch": 1}, {}),
     "begin_transaction": Example(
         {"lease_ms": 30_000},
         {

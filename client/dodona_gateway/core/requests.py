@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS
+from dodona._core.named_leases import LEASE_MS_MAX as NAMED_LEASE_MS_MAX
+from dodona._core.writing.lease import EPOCH_MAX
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.rows.json_text import decode_json
@@ -34,6 +36,8 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=TIMESTAMPS_PER_REQUEST_MAX)]
 Index = Annotated[int, msgspec.Meta(ge=0)]
 Wait = Annotated[int, msgspec.Meta(ge=1, le=600_000)]
 Lease = Annotated[int, msgspec.Meta(ge=1, le=LEASE_MS_MAX)]
+LeaseMs = Annotated[int, msgspec.Meta(ge=1, le=NAMED_LEASE_MS_MAX)]
+Epoch = Annotated[int, msgspec.Meta(ge=1, le=EPOCH_MAX)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=SELECT_ROWS_MAX)]
 
 
@@ -157,21 +161,27 @@ class Nothing(Body, frozen=True):
 
 class InsertRows(Timed, frozen=True):
     """Insert rows. With `update`, columns that a row lacks keep their values. With `aggregate`,
-    values of aggregate columns are changes."""
+    values of aggregate columns are changes. The call fails if a row exists (`if_absent`), has
+    another version (`if_version`) or other values (`expect`)."""
 
     table: str
     rows: list[Row]
     update: bool = False
     aggregate: bool = False
     durability: Durability = "sync"
+    if_absent: bool = False
+    if_version: Timestamp | None = None
+    expect: Row | None = None
 
 
 class DeleteRows(Timed, frozen=True):
-    """Delete the rows of these keys."""
+    """Delete the rows of these keys. `if_version` and `expect` are as in `InsertRows`."""
 
     table: str
     keys: list[Row]
     durability: Durability = "sync"
+    if_version: Timestamp | None = None
+    expect: Row | None = None
 
 
 class LookupRows(Timed, frozen=True):
@@ -227,14 +237,25 @@ class Query(Timed, frozen=True):
 # Transactions
 
 
+class HeldLease(Body, frozen=True):
+    """A named lease that was acquired: the answer to `acquire_lease`."""
+
+    table: str
+    name: str
+    owner: str
+    epoch: Epoch
+
+
 class BeginTransaction(Timed, frozen=True):
     """Begin a transaction that the gateway holds. The gateway aborts it if no call for it comes for
-    `lease_ms`. With full atomicity it lives 60 s at most."""
+    `lease_ms`. With full atomicity it lives 60 s at most. Its commit fails unless each named lease
+    in `prerequisites` still has this owner and this epoch."""
 
     atomicity: Atomicity = "full"
     durability: Durability = "sync"
     read_own_writes: bool = False
     lease_ms: Lease = LEASE_MS
+    prerequisites: list[HeldLease] = []
 
 
 class InsertInTransaction(Timed, frozen=True):
@@ -245,6 +266,9 @@ class InsertInTransaction(Timed, frozen=True):
     update: bool = False
     aggregate: bool = False
     lock_type: LockType = "exclusive"
+    if_absent: bool = False
+    if_version: Timestamp | None = None
+    expect: Row | None = None
 
 
 class DeleteInTransaction(Timed, frozen=True):
@@ -252,6 +276,8 @@ class DeleteInTransaction(Timed, frozen=True):
 
     table: str
     keys: list[Row]
+    if_version: Timestamp | None = None
+    expect: Row | None = None
 
 
 class LockRows(Timed, frozen=True):
@@ -310,6 +336,44 @@ class FindOutcome(Timed, frozen=True):
     yet, it never will be."""
 
     settle: bool = False
+
+
+# Named leases
+
+
+class CreateLeaseTable(Timed, frozen=True):
+    """Create a table for named leases, and mount it. A table of leases may exist already."""
+
+    table: str
+
+
+class AcquireLease(Timed, frozen=True):
+    """Acquire a named lease that is new, released or expired. No other owner can acquire it for
+    `lease_ms`."""
+
+    table: str
+    name: str
+    owner: str
+    lease_ms: LeaseMs = LEASE_MS
+
+
+class RenewLease(Timed, frozen=True):
+    """Let a named lease expire `lease_ms` from now."""
+
+    table: str
+    name: str
+    owner: str
+    epoch: Epoch
+    lease_ms: LeaseMs = LEASE_MS
+
+
+class ReleaseLease(Timed, frozen=True):
+    """Release a named lease, so that another owner can acquire it."""
+
+    table: str
+    name: str
+    owner: str
+    epoch: Epoch
 
 
 # Bulk

@@ -14,6 +14,7 @@ OTHER: Final = "other"
 ROUTE_BY_PREFIX: Final = {
     "/v1/rows/": "rows",
     "/v1/transactions": "transactions",
+    "/v1/leases": "transactions",
     "/v1/bulk/": "bulk",
     "/v1/query": "query",
     "/v1/table": "tables",

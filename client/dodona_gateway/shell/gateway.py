@@ -22,7 +22,16 @@ from dodona_gateway.shell.console.console import Console
 from dodona_gateway.shell.edge import Edge, Refusal
 from dodona_gateway.shell.metrics import GATEWAY_METRICS
 from dodona_gateway.shell.openapi import describe
-from dodona_gateway.shell.rest import bulk, copies, nodes, rows, tables, tokens, transactions
+from dodona_gateway.shell.rest import (
+    bulk,
+    copies,
+    leases,
+    nodes,
+    rows,
+    tables,
+    tokens,
+    transactions,
+)
 from dodona_gateway.shell.routes import Route, add_routes, problem
 from dodona_gateway.shell.service import Service, open_service
 from dodona_gateway.shell.settings import GatewaySettings
@@ -56,6 +65,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *nodes.ROUTES,
     *rows.ROUTES,
     *transactions.ROUTES,
+    *leases.ROUTES,
     *bulk.ROUTES,
     *tokens.ROUTES,
 )

@@ -87,6 +87,12 @@ class Call(NamedTuple):
         schema = await self.service.schema(table)
         return given_rows(schema, rows, table, is_json=form == "json")
 
+    async def given_values(
+        self, table: str, values: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Return values by column of the body in the same way. None stays None."""
+        return None if values is None else (await self.given(table, [values]))[0]
+
     async def given_bounds(self, table: str, *bounds: Any) -> list[Any]:
         """Return leading key values of the body in the same way."""
         schema = await self.service.schema(table)

@@ -9,10 +9,11 @@ remember the outcome.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from dodona._core.writing.lease import Lease
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona.aio import AsyncClient, AsyncTransaction
 from dodona_gateway.core.answers import Outcome
@@ -113,6 +114,7 @@ class Transactions:
         read_own_writes: bool,
         lease_ms: int,
         timeout_ms: int | None = None,
+        prerequisites: Sequence[Lease] = (),
     ) -> tuple[str, AsyncTransaction]:
         """Begin a transaction; return its id, and the transaction. `lease_ms` is its lease. Raises
         Overloaded, InvalidRequest, Unavailable."""
@@ -121,7 +123,11 @@ class Transactions:
         check_lease(lease_ms)
         self._holdings.check_room(owner)
         begun = await self._client.begin(
-            atomicity, durability, read_own_writes, timeout_ms=timeout_ms
+            atomicity,
+            durability,
+            read_own_writes,
+            prerequisites=prerequisites,
+            timeout_ms=timeout_ms,
         )
         name = begun.start_timestamp
         if name is None:

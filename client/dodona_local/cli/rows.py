@@ -4,7 +4,7 @@ Owns: their arguments, and their last lines of output.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -47,6 +47,14 @@ BatchRows = Annotated[
         help="Use a separate transaction for each batch of this many rows.",
     ),
 ]
+IfVersion = Annotated[
+    int | None,
+    typer.Option(min=1, help="Write only if this timestamp is the version of each row."),
+]
+Expect = Annotated[
+    str | None,
+    typer.Option(help="Write only if each row has these values: JSON, or a=1,b=x."),
+]
 Lower = Annotated[
     str | None, typer.Option(help="Begin at this key: JSON, or id=7. Leading columns are enough.")
 ]
@@ -76,16 +84,22 @@ def insert(
         str | None,
         typer.Option(help="Names of the key columns for --create, with commas between them."),
     ] = None,
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="Write only if none of the rows exists.")
+    ] = False,
+    if_version: IfVersion = None,
+    expect: Expect = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
     """Write the rows of a file: all or none, except with --batch-rows."""
     if create != (keys is not None):
         raise typer.BadParameter("give --create and --keys together, or neither")
+    required = _required(if_absent, if_version, expect, atomic or batch_rows is not None)
     how = _how(atomic, batch_rows)
     kind: BatchKind = "update" if update else "write"
     bringing = _bringing(path, file, input_format, kind, how, batch_rows)
-    written = _bring(bringing, url, data_dir, keys)
+    written = _bring(bringing, url, data_dir, keys, required)
     _tell("updated in" if update else "inserted into", path, written)
 
 
@@ -102,25 +116,50 @@ def delete(
     input_format: InputFormat = None,
     atomic: Atomic = False,
     batch_rows: BatchRows = None,
+    if_version: IfVersion = None,
+    expect: Expect = None,
     url: Url = MASTER_URL,
     data_dir: DataDir = None,
 ) -> None:
     """Delete rows by key, if they exist: all or none, except with --batch-rows."""
     if (file is None) == (not key):
         raise typer.BadParameter("give the keys either with --key or in a file")
+    required = _required(False, if_version, expect, atomic or batch_rows is not None)
     how = _how(atomic, batch_rows)
     if file is not None:
         bringing = _bringing(path, file, input_format, "delete", how, batch_rows)
-        written = _bring(bringing, url, data_dir)
+        written = _bring(bringing, url, data_dir, required=required)
         _tell("deleted from", path, written)
         return
     require_extras("server")
     from dodona_local.cli.words import keys_of
 
     with client_of(url, data_dir) as db:
-        keys = keys_of(db.get_table(path).schema, key or ())
-        timestamp = db.delete_rows(path, keys)
+        schema = db.get_table(path).schema
+        keys = keys_of(schema, key or ())
+        timestamp = db.delete_rows(path, keys, **_conditions(schema, required))
     say(f"{_rows(len(keys))} deleted from {path} at timestamp {timestamp}")
+
+
+def _required(
+    if_absent: bool, if_version: int | None, expect: str | None, is_divided: bool
+) -> dict[str, Any]:
+    """Return the conditions that the options name. They need one transaction."""
+    given = {"if_absent": if_absent, "if_version": if_version, "expect": expect}
+    required = {name: it for name, it in given.items() if it not in (False, None)}
+    if required and is_divided:
+        text = "conditions need one transaction: leave out --atomic and --batch-rows"
+        raise typer.BadParameter(text)
+    return required
+
+
+def _conditions(schema: "TableSchema", required: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions as arguments of the client."""
+    from dodona_local.cli.words import values_of
+
+    if "expect" not in required:
+        return required
+    return {**required, "expect": values_of(schema, required["expect"])}
 
 
 def _how(atomic: bool, batch_rows: int | None) -> "How":
@@ -148,7 +187,11 @@ def _bringing(
 
 
 def _bring(
-    bringing: "Bringing", url: str, data_dir: Path | None, keys: str | None = None
+    bringing: "Bringing",
+    url: str,
+    data_dir: Path | None,
+    keys: str | None = None,
+    required: dict[str, Any] | None = None,
 ) -> "Written":
     from dodona_local.cli.words import names_of
     from dodona_local.files.reading import schema_of_file
@@ -161,6 +204,9 @@ def _bring(
             db.create_table(
                 bringing.path, like=like, keys=names_of(keys), mount=True, if_not_exists=True
             )
+        if required:
+            schema = db.get_table(bringing.path).schema
+            bringing = bringing._replace(conditions=_conditions(schema, required))
         return bring(db, bringing, screen)
 
 

@@ -205,14 +205,19 @@ def key_of(schema: TableSchema, text: str) -> dict[str, Any]:
         if len(values) < len(schema.key_columns):
             raise SchemaViolation("a key needs a value for each key column", key=text)
         return dict(zip(schema.key_names, values, strict=True))
-    return _named(schema, text)
+    return _named(schema.key_columns, text)
+
+
+def values_of(schema: TableSchema, text: str) -> dict[str, Any]:
+    """Return values of columns that are no key columns. Raises SchemaViolation, InvalidRequest."""
+    return _named(schema.value_columns, text)
 
 
 def bound_of(schema: TableSchema, text: str) -> list[Any]:
     """Return values of leading key columns. Raises SchemaViolation, InvalidRequest."""
     if text.startswith("["):
         return list_of(schema, json_word(text, "a list of key column values"))
-    named = _named(schema, text)
+    named = _named(schema.key_columns, text)
     leading = schema.key_names[: len(named)]
     if set(named) != set(leading):
         raise SchemaViolation(
@@ -236,26 +241,28 @@ def pivots_of(schema: TableSchema, text: str) -> list[list[Any]]:
     return [list_of(schema, pivot) for pivot in pivots]
 
 
-def _named(schema: TableSchema, text: str) -> dict[str, Any]:
+def _named(columns: Sequence[Column], text: str) -> dict[str, Any]:
+    what = "a key" if columns and columns[0].sort_order else "values"
     if text.startswith("{"):
-        found = json_word(text, "a key")
-        return _read_named(schema, found, read_value)
+        found = json_word(text, what)
+        return _read_named(columns, found, read_value)
     pairs = [it.partition("=") for it in text.split(",")]
     if any(not separator for _, separator, _ in pairs):
-        raise InvalidRequest(f"write a key as JSON, or as name=value,name=value, not as {text!r}")
+        raise InvalidRequest(f"write {what} as JSON, or as name=value,name=value, not as {text!r}")
     if len({name for name, _, _ in pairs}) < len(pairs):
-        raise InvalidRequest(f"name each column of a key once, not as in {text!r}")
-    return _read_named(schema, {name: value for name, _, value in pairs}, value_of_text)
+        raise InvalidRequest(f"name each column of {what} once, not as in {text!r}")
+    return _read_named(columns, {name: value for name, _, value in pairs}, value_of_text)
 
 
 def _read_named(
-    schema: TableSchema, found: dict[str, Any], read: Callable[[Column, Any], Any]
+    columns: Sequence[Column], found: dict[str, Any], read: Callable[[Column, Any], Any]
 ) -> dict[str, Any]:
-    columns = {column.name: column for column in schema.key_columns}
-    strangers = [name for name in found if name not in columns]
+    by_name = {column.name: column for column in columns}
+    strangers = [name for name in found if name not in by_name]
     if strangers:
-        raise SchemaViolation("no such key column", columns=strangers, known=[*columns])
-    return {name: read(columns[name], value) for name, value in found.items()}
+        kind = "key " if columns and columns[0].sort_order else ""
+        raise SchemaViolation(f"no such {kind}column", columns=strangers, known=[*by_name])
+    return {name: read(by_name[name], value) for name, value in found.items()}
 
 
 # ---- columns and times

@@ -3,6 +3,7 @@
 from typing import Any
 
 from dodona_wire.messages.base import Failure, Message
+from dodona_wire.messages.conditions import TabletConditions
 from dodona_wire.types import (
     NO_LOAD,
     NULL_TIMESTAMP,
@@ -90,6 +91,14 @@ class Prepare(Message, frozen=True, array_like=True, gc=False, tag=11):
     transaction: TransactionId
     participants: tuple[CellId, ...]
     modifications: tuple[TabletModifications, ...]
+
+
+class ConditionalCommit(Message, frozen=True, array_like=True, gc=False, tag=46):
+    """The request, if these conditions hold. It is a message of its own, so that an older cell
+    refuses it, and can't ignore the conditions. → as the request."""
+
+    request: CommitOne | Prepare
+    conditions: tuple[TabletConditions, ...]
 
 
 class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
@@ -443,6 +452,7 @@ DataRequest = (
     GenerateTimestamps
     | CommitOne
     | Prepare
+    | ConditionalCommit
     | Decide
     | AskOutcome
     | PeekOutcome

@@ -12,8 +12,8 @@ from dodona_wire.errors import InvalidRequest
 from dodona_ytsaurus.terms.parameters import Parameters
 
 ALWAYS: Final = {
-    "prerequisite_transaction_ids": "Dodona does not check prerequisites.",
-    "prerequisite_revisions": "Dodona does not check prerequisites.",
+    "prerequisite_transaction_ids": "Prerequisites are leases, which only Dodona's own API takes.",
+    "prerequisite_revisions": "Prerequisites are leases, which only Dodona's own API takes.",
 }
 OF_COMMAND: Final[dict[str, dict[str, str]]] = {
     "create": {"lock_existing": "Dodona does not lock an existing node here. Call lock."},

@@ -9,6 +9,7 @@ Must not import: any core.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dodona_loadtest.checkers.timestamps import Committed
 from dodona_loadtest.checkers.violation import Promise, Violation
@@ -109,9 +110,10 @@ class _Attributor:
             self._flag("ATOMICITY", f"{t.name} left a version at {commit}, but none of {rows}")
 
     def _resolve_erasers(self, transactions: list[Transaction]) -> None:
-        """Give each deletion that is left to an unsure transaction that deleted just these rows and
-        was sent under lower names. The first one gets the lowest timestamp: if any choice keeps
-        real time, this one does. Its name need not be the lowest: a reserve may have kept it."""
+        """Give each deletion that is left to an unsure transaction that deleted just these rows,
+        was sent under lower names, and requires what is there. The first one gets the lowest
+        timestamp: if any choice keeps real time, this one does. Its name need not be the lowest: a
+        reserve may have kept it."""
         erasers: dict[tuple[RowKey, ...], list[Transaction]] = {}
         for t in sorted(transactions, key=lambda t: (t.commit_us is None, t.commit_us)):
             if _is_unsure(t) and t.is_blind and not _has_value(t):
@@ -124,12 +126,31 @@ class _Attributor:
                 deleted.setdefault(timestamp, []).append(row)
         for timestamp, found in deleted.items():
             candidates = erasers.get(tuple(found), [])
-            fitting = (t for t in candidates if t.names and max(t.names) < timestamp)
+            sent = (t for t in candidates if t.names and max(t.names) < timestamp)
+            fitting = (t for t in sent if self._meets_conditions(t, timestamp))
             eraser = next(fitting, None)
             if eraser is not None:
                 candidates.remove(eraser)
                 self._result.committed.append((eraser, timestamp))
                 self._claim(eraser, timestamp)
+
+    def _meets_conditions(self, t: Transaction, timestamp: int) -> bool:
+        """Return whether the rows below a timestamp are as the transaction requires."""
+        for row, required in t.conditions:
+            state = self._state_below(row, timestamp)
+            if (state is None) != (required is None):
+                return False
+            if any((state or {}).get(name) != value for name, value in required or ()):
+                return False
+        return True
+
+    def _state_below(self, row: RowKey, timestamp: int) -> dict[str, Any] | None:
+        """Return the columns of a row before a version, or None if it is absent."""
+        state: dict[str, Any] | None = None
+        for at in sorted(at for other, at in self._versions if other == row and at < timestamp):
+            columns = self._versions[row, at].columns
+            state = None if columns is None else {**(state or {}), **dict(columns)}
+        return state
 
     def _find_commit(self, t: Transaction) -> int | None:
         for write in t.writes:

@@ -1,8 +1,8 @@
 """The timestamp sweep: check exact snapshot isolation, from timestamps and the final dump.
 
-Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK and LOAD. The
-sweep visits all starts and commits in timestamp order. It keeps each row's newest columns and lock
-times.
+Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK, LOAD and
+CONDITION. The sweep visits all starts and commits in timestamp order. It keeps each row's newest
+columns and lock times.
 
 The work is linear in the number of operations, except for sorting. Must not import: any core.
 """
@@ -19,6 +19,7 @@ from dodona_loadtest.checkers.real_time import check_false_conflicts, check_late
 from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.history import (
+    Condition,
     History,
     Lock,
     Read,
@@ -146,6 +147,8 @@ class _Sweep:
     def _check_commit(self, t: Transaction, commit: int) -> None:
         if t.load:
             self._check_load(t, commit)
+        for condition in t.conditions:
+            self._check_condition(t, commit, condition)
         if t.is_blind:
             return  # nothing lies between its start and its commit: they are one
         locked_after = max(t.names, default=t.start) if t.load else t.start
@@ -153,9 +156,21 @@ class _Sweep:
             self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
             self._check_read_locks(t, commit, write, locked_after)
         for lock in self._locks(t):
+            if lock.is_condition:
+                continue
             self._check_no_conflict(t, commit, lock.row, lock.groups)
             if lock.is_exclusive:
                 self._check_read_locks(t, commit, lock, locked_after)
+
+    def _check_condition(self, t: Transaction, commit: int, condition: Condition) -> None:
+        columns, required = self._row(condition.row).columns, condition.columns
+        if required is None or columns is None:
+            holds = required is None and columns is None
+        else:
+            holds = all(columns.get(name) == value for name, value in required)
+        if not holds:
+            text = f"committed at {commit}, when {condition.row} was {columns}, not {required}"
+            self._flag("CONDITION", t, text)
 
     def _check_read_locks(
         self, t: Transaction, commit: int, taken: Write | Lock, locked_after: int

@@ -16,6 +16,7 @@ Promise = Literal[
     "NOCONFLICT",
     "RWLOCK",
     "LOAD",
+    "CONDITION",
     "ATOMICITY",
     "DURABILITY",
     "GHOST",
@@ -55,6 +56,7 @@ Promise = Literal[
 - RWLOCK: no transaction writes a row below the commit of a later strong reader
 - LOAD: a bulk load inserts absent rows, updates existing rows, and leaves only its own rows in an
   erased range
+- CONDITION: what a commit requires of a row holds at its commit timestamp
 - ATOMICITY: all writes of a transaction are there at one timestamp, or none is
 - DURABILITY: each acknowledged write is in the dump
 - GHOST: exactly one transaction, which did not fail, wrote each version in the dump

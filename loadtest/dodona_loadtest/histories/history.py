@@ -104,6 +104,15 @@ class Lock(NamedTuple):
     is_strong: bool
     groups: tuple[int, ...] = (0,)
     is_exclusive: bool = False
+    is_condition: bool = False
+    """Whether it keeps the row of a condition. Then earlier commits to the row are no conflict."""
+
+
+class Condition(NamedTuple):
+    """What a row must be at the commit: it has these columns, or it is absent."""
+
+    row: RowKey
+    columns: Columns | None
 
 
 class Erased(NamedTuple):
@@ -215,6 +224,7 @@ class Transaction:
     scans: list[Scan] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     locks: list[Lock] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
     error: str = ""
     conflict: Conflict | None = None
     is_fresh: bool = True

@@ -6,18 +6,19 @@ Python client's session, or by another with the same few operations (`RowSession
 """
 
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final, cast
 
 from dodona._core.protocol.retry import Rerun
 from dodona._core.protocol.steps import Calls, Pause, Protocol, Step
 from dodona._core.session import Session
+from dodona._core.writing.conditions import Requirement
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
+from dodona_loadtest.histories.conditions import note_condition
 from dodona_loadtest.histories.history import (
     Acquisition,
-    Conflict,
     History,
     LatestRead,
     Lock,
@@ -27,9 +28,10 @@ from dodona_loadtest.histories.history import (
     Transaction,
     Write,
 )
+from dodona_loadtest.histories.refusals import RowsByKey, fail, forget_start, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
-from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona_wire.messages.data import CommitOne, Prepare
+from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
+from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
 from dodona_wire.rows.columns import MAIN_LOCK
 from dodona_wire.types import (
     KEY_MAX,
@@ -47,10 +49,6 @@ ASK_LATE_MS_MAX: Final = 8_000
 """Half of them ask late, when the outcome may be forgotten."""
 LOOK_RATE: Final = 0.3
 """How often they only look. A pending outcome leaves them unsure."""
-
-
-RowsByKey = Mapping[str, Sequence[RowKey]]
-"""Rows by the key in a refusal; several tables may have rows of that key."""
 
 
 class RowSession(typing.Protocol):
@@ -225,19 +223,34 @@ class Recorder:
         return row
 
     def write(
-        self, table: TableShape, rows: Sequence[Row], *, is_update: bool = False
+        self,
+        table: TableShape,
+        rows: Sequence[Row],
+        *,
+        is_update: bool = False,
+        required: Requirement | None = None,
     ) -> Protocol[bool]:
-        """Write rows without a transaction. Return whether the answer says that it is committed."""
-        writing = self.rows.write_rows(table.path, rows, is_update, "sync")
+        """Write rows without a transaction. Return whether the answer says that it is committed.
+        Only the Python client has conditions."""
+        if required is None:
+            writing = self.rows.write_rows(table.path, rows, is_update, "sync")
+        else:
+            write = self.session.write_rows
+            writing = write(table.path, rows, is_update, "sync", required=required)
         writes = [table.write(row, is_update=is_update) for row in rows]
-        return (yield from self._settle_blind(table, rows, writes, writing))
+        return (yield from self._settle_blind(table, rows, writes, writing, required))
 
-    def erase(self, table: TableShape, keys: Sequence[Row]) -> Protocol[bool]:
+    def erase(
+        self, table: TableShape, keys: Sequence[Row], required: Requirement | None = None
+    ) -> Protocol[bool]:
         """Delete rows of one tablet without a transaction. Return whether the answer says that it
         is committed."""
-        erasing = self.rows.erase_rows(table.path, keys, "sync")
+        if required is None:
+            erasing = self.rows.erase_rows(table.path, keys, "sync")
+        else:
+            erasing = self.session.erase_rows(table.path, keys, "sync", required)
         writes = [Write(table.row_key(key), None) for key in keys]
-        return (yield from self._settle_blind(table, keys, writes, erasing))
+        return (yield from self._settle_blind(table, keys, writes, erasing, required))
 
     def _settle_blind(
         self,
@@ -245,10 +258,14 @@ class Recorder:
         rows: Sequence[Row],
         writes: Sequence[Write],
         writing: Protocol[Timestamp | None],
+        required: Requirement | None,
     ) -> Protocol[bool]:
         record = self.history.begin(self.name, self.now_us)
         record.is_blind = True
         record.writes.extend(writes)
+        if required is not None:
+            for row in rows:
+                note_condition(record, table, row, required)
         texts = [table.key_text(row) for row in rows]
         rows_by_key = {text: [write.row] for text, write in zip(texts, writes, strict=True)}
         return (yield from self.settle(record, self._watch(record, writing), rows_by_key))
@@ -268,13 +285,14 @@ class Recorder:
             writing.close()
 
     def _note_name(self, record: Transaction, step: Step) -> None:
-        for _, body in step.requests if isinstance(step, Calls) else ():
+        for _, sent in step.requests if isinstance(step, Calls) else ():
+            body = sent.request if isinstance(sent, ConditionalCommit) else sent
             if isinstance(body, CommitOne):
-                _forget_start(record)
+                forget_start(record)
                 if record.names[-1:] != [body.transaction]:  # else it is sent once more
                     record.names.append(body.transaction)
             elif isinstance(body, Prepare) and body.transaction != record.start:
-                _forget_start(record)
+                forget_start(record)
                 record.is_blind = False
                 record.start, record.begun_us = body.transaction, self.now_us
 
@@ -296,7 +314,7 @@ class Recorder:
             self.aside_us += self.now_us - answered_us
         except DodonaError as error:
             self.failure = error
-            _fail(record, error, rows_by_key, is_watched=self.is_watched)
+            fail(record, error, rows_by_key, is_watched=self.is_watched)
         else:
             record.status, record.commit = "ok", timestamp
         record.end_us = self.now_us
@@ -435,6 +453,13 @@ class Attempt:
         self.record.locks.append(Lock(row, is_strong, groups, is_exclusive))
         self._rows_by_key.setdefault(table.key_text(key), []).append(row)
 
+    def require(self, table: TableShape, key: Row, required: Requirement) -> Protocol[None]:
+        """Buffer a condition for a row that this transaction does not write."""
+        assert self._buffer is not None
+        yield from self.session.require_rows(self._buffer, table.path, [key], required)
+        note_condition(self.record, table, key, required)
+        self._rows_by_key.setdefault(table.key_text(key), []).append(table.row_key(key))
+
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
         assert write.row not in self._written, "a workload writes a row once a transaction"
         self._written[write.row] = None
@@ -468,32 +493,3 @@ class Attempt:
         """Note an error from before the request of the commit."""
         self.record.status, self.record.end_us = "fail", self._recorder.now_us
         self.record.error = f"{error.kind}: {error.message}"
-
-
-def kind_of(error: str) -> str:
-    """Return the kind of an error, with which the text in a record begins."""
-    return error.partition(":")[0]
-
-
-def _forget_start(record: Transaction) -> None:
-    """Forget the start of an aborted attempt to several cells: this one begins anew."""
-    if not record.is_blind:
-        record.names.append(record.start)
-        record.is_blind, record.start, record.begun_us = True, 0, None
-
-
-def _fail(
-    record: Transaction, error: DodonaError, rows_by_key: RowsByKey, *, is_watched: bool
-) -> None:
-    record.status, record.error = "fail", f"{error.kind}: {error.message}"
-    if not isinstance(error, TransactionConflict):
-        return
-    said = error.attributes.get
-    rows = rows_by_key.get(repr(said("key")), [])
-    rows = [row for row in rows if said("table") in (None, row.table)]
-    # If names are not seen, a holder may have a name that is not in the history. A write without a
-    # transaction may have been sent as one.
-    is_tellable = is_watched or (said("winner") is None and not record.is_blind)
-    if rows and is_tellable:
-        one_of = tuple(dict.fromkeys(rows))
-        record.conflict = Conflict(one_of, said("winner"), said("winner_timestamp"))

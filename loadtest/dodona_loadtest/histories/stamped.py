@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from dodona._core.protocol.steps import Calls, Protocol, Step
 from dodona_loadtest.histories.history import Read, StampedRead, StampedWrite, Status
-from dodona_loadtest.histories.recorder import Recorder, kind_of
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.refusals import kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.messages.data import WriteNonAtomic

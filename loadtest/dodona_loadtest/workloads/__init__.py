@@ -5,6 +5,7 @@ from dodona_loadtest.workloads.blind import Blind
 from dodona_loadtest.workloads.column_groups import ColumnGroups
 from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
+from dodona_loadtest.workloads.fencing import Fencing
 from dodona_loadtest.workloads.list_append import ListAppend
 from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_loadtest.workloads.retention import Retention
@@ -20,6 +21,7 @@ _ALL: tuple[type[Workload], ...] = (
     ColumnGroups,
     Counters,
     Cycle,
+    Fencing,
     ListAppend,
     BulkLoads,
     Retention,
@@ -39,6 +41,7 @@ __all__ = [
     "ColumnGroups",
     "Counters",
     "Cycle",
+    "Fencing",
     "ListAppend",
     "Retention",
     "Sideband",

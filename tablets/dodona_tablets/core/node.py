@@ -15,6 +15,7 @@ from typing import Any, Final
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outbox import Outbox
+from dodona_tablets.core.commit.admission import why_never
 from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
 from dodona_tablets.core.commit.participant import Participant, ParticipantEvent
 from dodona_tablets.core.commit.timeouts import Timeouts
@@ -53,10 +54,12 @@ from dodona_wire.messages.cells import (
     TellCommit,
     TellRows,
 )
+from dodona_wire.messages.conditions import TabletConditions
 from dodona_wire.messages.data import (
     AskOutcome,
     CloseLoad,
     CommitOne,
+    ConditionalCommit,
     CountVersions,
     DataRequest,
     Decide,
@@ -140,8 +143,9 @@ class NodeCore:
         self.is_drained = self._is_slow = False
         self._tick_at_us = self._oracle_time_at_us = 0
         self._handlers: dict[type[Any], Callable[[Route, Any], None]] = {
-            CommitOne: self._commit_one,
-            Prepare: self._prepare,
+            CommitOne: self._commit,
+            Prepare: self._commit,
+            ConditionalCommit: lambda route, it: self._commit(route, it.request, it.conditions),
             Decide: self._decide,
             AskOutcome: partial(self._coordinator.answer, CoordinatorEvent.ASK_OUTCOME),
             PeekOutcome: partial(self._coordinator.answer, CoordinatorEvent.PEEK_OUTCOME),
@@ -438,19 +442,13 @@ class NodeCore:
 
     # Requests
 
-    def _commit_one(self, route: Route, body: CommitOne) -> None:
-        if body.is_blind and any(part.locks for part in body.modifications):
-            text = "A blind transaction can't lock rows. Begin one with a start timestamp."
+    def _commit(
+        self, route: Route, body: CommitOne | Prepare, given: tuple[TabletConditions, ...] = ()
+    ) -> None:
+        if (text := why_never(body)) is not None:
             self._outbox.reply(route, Failure(InvalidRequest.kind, text))
             return
-        self._participant.prepare(route, body)
-
-    def _prepare(self, route: Route, body: Prepare) -> None:
-        if len(body.participants) < 2:
-            text = "A prepare needs two or more participants. Use CommitOne for one cell."
-            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
-            return
-        self._participant.prepare(route, body)
+        self._participant.prepare(route, body, given)
 
     def _decide(self, route: Route, body: Decide) -> None:
         is_abort = body.commit_timestamp is None

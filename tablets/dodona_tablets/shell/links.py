@@ -19,7 +19,13 @@ from dodona_wire.errors import DataCorrupted, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Assignment, Heartbeat
 from dodona_wire.messages.codec import RequestEnvelope
-from dodona_wire.messages.data import CommitOne, GenerateTimestamps, Prepare, TimestampRange
+from dodona_wire.messages.data import (
+    CommitOne,
+    ConditionalCommit,
+    GenerateTimestamps,
+    Prepare,
+    TimestampRange,
+)
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
 from dodona_wire.net.peer import Peer
@@ -28,7 +34,7 @@ from dodona_wire.net.silence import Silence
 from dodona_wire.types import CellId
 
 ORACLE_TIMEOUT_MS: Final = 2_000
-COMMITS: Final = frozenset({CommitOne, Prepare})
+COMMITS: Final = frozenset({CommitOne, Prepare, ConditionalCommit})
 
 _logger: Final = logging.getLogger("dodona.links")
 

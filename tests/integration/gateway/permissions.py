@@ -14,6 +14,8 @@ MINE: Final = "//mine/**"
 OTHERS: Final = "//others/**"
 TABLE: Final = "//mine/t"
 MADE: Final = "//mine/made"
+LEASES: Final = "//mine/leases"
+LEASE: Final = {"table": LEASES, "name": "x", "owner": "ann", "epoch": 1}
 SCHEMA: Final = [
     {"name": "id", "type": "int64", "sort_order": "ascending"},
     {"name": "v", "type": "utf8"},
@@ -93,6 +95,10 @@ CASES: Final[tuple[Case, ...]] = (
     Case("lookup_versions", "read", {"table": TABLE, "keys": [{"id": 1}]}),
     Case("query_rows", "read", {"sql": f"select * from [{TABLE}]"}),
     Case("delete_rows", "write", {"table": TABLE, "keys": [{"id": 2}]}),
+    Case("create_lease_table", "admin", {"table": LEASES}),
+    Case("acquire_lease", "write", {"table": LEASES, "name": "x", "owner": "ann"}),
+    Case("renew_lease", "write", LEASE),
+    Case("release_lease", "write", LEASE),
     Case("begin_transaction", "read", is_somewhere=True),
     *_in_transaction(),
     Case("bulk_write", "write", {"table": TABLE, "content": ROWS_IN}),

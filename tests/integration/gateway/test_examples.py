@@ -80,7 +80,8 @@ def test_the_examples_play_as_they_are_written(rest: Rest) -> None:
             continue
         assert likeness(answer) == likeness(example.answer), operation
     assert rest("list_tables", prefix="//bank")["paths"] == [ACCOUNTS]
-    rest("remove_node", path="//bank", recursive=True)
+    for path in ("//bank", "//jobs"):
+        rest("remove_node", path=path, recursive=True)
 
 
 def test_ids_look_as_they_do_in_the_examples(rest: Rest) -> None:

@@ -4,6 +4,7 @@ from negative.bug import CheckedBug, Excuse, PlantedBug
 from negative.planted import (
     blind,
     client,
+    conditions,
     durability,
     excused,
     further,
@@ -32,6 +33,7 @@ CHAPTERS = (
     retention,
     further,
     objects,
+    conditions,
 )
 
 

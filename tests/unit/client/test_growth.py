@@ -22,6 +22,10 @@ seven stored types, and key columns were ascending. A release that knows no logi
 descending columns refuses a table that has them, and hears what it always heard of every other
 table."""
 
+CARRIERS = {("Traced", 1)}
+"""Fields that carry any message of a kind. A message that is new is refused by its number, also
+within another one (`codec.known_requests`)."""
+
 SHAPES = """
 import json, sys
 import msgspec
@@ -72,5 +76,8 @@ def test_messages_are_those_of_older_releases_or_longer(release: Path, tmp_path:
         count = len(shape["fields"])
         fields = now["fields"][:count]
         for place, (field, was) in enumerate(zip(fields, shape["fields"], strict=True)):
+            if (name, place) in CARRIERS:
+                assert {*was[1].split(" | ")} <= {*field[1].split(" | ")}, name
+                continue
             assert field == was or ((name, place) in WIDENED and field[0] == was[0]), name
         assert all(is_optional for _, _, is_optional in now["fields"][count:]), name

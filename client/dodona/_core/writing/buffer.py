@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.rows.aggregates import combine
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import VALUE_BYTES, write_bytes
@@ -36,7 +37,7 @@ class Changes(msgspec.Struct):
 class TableBuffer:
     """The writes and locks of one table, by encoded key."""
 
-    __slots__ = ("locks", "schema", "special", "writes")
+    __slots__ = ("conditions", "locks", "schema", "special", "writes")
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
@@ -44,6 +45,8 @@ class TableBuffer:
         self.special: dict[Key, Special] = {}
         self.locks: dict[Key, dict[LockType, int]] = {}
         """The lock groups of each key, by lock type. No mask is zero."""
+        self.conditions: dict[Key, RowCondition] = {}
+        """What must hold for rows at the commit, also for rows that are not written."""
 
     def after_special_writes(
         self, writes: Iterable[Write], delta_mask: int, is_shared: bool

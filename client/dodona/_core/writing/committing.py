@@ -9,7 +9,7 @@ the protocol:
 A timeout is not a refusal. After a timeout, the client asks for the outcome.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +25,12 @@ from dodona._core.protocol.retry import Patience, has_time
 from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.buffer import TableBuffer
-from dodona._core.writing.parts import modifications_of, publications_of
+from dodona._core.writing.parts import (
+    conditions_of,
+    modifications_of,
+    publications_of,
+    under,
+)
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
@@ -42,6 +47,7 @@ from dodona_wire.errors import (
     Unavailable,
 )
 from dodona_wire.messages.base import Failure
+from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
@@ -53,9 +59,9 @@ from dodona_wire.messages.data import (
     Prepared,
     TabletModifications,
 )
-from dodona_wire.messages.families import Reply
+from dodona_wire.messages.families import Reply, Request
 from dodona_wire.shown import named
-from dodona_wire.types import Atomicity, CellId, Timestamp, TransactionId, Write
+from dodona_wire.types import Atomicity, CellId, TabletId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 BEGIN_ANEW_KINDS: Final = frozenset(
@@ -66,6 +72,7 @@ BEGIN_ANEW_KINDS: Final = frozenset(
 LOST: Final = Failure("unavailable", "the answer was lost")
 
 Groups = dict[CellId, list[TabletModifications]]
+Conditions = Mapping[TabletId, list[RowCondition]]
 
 
 class Answered(NamedTuple):
@@ -112,7 +119,7 @@ def _attempt(
             sending = _sending(context, transaction, groups, routes)
         else:
             transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
-            sending = _judge(context, *answered[2:])
+            sending = _judge(context, transaction.id, *answered[2:])
         done = yield from _end(context, transaction, sending)
     except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
         mark_stale(routes)  # a tablet is frozen or gone, or its cell has moved
@@ -124,9 +131,10 @@ def _sending(
     context: Context, transaction: TransactionBuffer, groups: Groups, routes: list[TableRoute]
 ) -> Protocol[Timestamp | DodonaError]:
     assert transaction.id is not None
+    conditions = conditions_of(routes, transaction.tables.values())
     if len(groups) == 1:
-        return _commit_one(context, transaction, groups)
-    return _commit_many(context, transaction.id, groups, routes)
+        return _commit_one(context, transaction, groups, conditions)
+    return _commit_many(context, transaction.id, groups, routes, conditions)
 
 
 def _end(
@@ -224,19 +232,20 @@ def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> 
 
 
 def _commit_one(
-    context: Context, transaction: TransactionBuffer, groups: Groups
+    context: Context, transaction: TransactionBuffer, groups: Groups, conditions: Conditions
 ) -> Protocol[Timestamp | DodonaError]:
     """Commit in one cell. Return an error only if the cell recorded nothing, so that the request
     may be sent again."""
     assert transaction.id is not None
     ((cell, modifications),) = groups.items()
-    request = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
+    bare = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
+    request = under(conditions, bare)
     (reply,) = yield Calls(((cell, request),))
-    return (yield from _judge(context, cell, request, reply))
+    return (yield from _judge(context, transaction.id, cell, request, reply))
 
 
 def _judge(
-    context: Context, cell: CellId, request: CommitOne, reply: Reply
+    context: Context, transaction: TransactionId, cell: CellId, request: Request, reply: Reply
 ) -> Protocol[Timestamp | DodonaError]:
     """Return the meaning of the cell's reply. If the reply does not say it, ask the cell for the
     outcome."""
@@ -252,9 +261,9 @@ def _judge(
             return context.error_of(reply)
         if is_recorded(reply):
             raise context.error_of(reply)
-    question = AskOutcome(request.transaction)
+    question = AskOutcome(transaction)
     try:
-        return (yield from _settle(context, request.transaction, cell, question))
+        return (yield from _settle(context, transaction, cell, question))
     except TransactionAborted:
         if isinstance(reply, Failure) and reply.attributes.get("cause") == DiskFull.kind:
             raise context.error_of(reply) from None
@@ -265,11 +274,15 @@ def _judge(
 
 
 def _commit_many(
-    context: Context, transaction: TransactionId, groups: Groups, routes: list[TableRoute]
+    context: Context,
+    transaction: TransactionId,
+    groups: Groups,
+    routes: list[TableRoute],
+    conditions: Conditions,
 ) -> Protocol[Timestamp]:
     cells = tuple(groups)
     coordinator = cells[0]
-    replies = yield from _prepare(context, transaction, groups)
+    replies = yield from _prepare(context, transaction, groups, conditions)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
@@ -297,10 +310,13 @@ def _commit_many(
     raise refusal
 
 
-def _prepare(context: Context, transaction: TransactionId, groups: Groups) -> Protocol[list[Reply]]:
+def _prepare(
+    context: Context, transaction: TransactionId, groups: Groups, conditions: Conditions
+) -> Protocol[list[Reply]]:
     """Ask all participants to prepare. Return their answers, or those up to the first refusal."""
     cells = tuple(groups)
-    prepares = tuple([(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells])
+    bare = [(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells]
+    prepares = tuple([(cell, under(conditions, it)) for cell, it in bare])
     if context.fault_at(FaultPoint.PREPARE_IN_TURN):
         replies: list[Reply] = []
         for prepare in prepares:

@@ -10,7 +10,15 @@ from dodona._core.protocol.routing import TableRoute
 from dodona._core.writing.buffer import Special, TableBuffer
 from dodona_wire.errors import ProtocolChanged
 from dodona_wire.messages.catalog import Tablet
-from dodona_wire.messages.data import Publication, RowLock, TabletModifications
+from dodona_wire.messages.conditions import RowCondition, TabletConditions
+from dodona_wire.messages.data import (
+    CommitOne,
+    ConditionalCommit,
+    Prepare,
+    Publication,
+    RowLock,
+    TabletModifications,
+)
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, SpecialWrites, TabletId, Write
 
@@ -19,7 +27,7 @@ def modifications_of(
     route: TableRoute, buffer: TableBuffer
 ) -> list[tuple[Tablet, TabletModifications]]:
     """Return the modifications for each tablet of the table."""
-    if buffer.special or buffer.locks:
+    if buffer.special or buffer.locks or buffer.conditions:
         return _special_modifications(route, buffer)
     writes, pack = buffer.writes, route.schema.pack_writes
     if len(writes) == 1 or len(route.tablets) == 1:
@@ -57,7 +65,7 @@ def _special_modifications(
     route: TableRoute, buffer: TableBuffer
 ) -> list[tuple[Tablet, TabletModifications]]:
     by_tablet: dict[TabletId, tuple[Tablet, list[Write], list[RowLock]]] = {}
-    for key in {**buffer.writes, **buffer.locks}:
+    for key in {**buffer.writes, **buffer.locks, **buffer.conditions}:
         tablet = route.tablet_of(key)
         _, writes, locks = by_tablet.setdefault(tablet.tablet, (tablet, [], []))
         if key in buffer.writes:
@@ -76,6 +84,28 @@ def _special_modifications(
         )
         for tablet, writes, locks in by_tablet.values()
     ]
+
+
+def conditions_of(
+    routes: Iterable[TableRoute], buffers: Iterable[TableBuffer]
+) -> dict[TabletId, list[RowCondition]]:
+    """Return the conditions of a transaction for each tablet. Nearly always there are none."""
+    found: dict[TabletId, list[RowCondition]] = {}
+    for route, buffer in zip(routes, buffers, strict=False):
+        for key, condition in buffer.conditions.items():
+            found.setdefault(route.tablet_of(key).tablet, []).append(condition)
+    return found
+
+
+def under(
+    conditions: Mapping[TabletId, list[RowCondition]], request: CommitOne | Prepare
+) -> CommitOne | Prepare | ConditionalCommit:
+    """Return the request with the conditions for its tablets, if there are any."""
+    if not conditions:
+        return request
+    tablets = [part.tablet for part in request.modifications]
+    found = [TabletConditions(it, tuple(conditions[it])) for it in tablets if it in conditions]
+    return ConditionalCommit(request, tuple(found)) if found else request
 
 
 def pack_special(

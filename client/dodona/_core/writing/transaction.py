@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, get_args
 from dodona._core.protocol.arguments import check_flag
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.writing.buffer import TableBuffer, merge
+from dodona._core.writing.conditions import NOTHING, Conditions, Requirement, conditions_of
 from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -169,6 +170,7 @@ class TransactionBuffer:
         is_update: bool,
         is_aggregate: bool = False,
         lock_type: LockType = "exclusive",
+        required: Requirement | None = None,
     ) -> None:
         """Buffer all of the rows, or none. Raises SchemaViolation, LimitExceeded,
         InvalidRequest."""
@@ -190,13 +192,60 @@ class TransactionBuffer:
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
             raise
-        self.put(path, schema, writes, schema.aggregate_mask if is_aggregate else 0, is_shared)
+        delta_mask = schema.aggregate_mask if is_aggregate else 0
+        conditions = NOTHING
+        if required is not None:
+            conditions = self._conditions(path, schema, [it[0] for it in writes], required)
+        self.put(path, schema, writes, delta_mask, is_shared, conditions)
 
-    def delete(self, path: str, schema: TableSchema, keys: Iterable[Mapping[str, Any]]) -> None:
-        """Buffer all of the deletions, or none. Raises SchemaViolation, LimitExceeded."""
+    def delete(
+        self,
+        path: str,
+        schema: TableSchema,
+        keys: Iterable[Mapping[str, Any]],
+        required: Requirement | None = None,
+    ) -> None:
+        """Buffer all of the deletions, or none. Raises SchemaViolation, LimitExceeded,
+        InvalidRequest."""
         self.check_active("modify rows in")
         writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
-        self.put(path, schema, writes)
+        conditions = NOTHING
+        if required is not None:
+            conditions = self._conditions(path, schema, [it[0] for it in writes], required)
+        self.put(path, schema, writes, conditions=conditions)
+
+    def require(
+        self,
+        path: str,
+        schema: TableSchema,
+        keys: Iterable[Mapping[str, Any]],
+        required: Requirement,
+    ) -> None:
+        """Buffer conditions for rows that need not be written. Raises SchemaViolation,
+        LimitExceeded, InvalidRequest."""
+        self.check_active("add conditions to")
+        encoded = self._keys_of(path, schema, keys)
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        check_schema(path, buffer, schema)
+        conditions = self._conditions(path, schema, encoded, required)
+        self._count(path, len(conditions.by_key), conditions.size_bytes)
+        buffer.conditions.update(conditions.by_key)
+        if conditions.by_key:
+            self.tables[path] = buffer
+
+    def _conditions(
+        self, path: str, schema: TableSchema, keys: Iterable[Key], required: Requirement
+    ) -> Conditions:
+        if self.atomicity == "none":
+            text = "Conditions need a table and a transaction with atomicity full."
+            raise InvalidRequest(text, table=path)
+        buffer = self.tables.get(path)
+        known = {} if buffer is None else buffer.conditions
+        try:
+            return conditions_of(schema, keys, required, known)
+        except InvalidRequest as error:
+            error.attributes.update(table=path)
+            raise
 
     def lock(
         self,
@@ -246,20 +295,21 @@ class TransactionBuffer:
         writes: list[Write],
         delta_mask: int = 0,
         is_shared: bool = False,
+        conditions: Conditions = NOTHING,
     ) -> None:
-        """Buffer writes that were made for the schema. In nearly all calls nothing is special about
-        them. Raises LimitExceeded."""
+        """Buffer writes that were made for the schema, and conditions for their rows. In nearly all
+        calls nothing is special about them. Raises LimitExceeded."""
         buffer = self.tables.get(path) or TableBuffer(schema)
         if buffer.schema is not schema:
             check_schema(path, buffer, schema)
         if delta_mask or is_shared or buffer.special:
             changes = buffer.after_special_writes(writes, delta_mask, is_shared)
-            self._count(path, changes.row_count, changes.size_bytes)
+            self._count(path, changes.row_count, changes.size_bytes + conditions.size_bytes)
             buffer.take(changes)
         else:
             here = buffer.writes
             changed: dict[Key, Write] = {}
-            row_count = size_bytes = 0
+            row_count, size_bytes = 0, conditions.size_bytes
             for write in writes:
                 key = write[0]
                 known = changed.get(key) or here.get(key)
@@ -272,6 +322,8 @@ class TransactionBuffer:
                 changed[key] = write
             self._count(path, row_count, size_bytes)
             here.update(changed)
+        if conditions.by_key:
+            buffer.conditions.update(conditions.by_key)
         if writes:
             self.tables[path] = buffer
 

@@ -28,6 +28,9 @@ async def insert_rows(call: Call, asked: requests.InsertRows) -> answers.Written
         asked.update,
         asked.aggregate,
         asked.durability,
+        if_absent=asked.if_absent,
+        if_version=asked.if_version,
+        expect=await call.given_values(asked.table, asked.expect),
         timeout_ms=asked.timeout_ms,
     )
     return answers.Written(timestamp)
@@ -40,6 +43,8 @@ async def delete_rows(call: Call, asked: requests.DeleteRows) -> answers.Written
         asked.table,
         await call.given(asked.table, asked.keys),
         asked.durability,
+        if_version=asked.if_version,
+        expect=await call.given_values(asked.table, asked.expect),
         timeout_ms=asked.timeout_ms,
     )
     return answers.Written(timestamp)

@@ -8,6 +8,7 @@ from typing import Final
 
 from fastapi import Response
 
+from dodona._core.writing.lease import Lease
 from dodona.aio import AsyncTransaction
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import Buffered, Done, Outcome, Written
@@ -21,6 +22,9 @@ from dodona_gateway.shell.transactions import buffer_of
 async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:
     """Begin a transaction on rows. Its writes stay in the gateway until the commit."""
     call.principal.check_somewhere("read")
+    for it in asked.prerequisites:
+        call.principal.check("write", it.table)  # the commit locks its row
+    leases = [Lease(it.table, it.name, it.owner, it.epoch) for it in asked.prerequisites]
     its_id, begun = await call.service.transactions.begin(
         call.owner,
         asked.atomicity,
@@ -28,6 +32,7 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
         asked.read_own_writes,
         asked.lease_ms,
         asked.timeout_ms,
+        leases,
     )
     gateway = call.service.settings.address
     return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway)
@@ -43,6 +48,9 @@ async def insert_rows_in_transaction(call: Call, asked: requests.InsertInTransac
             asked.update,
             asked.aggregate,
             asked.lock_type,
+            if_absent=asked.if_absent,
+            if_version=asked.if_version,
+            expect=await call.given_values(asked.table, asked.expect),
             timeout_ms=asked.timeout_ms,
         )
         return _buffered(tx)
@@ -53,7 +61,13 @@ async def delete_rows_in_transaction(call: Call, asked: requests.DeleteInTransac
     call.principal.check("write", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
         keys = await call.given(asked.table, asked.keys)
-        await tx.delete_rows(asked.table, keys, timeout_ms=asked.timeout_ms)
+        await tx.delete_rows(
+            asked.table,
+            keys,
+            if_version=asked.if_version,
+            expect=await call.given_values(asked.table, asked.expect),
+            timeout_ms=asked.timeout_ms,
+        )
         return _buffered(tx)
 
 

@@ -24,12 +24,22 @@ from dodona_wire.errors import (
     Overloaded,
     SnapshotTooOld,
 )
-from dodona_wire.messages.data import TabletModifications
+from dodona_wire.messages.data import CommitOne, Prepare, TabletModifications
 from dodona_wire.rows.sizes import wire_bytes
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
 
 CHUNKS_MAX: Final = 300
 """A tablet with so many chunks takes no writes, because compaction is behind."""
+
+
+def why_never(body: CommitOne | Prepare) -> str | None:
+    """Return why no cell takes such a request, or None."""
+    if type(body) is Prepare:
+        if len(body.participants) < 2:
+            return "A prepare needs two or more participants. Use CommitOne for one cell."
+    elif body.is_blind and any(part.locks for part in body.modifications):  # type: ignore[union-attr]  # it is a CommitOne
+        return "A blind transaction can't lock rows. Begin one with a start timestamp."
+    return None
 
 
 def check_transaction(

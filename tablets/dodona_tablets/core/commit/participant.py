@@ -9,14 +9,16 @@ and it harms only that transaction.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_parts, check_transaction
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
+from dodona_tablets.core.commit.conditions import admitted, check_conditions, with_locks
 from dodona_tablets.core.commit.presence import widened
+from dodona_tablets.core.commit.sealed import check_sealed
 from dodona_tablets.core.commit.silence import wait_failure
 from dodona_tablets.core.records import AbortDecided, CommitDecided, CommittedHere, PreparedHere
 from dodona_tablets.core.rows.chunks.chunk import ChunkAway
@@ -24,9 +26,9 @@ from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.lock_set import lock_locks, shared_groups_of, write_locks
 from dodona_tablets.core.tablet.locks import Lost, acquire_all, check_locks, check_versions
 from dodona_tablets.core.tablet.publications import Publishing
-from dodona_tablets.core.tablet.publishing import check_publication, check_rows
+from dodona_tablets.core.tablet.publishing import check_rows
 from dodona_tablets.core.tablet.tablet import Tablet
-from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.transaction import NO_CONDITIONS, State, Transaction
 from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.cores.effects import AskTimestamps, SendToCell
 from dodona_wire.cores.fault_points import FaultPoint
@@ -47,13 +49,13 @@ from dodona_wire.messages.cells import (
     TellAbort,
     TellCommit,
 )
+from dodona_wire.messages.conditions import TabletConditions
 from dodona_wire.messages.data import (
     CommitOne,
     Committed,
     OutcomeUnknown,
     Prepare,
     Prepared,
-    Publication,
     TabletModifications,
 )
 from dodona_wire.messages.families import Reply
@@ -95,9 +97,16 @@ class Participant:
 
     # Events
 
-    def prepare(self, route: Any, body: CommitOne | Prepare) -> None:
-        """Handle a prepare or a one-cell commit. Only the number of participants differs."""
-        _ON_PREPARE[self._cell.state_of(body.transaction)](self, route, body)
+    def prepare(
+        self, route: Any, body: CommitOne | Prepare, conditions: Sequence[TabletConditions] = ()
+    ) -> None:
+        """Handle a prepare or a one-cell commit. Only the number of participants differs. The
+        conditions count at the first request. A repeated one gets the first answer (rule 11)."""
+        state = self._cell.state_of(body.transaction)
+        if conditions and state is State.NONE:
+            self._begin(route, body, conditions)
+        else:
+            _ON_PREPARE[state](self, route, body)
 
     def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
         """Handle a timestamp from the oracle."""
@@ -112,7 +121,9 @@ class Participant:
 
     # Prepare (rules 1 to 4, 9, 11, 12 and 20)
 
-    def _begin(self, route: Any, body: CommitOne | Prepare) -> None:
+    def _begin(
+        self, route: Any, body: CommitOne | Prepare, conditions: Sequence[TabletConditions] = ()
+    ) -> None:
         cell, transaction, modifications = self._cell, body.transaction, body.modifications
         if transaction <= cell.outcomes.watermark:
             self._outbox.reply(route, OutcomeUnknown(transaction))
@@ -136,6 +147,9 @@ class Participant:
         try:
             check_transaction(cell, transaction, participants)
             check_parts(cell, transaction, modifications, tablets)
+            required = NO_CONDITIONS
+            if conditions:
+                required = admitted(cell, modifications, tablets, conditions)
         except DodonaError as error:
             failure = failure_of(error)
             is_blind = start == MAX_TIMESTAMP
@@ -144,6 +158,7 @@ class Participant:
             return
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
+        begun.conditions = required
         cell.begin(begun)
         self.lock(begun)
 
@@ -191,6 +206,8 @@ class Participant:
             else:
                 self._cell.wait(transaction, waits_for)
             return
+        if transaction.conditions:
+            parts = with_locks(self._cell, transaction.conditions, parts)
         transaction.modifications = tuple(parts)
         take_locks(self._cell, transaction)
         transaction.state = State.LOCKED
@@ -420,10 +437,12 @@ def _check_part(
     """Return the transaction to wait for, or None. Raises Lost for the first row that is lost."""
     try:
         if part.publication is not None:
-            return _check_publication(cell, transaction, tablet, part.publication)
+            return check_sealed(cell, transaction, tablet, part.publication)
         waits_for = None
+        if transaction.conditions:  # first of all: they say why a conflict is one
+            waits_for = check_conditions(transaction, tablet)
         if tablet.publishing is not None or tablet.published:
-            waits_for = check_rows(transaction, tablet, part)
+            waits_for = check_rows(transaction, tablet, part) or waits_for
         return _check_rows(transaction, tablet, part) or waits_for
     except DataCorrupted as error:  # in a chunk of a load: it may hide a conflict
         raise Lost(failure_of(error)) from None
@@ -464,24 +483,6 @@ def _check_rows(
         if held is not None:
             waits_for = check_locks(held, key, schema, start, wanted) or waits_for
     return waits_for
-
-
-def _check_publication(
-    cell: Cell, transaction: Transaction, tablet: Tablet, publication: Publication
-) -> Transaction | None:
-    """Check the staged chunks of a load as `_check_rows` checks rows."""
-    try:
-        load = cell.loads.get(publication.load)
-        seal = load.seals.get(tablet.assignment.tablet)
-        if seal is None or cell.fault_at(FaultPoint.FORGET_SEAL):
-            text = "The load is not sealed in this tablet. Seal it, then publish it."
-            raise SnapshotTooOld(text, load=publication.load, table=tablet.assignment.path)
-        rows = cell.rows_of(tablet, publication)
-    except KeyError:
-        raise Lost(failure_of(cell.loads.ended_error(publication.load))) from None
-    except DodonaError as error:
-        raise Lost(failure_of(error)) from None
-    return check_publication(transaction, tablet, publication, seal, rows)
 
 
 def take_locks(cell: Cell, transaction: Transaction) -> None:

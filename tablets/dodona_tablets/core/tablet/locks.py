@@ -81,7 +81,7 @@ def check_locks(
     watched = wanted.watched(schema)
     if locks.times is not None:
         _check_times(locks, watched, key, schema, start)
-    return _check_holders(locks, watched, key, schema, start)
+    return check_holders(locks, watched, key, schema, start)
 
 
 def _check_times(
@@ -96,9 +96,10 @@ def _check_times(
                 raise _lost(key, schema, 1 << group, met, start, winner_timestamp=at)
 
 
-def _check_holders(
+def check_holders(
     locks: RowLocks, watched: Watched, key: Key, schema: TableSchema, start: Timestamp
 ) -> Transaction | None:
+    """Do what `check_locks` does, for the transactions that hold locks now."""
     waits_for: Transaction | None = None
     for holder in locks.holders:
         overlap = holder.locks.overlap(watched)

@@ -54,11 +54,11 @@ def check_rows(
             for version in rows.versions(key):
                 check_versions(version, key, schema, start, wanted)
         if publishing is not None and publishing.rows.has(key):
-            waits_for = _wait_or_lose(transaction, publishing.transaction, tablet, key)
+            waits_for = wait_or_lose(transaction, publishing.transaction, tablet, key)
     return waits_for
 
 
-def _wait_or_lose(
+def wait_or_lose(
     transaction: Transaction, other: Transaction, tablet: Tablet, key: Key | None
 ) -> Transaction:
     """Return the other transaction if this one may wait for it, as for any holder of a lock. Raises
@@ -90,7 +90,7 @@ def check_publication(
     waits_for = None
     if tablet.publishing is not None:
         other = tablet.publishing.transaction
-        waits_for = _wait_or_lose(transaction, other, tablet, None)
+        waits_for = wait_or_lose(transaction, other, tablet, None)
     schema = tablet.schema
     for key, held in tablet.locks.items():
         if rows.has(key):

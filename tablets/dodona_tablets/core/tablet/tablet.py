@@ -179,7 +179,7 @@ class Tablet:
             for write in self.schema.plain_writes(writes):
                 check(write)
                 if not lower <= write[0] < upper:
-                    self._check_range(write[0])
+                    self.check_range(write[0])
         except SchemaViolation as error:
             error.attributes.setdefault("table", self.assignment.path)
             raise
@@ -224,9 +224,10 @@ class Tablet:
         if lock.lock_type == "shared_write":
             self._check_shared_write()
         self.schema.check_key(lock.key)
-        self._check_range(lock.key)
+        self.check_range(lock.key)
 
-    def _check_range(self, key: Key) -> None:
+    def check_range(self, key: Key) -> None:
+        """Raise InvalidRequest if the key lies outside this tablet."""
         if not self.assignment.lower <= key < self.assignment.upper:
             columns = dict(zip(self.schema.key_names, self.schema.decode_key(key), strict=True))
             raise InvalidRequest(
@@ -277,7 +278,7 @@ class Tablet:
         """Convert an Arrow stream to rows. Raises SchemaViolation, InvalidRequest."""
         writes = rows_from_arrow(self.schema, batch)
         for write in writes:
-            self._check_range(write[0])
+            self.check_range(write[0])
         size_bytes = wire_bytes(self.schema.pack_writes(writes))
         return CheckedWrites(writes, size_bytes, None, _has_repeated_keys(writes))
 

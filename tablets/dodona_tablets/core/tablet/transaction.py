@@ -10,12 +10,25 @@ their times behind, until no transaction could conflict with them any more.
 """
 
 import enum
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from dodona_tablets.core.rows.version import bits_of
 from dodona_tablets.core.tablet.lock_set import LockSet
+from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.messages.data import TabletModifications
-from dodona_wire.types import NULL_TIMESTAMP, CellId, Key, LockType, Timestamp, TransactionId
+from dodona_wire.types import (
+    NULL_TIMESTAMP,
+    CellId,
+    Key,
+    LockType,
+    TabletId,
+    Timestamp,
+    TransactionId,
+)
+
+NO_CONDITIONS: Final[Mapping[TabletId, tuple[RowCondition, ...]]] = {}
+"""The conditions of nearly all transactions."""
 
 
 class State(enum.Enum):
@@ -40,6 +53,7 @@ class Transaction:
         "asked_at_us",
         "asked_routes",
         "commit_timestamp",
+        "conditions",
         "held",
         "id",
         "is_given_up",
@@ -74,6 +88,8 @@ class Transaction:
         self.state = State.NONE
         self.participants = participants
         self.modifications = modifications
+        self.conditions = NO_CONDITIONS
+        """By tablet, what must hold for rows when the transaction takes its locks."""
         self.prepare_timestamp: Timestamp = NULL_TIMESTAMP
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.held: list[tuple[LockTable, Key, Holder]] = []

@@ -1,0 +1,48 @@
+"""The decisions of the rules, one method each. A planted bug gets one of them wrong.
+
+Owns: what a cell locks, whom a transaction waits for, and what a condition is checked against. Must
+not import: the model.
+"""
+
+from collections.abc import Sequence
+
+from prerequisite_model.state import ABSENT, PREPARED, There, Txn, Version, Wish
+
+
+class Rules:
+    """The rules as they are designed."""
+
+    checks_in_one_step = True
+    """Conditions are checked in the step that takes the locks."""
+    checks_repeats = False
+    """A repeated request is checked again. It must get the first answer."""
+    waits_for_prepared = True
+    """A condition waits for a writer that is prepared below the start."""
+    keeps_over_restart = True
+    """The log has the locks of conditions, so that a restart takes them again."""
+    keeps_until_outcome = True
+    """Locks of conditions are kept while a transaction is prepared."""
+    asks_cells = True
+    """Conditions travel to the cells. Otherwise the client looks at them at its snapshot."""
+    looks_into_chunks = True
+
+    def locked_groups(self, txn: Txn, wish: Wish, group_count: int) -> set[int]:
+        """The presence of a row belongs to all of its lock groups."""
+        return set(range(group_count))
+
+    def seen(
+        self, versions: Sequence[Version], start: int, wish: Wish, first_is_away: bool
+    ) -> Version | None:
+        """Return the version that the condition is checked against: the newest one."""
+        found = [it for it in versions if it.place.row == wish.row]
+        if first_is_away and not self.looks_into_chunks:
+            found = [it for it in found if it.by >= 0]
+        return max(found, default=None)
+
+    def holds(self, wish: Wish, seen: Version | None) -> bool:
+        return wish.value == (ABSENT if seen is None else seen.value)
+
+    def may_pass(self, other: There, start: int) -> bool:
+        """Return whether a condition looks past a writer of its row."""
+        is_before = other.phase == PREPARED and other.p < start
+        return is_before and not self.waits_for_prepared
