@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.rows.version import Version
 from dodona_tablets.core.tablet.lock_set import lock_locks
 from dodona_tablets.core.tablet.locks import Lost, check_holders
@@ -30,6 +30,7 @@ from dodona_wire.errors import (
     PrerequisiteFailed,
     SchemaViolation,
 )
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.conditions import RowCondition, TabletConditions
 from dodona_wire.messages.data import Lookup, RowLock, TabletModifications
 from dodona_wire.rows.conditions import SHOWN_COUNT_MAX, differing, shown_values

@@ -3,13 +3,14 @@
 Owns: the check that the load is sealed here. `publishing` has the rules of conflicts.
 """
 
-from dodona_tablets.core.cell.cell import Cell, failure_of
+from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.tablet.locks import Lost
 from dodona_tablets.core.tablet.publishing import check_publication
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, SnapshotTooOld
+from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.data import Publication
 
 
