@@ -10,11 +10,13 @@ from conformance.tables import APART, GROUPS, PLAIN, SUM, MakeTable, read, value
 from dodona.client import Client, Transaction
 from dodona.errors import (
     InvalidRequest,
+    LimitExceeded,
     PrerequisiteFailed,
     SchemaViolation,
     TransactionConflict,
 )
 from dodona.types import Timestamp
+from dodona_wire.rows.conditions import CONDITIONS_MAX
 
 pytestmark = pytest.mark.part("transactions on real processes")
 
@@ -242,6 +244,28 @@ def test_conditions_hold_over_a_restart(backend: Backend, make_table: MakeTable)
 
 
 # ---- arguments
+
+
+def test_a_transaction_has_a_limit_of_conditions(db: Client, make_table: MakeTable) -> None:
+    path, other = make_table(PLAIN), make_table(PLAIN)
+    rows = [{"k": it, "v": 1} for it in range(CONDITIONS_MAX)]
+    with db.begin() as tx:
+        tx.insert_rows(path, rows, if_absent=True)
+        tx.insert_rows(path, rows[:2], if_absent=True)
+        with pytest.raises(LimitExceeded, match="at most 10000 conditions") as error:
+            tx.insert_rows(other, [{"k": 1, "v": 1}], if_absent=True)
+        assert error.value.attributes["table"] == other
+    assert value(db, path, CONDITIONS_MAX - 1) == 1
+    assert read(db, other) == []
+
+
+def test_null_in_a_required_column_is_refused(db: Client, make_table: MakeTable) -> None:
+    columns = [*PLAIN[:1], {"name": "v", "type": "int64", "required": True}]
+    path = make_table(columns)
+    with pytest.raises(SchemaViolation, match="a required column") as error:
+        db.insert_rows(path, [{"k": 1, "v": 1}], expect={"v": None})
+    assert error.value.attributes["column"] == "v"
+    assert error.value.attributes["table"] == path
 
 
 def test_a_table_without_atomicity_takes_no_conditions(db: Client, make_table: MakeTable) -> None:

@@ -5,7 +5,7 @@ Owns: which rows, cells and transactions a search has. Must not import: rules.
 
 from typing import Final
 
-from prerequisite_model.state import ABSENT, Case, Place, Txn, Wish
+from prerequisite_model.state import ABSENT, NULL, Case, Place, Txn, Wish
 
 ROW, LEASE = 0, 1
 A, B = Place(ROW, 0), Place(ROW, 1)
@@ -25,6 +25,16 @@ def insert_once(*, is_blind: bool, crashes_max: int = 0, in_chunks: bool = False
         (5,) if in_chunks else (ABSENT,),
         crashes_max,
         in_chunks,
+    )
+
+
+def created_beside() -> Case:
+    """A transaction inserts a row if it is absent. Another one writes a second group of it."""
+    return Case(
+        "an insert beside a writer of another group",
+        (Txn(((A, 1),), (Wish(ROW, ABSENT),)), Txn(((B, 2),))),
+        (0,),
+        (ABSENT,),
     )
 
 
@@ -63,9 +73,24 @@ def taken_in_two_cells(*, crashes_max: int = 0) -> Case:
     )
 
 
+def created_in_two_cells() -> Case:
+    """A transaction of two cells creates a row. Its client then begins another one, which requires
+    that a lock group of this row is null."""
+    return Case(
+        "a row that is created in two cells",
+        (
+            Txn(((B, 3), (EPOCH, THEIRS))),
+            Txn(((A, 1),), (Wish(ROW, NULL, group=0),), after=0),
+        ),
+        (0, 1),
+        (ABSENT, OURS),
+    )
+
+
 CASES: Final = (
     repeated(),
     insert_once(is_blind=False),
+    created_beside(),
     insert_once(is_blind=True),
     insert_once(is_blind=False, crashes_max=1),
     insert_once(is_blind=True, in_chunks=True),
@@ -75,4 +100,5 @@ CASES: Final = (
     fenced(cells=2, crashes_max=1),
     taken_in_two_cells(),
     taken_in_two_cells(crashes_max=1),
+    created_in_two_cells(),
 )

@@ -36,6 +36,7 @@ from prerequisite_model.state import (
 from replication_model.step import Step
 
 GROUPS: Final = 2
+DESIGNED: Final = Rules()
 WAIT, LOSE, TAKE = "wait", "lose", "take"
 
 
@@ -109,7 +110,7 @@ class PrerequisiteModel:
 
     def _is_met_at(self, state: State, at: int, timestamp: int) -> bool:
         below = [it for it in state.versions if it.at <= timestamp]
-        return all(it.value == _value(below, it.row, timestamp) for it in self.case.txns[at].wishes)
+        return all(it.value == _value(below, it, timestamp) for it in self.case.txns[at].wishes)
 
     def _client(self, state: State, at: int) -> Iterator[Step[State]]:
         life, cells = state.lives[at], self.cells_of[at]
@@ -241,10 +242,19 @@ class PrerequisiteModel:
             for group in rules.locked_groups(txn, wish, GROUPS)
         }
 
+    def _watched(self, state: State, at: int, cell: int) -> set[Place]:
+        """Return what its conditions lock, and what can create their rows."""
+        watched = self._held(at, cell)
+        there = {it.place.row for it in state.versions}
+        for wish in self._wishes(at, cell) if self.rules.waits_for_creators else ():
+            if wish.row not in there:
+                watched |= {Place(wish.row, group) for group in range(GROUPS)}
+        return watched
+
     def _meeting(self, state: State, at: int, cell: int) -> str:
         """Return whether the transaction takes its locks, waits for another one, or loses."""
         start, met = self._start(state, at), TAKE
-        mine, wished = self._writes(at, cell), self._held(at, cell)
+        mine, wished = self._writes(at, cell), self._watched(state, at, cell)
         for other, life in enumerate(state.lives):
             there = life.cells[cell]
             if other == at or there.phase not in (LOCKED, PREPARED):
@@ -297,14 +307,15 @@ class PrerequisiteModel:
                 continue
             others = [it for it in state.versions if it.by != at]
             for wish in self.case.txns[at].wishes:
-                if _value(others, wish.row, life.decided) != wish.value:
+                if _value(others, wish, life.decided) != wish.value:
                     return f"CONDITION: row {wish.row} was another at the commit of T{at}"
         return None
 
 
-def _value(versions: list[Version], row: int, timestamp: int) -> int:
-    found = [it for it in versions if it.place.row == row and it.at <= timestamp]
-    return max(found).value if found else ABSENT
+def _value(versions: list[Version], wish: Wish, timestamp: int) -> int:
+    below = [it for it in versions if it.at <= timestamp]
+    seen = DESIGNED.seen(below, timestamp, wish, False)
+    return ABSENT if seen is None else seen.value
 
 
 def _refusal(theirs: list[There]) -> str:

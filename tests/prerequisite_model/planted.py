@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from prerequisite_model.cases import fenced, insert_once, repeated, taken_in_two_cells
+from prerequisite_model.cases import (
+    created_beside,
+    created_in_two_cells,
+    fenced,
+    insert_once,
+    repeated,
+    taken_in_two_cells,
+)
 from prerequisite_model.model import PrerequisiteModel
 from prerequisite_model.rules import Rules
 from prerequisite_model.state import Case, Txn, Version, Wish
@@ -53,6 +60,10 @@ class OnlyItsGroups(Rules):
 class NotHeld(Rules):
     def locked_groups(self, txn: Txn, wish: Wish, group_count: int) -> set[int]:
         return set()
+
+
+class PastCreators(Rules):
+    waits_for_creators = False
 
 
 class MemoryOnly(Rules):
@@ -109,7 +120,7 @@ BUGS: Final = (
     PlantedBug(
         "an absent row is locked in the groups of the write alone",
         OnlyItsGroups,
-        insert_once(is_blind=False),
+        created_beside(),
         "CONDITION",
     ),
     PlantedBug(
@@ -117,6 +128,12 @@ BUGS: Final = (
         NotHeld,
         fenced(cells=2),
         "CONDITION",
+    ),
+    PlantedBug(
+        "a condition on an absent row passes a prepared writer of another group",
+        PastCreators,
+        created_in_two_cells(),
+        "FRESH",
     ),
     PlantedBug(
         "a condition looks at rows in memory only",

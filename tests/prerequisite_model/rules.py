@@ -6,7 +6,7 @@ not import: the model.
 
 from collections.abc import Sequence
 
-from prerequisite_model.state import ABSENT, PREPARED, There, Txn, Version, Wish
+from prerequisite_model.state import ABSENT, NULL, PREPARED, There, Txn, Version, Wish
 
 
 class Rules:
@@ -25,10 +25,12 @@ class Rules:
     asks_cells = True
     """Conditions travel to the cells. Otherwise the client looks at them at its snapshot."""
     looks_into_chunks = True
+    waits_for_creators = True
+    """A condition on a row that is absent waits for writers of all groups: each creates the row."""
 
     def locked_groups(self, txn: Txn, wish: Wish, group_count: int) -> set[int]:
-        """The presence of a row belongs to all of its lock groups."""
-        return set(range(group_count))
+        """The presence of a row belongs to all of its lock groups, and a value to its own."""
+        return set(range(group_count)) if wish.group is None else {wish.group}
 
     def seen(
         self, versions: Sequence[Version], start: int, wish: Wish, first_is_away: bool
@@ -37,7 +39,11 @@ class Rules:
         found = [it for it in versions if it.place.row == wish.row]
         if first_is_away and not self.looks_into_chunks:
             found = [it for it in found if it.by >= 0]
-        return max(found, default=None)
+        newest = max(found, default=None)
+        if wish.group is None or newest is None:
+            return newest
+        written = [it for it in found if it.place.group == wish.group]
+        return max(written, default=newest._replace(value=NULL))
 
     def holds(self, wish: Wish, seen: Version | None) -> bool:
         return wish.value == (ABSENT if seen is None else seen.value)

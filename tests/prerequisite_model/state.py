@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 ABSENT: Final = 0
 """The value of a row that has no version."""
+NULL: Final = -1
+"""The value of a lock group that no version of its row has written."""
 NONE, LOCKED, PREPARED, COMMITTED, REFUSED = "none", "locked", "prepared", "committed", "refused"
 """What a cell knows of a transaction."""
 UNDECIDED, COMMIT, ABORT = 0, -1, -2
@@ -26,10 +28,12 @@ class Place(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A condition: the row has this value, or it is absent."""
+    """A condition: the row has this value, or it is absent. With a group, that group of the row has
+    the value, and the row is there."""
 
     row: int
     value: int
+    group: int | None = None
 
 
 class Txn(NamedTuple):

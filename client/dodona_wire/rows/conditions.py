@@ -14,9 +14,12 @@ from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.values import size_bytes_of
 from dodona_wire.shown import named, shown
 
+CONDITIONS_MAX: Final = 10_000
+"""The most conditions of one transaction. A cell checks them in one step, and looks for each row in
+its chunks, while all other work waits."""
 SHOWN_COUNT_MAX: Final = 16
 """The most columns that an error shows."""
-SHOWN_BYTES_MAX: Final = 1_000
+SHOWN_BYTES_MAX: Final = 100
 """The longest value that an error shows as it is. It shows the beginning of a longer one."""
 
 
@@ -34,6 +37,11 @@ def required_values(
     for bit, column in enumerate(schema.value_columns):
         if column.name in expected:
             value = expected[column.name]
+            if value is None and column.required:
+                text = (
+                    f"expect asks for null in {named(name)}, a required column: use another value"
+                )
+                raise SchemaViolation(text, column=name)
             if value is not None:
                 value = store_of(column.logical)(value, column.name)
             mask |= 1 << bit

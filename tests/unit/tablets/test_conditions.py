@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dodona.schema import TableSchema
 from dodona.types import CellId, Key, Timestamp, TransactionId
-from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.records import CommittedHere, PreparedHere
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.conditions import RowCondition, TabletConditions
@@ -24,11 +24,21 @@ from dodona_wire.messages.data import (
     RowLock,
     TabletModifications,
 )
+from dodona_wire.rows.conditions import CONDITIONS_MAX, SHOWN_BYTES_MAX
 from dodona_wire.types import LoadId, TabletId
 from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, delete, key, put, update
+from unit.tablets.cold import NO_COMPACTION, cold, numbers
 
 A, B = 1, 2
 """Masks of columns."""
+THREE_GROUPS = TableSchema.parse(
+    [
+        {"name": "id", "type": "int64", "sort_order": "ascending"},
+        {"name": "a", "type": "int64"},
+        {"name": "b", "type": "utf8", "lock": "group_b"},
+        {"name": "c", "type": "int64", "lock": "group_c"},
+    ]
+)
 BOTH = (CellId(0), CellId(1))
 
 
@@ -277,6 +287,38 @@ def test_a_condition_alone_waits_for_a_prepared_writer(bench: Bench) -> None:
     assert failed(bench.answer(route)) == ("expect", {"a": 1}, {"a": 2})
 
 
+@HOW
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_condition_on_an_absent_row_waits_for_who_creates_it(
+    is_blind: bool, is_committed: bool
+) -> None:
+    """The writer of `b` may have been reported as committed: then the row is there, without a
+    value in `c`, which is in a third lock group."""
+    c, values = 4, (7, "x", 7)
+    bench = Bench(2, schema=THREE_GROUPS)
+    writer = prepare(bench, (key(1), B, ("x",)))
+    route = ask_one(bench, expect(1, c, None), writes=[(key(7), 7, values)], is_blind=is_blind)
+    bench.answer_oracle()
+    assert bench.answer(route) is None
+    bench.decide(writer, bench.timestamp() if is_committed else None)
+    bench.settle()
+    answer = bench.answer(route)
+    if is_committed:
+        assert isinstance(answer, Committed)
+    else:
+        assert failed(answer) == ("expect", {"c": None}, None)
+
+
+def test_conditions_wait_for_all_their_chunks_together() -> None:
+    bench = cold((1, 2), (11, 12), (21, 22), settings=NO_COMPACTION)
+    route = ask_one(bench, expect(2, A, 20), expect(12, A, 120), absent(13), writes=[put(2, 0)])
+    assert sorted(numbers(bench.fetches)) == [1, 2]
+    bench.finish_fetches()
+    bench.pass_time(0.1)
+    bench.answer_oracle()
+    assert isinstance(bench.answer(route), Committed)
+
+
 def test_a_condition_loses_against_a_writer_that_comes_later(bench: Bench) -> None:
     bench.commit(put(1, 1))
     start = bench.begin()
@@ -408,18 +450,47 @@ def test_a_cell_does_not_trust_the_form_of_conditions(bench: Bench) -> None:
     assert "asks that a row is absent" in said(RowCondition(key(1), True, Timestamp(5)))
     assert "does not fit its values" in said(expect(1, A | B, 1))
     assert "does not fit its table" in said(expect(1, 8, 1))
-    assert "does not fit" in said(RowCondition(key(1), version=Timestamp(-1)))
+    assert "version is a timestamp" in said(RowCondition(key(1), version=Timestamp(-1)))
     assert "two conditions for a key" in said(absent(1), expect(1, A, 1))
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("date", "2024-01-01"),
+        ("date", 1 << 40),
+        ("decimal(5,2)", "1.50"),
+        ("uuid", b"short"),
+        ("int64", "1"),
+        ("int64", True),
+        ("any", {1, 2}),
+    ],
+)
+def test_a_value_of_another_type_is_refused_and_the_cell_lives(kind: str, value: Any) -> None:
+    schema = TableSchema.parse(
+        [
+            {"name": "id", "type": "int64", "sort_order": "ascending"},
+            {"name": "a", "type": kind},
+            {"name": "b", "type": "utf8", "required": True},
+        ]
+    )
+    bench = Bench(1, schema=schema)
+    given = under(expect(1, A, value))
+    parts = (changes(),)
+    assert refusal(bench, *given, parts=parts).startswith("schema_violation")
+    assert refusal(bench, *under(expect(1, B, None)), parts=parts).startswith("schema_violation")
+    assert failed(commit_if(bench, expect(1, B, "x"))) == ("expect", {"b": "x"}, None)
+
+
 def test_the_number_of_conditions_has_a_limit() -> None:
-    bench = Bench(1, CellLimits(transaction_rows_max=2))
-    given = under(absent(1), absent(2), absent(3))
+    bench = Bench(1)
+    given = under(*map(absent, range(CONDITIONS_MAX + 1)))
     assert refusal(bench, *given).startswith("limit_exceeded")
+    assert isinstance(commit_if(bench, *map(absent, range(CONDITIONS_MAX))), Committed)
 
 
 def test_a_long_value_is_not_kept_in_the_answer(bench: Bench) -> None:
     bench.commit(put(1, 1, "x" * 5_000))
     _, expected, found = failed(commit_if(bench, expect(1, B, "y")))
     assert expected == {"b": "y"}
-    assert len(found["b"]) < 1_200
+    assert len(found["b"]) < SHOWN_BYTES_MAX + 40

@@ -26,6 +26,7 @@ from dodona_wire.errors import (
     TransactionClosed,
 )
 from dodona_wire.messages.data import Publication
+from dodona_wire.rows.conditions import CONDITIONS_MAX
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.shown import named, shown
@@ -242,10 +243,15 @@ class TransactionBuffer:
         buffer = self.tables.get(path)
         known = {} if buffer is None else buffer.conditions
         try:
-            return conditions_of(schema, keys, required, known)
-        except InvalidRequest as error:
+            made = conditions_of(schema, keys, required, known)
+        except (InvalidRequest, SchemaViolation) as error:
             error.attributes.update(table=path)
             raise
+        there = sum([len(it.conditions) for it in self.tables.values()])
+        if there + len(made.by_key.keys() - known.keys()) > CONDITIONS_MAX:
+            text = f"A transaction has at most {CONDITIONS_MAX} conditions. Split it."
+            raise LimitExceeded(text, table=path)
+        return made
 
     def lock(
         self,

@@ -1,13 +1,14 @@
-"""Let a writer wait for a chunk that its locks are checked against.
+"""Let a writer wait for chunks that its locks or its conditions are checked against.
 
-Owns: the wait of a transaction that met a recent load whose rows are not on this machine. The bound
-of the wait is that of any writer (rule 4): see `timeouts`.
+Owns: the wait of a transaction that met a row of a chunk which is not on this machine. The bound of
+the wait is that of any writer (rule 4): see `timeouts`.
 """
 
 from collections.abc import Callable
 
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.rows.chunks.chunk import ChunkAway
+from dodona_tablets.core.rows.chunks.chunk import Chunk, ChunkAway
+from dodona_tablets.core.tablet.away import chunks_of_keys
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_tablets.core.upkeep.caching import Caching, Need
 from dodona_wire.messages.base import Failure
@@ -22,8 +23,9 @@ def wait_for_chunk(
     refuse: Callable[[Transaction, Failure], None],
     after: Need | None,
 ) -> None:
-    """Make a transaction wait until a chunk is here. Then `retry` checks its locks again, if it
-    still waits. If the chunk can't be had, the transaction is refused."""
+    """Make a transaction wait until the chunk is here, and all others that its conditions need.
+    Then `retry` checks its locks again, if it still waits. If a chunk can't be had, the transaction
+    is refused."""
 
     def ends_wait() -> bool:
         waiters.pop(transaction.id, None)
@@ -41,4 +43,13 @@ def wait_for_chunk(
     waiters = cell.chunks.waiting_writers
     waiters[transaction.id] = away.chunk.info.number
     transaction.state = State.WAITING
-    caching.wait([away.chunk], resume, give_up, after=after)
+    caching.wait(_chunks_for(cell, transaction, away), resume, give_up, after=after)
+
+
+def _chunks_for(cell: Cell, transaction: Transaction, away: ChunkAway) -> list[Chunk]:
+    """Return the missing chunk, and those that the conditions will meet. Each wait checks all rows
+    again, so to wait for one chunk after another takes too long."""
+    chunks = [away.chunk]
+    for number, rows in transaction.conditions.items():
+        chunks += chunks_of_keys(cell.tablets[number], [it.key for it in rows], away)
+    return chunks

@@ -33,7 +33,13 @@ from dodona_wire.errors import (
 from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.conditions import RowCondition, TabletConditions
 from dodona_wire.messages.data import Lookup, RowLock, TabletModifications
-from dodona_wire.rows.conditions import SHOWN_COUNT_MAX, differing, shown_values
+from dodona_wire.rows.columns import MAIN_LOCK_MASK
+from dodona_wire.rows.conditions import (
+    CONDITIONS_MAX,
+    SHOWN_COUNT_MAX,
+    differing,
+    shown_values,
+)
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import DELETE_MASK, MAX_TIMESTAMP, NULL_TIMESTAMP, Key, TabletId
 
@@ -54,33 +60,38 @@ def admitted(
     SchemaViolation, LimitExceeded."""
     pairs = zip(modifications, tablets, strict=True)
     parts = {part.tablet: (part, tablet) for part, tablet in pairs}
-    rows_left = cell.limits.transaction_rows_max
+    rows_left = CONDITIONS_MAX
     found: dict[TabletId, tuple[RowCondition, ...]] = {}
     for those in conditions:
         part, tablet = parts.get(those.tablet, (None, None))
         if part is None or tablet is None or those.tablet in found or part.publication is not None:
             text = "Conditions need a part with rows for their tablet, and come once for it."
             raise InvalidRequest(text, cell=cell.id)
+        path = tablet.assignment.path
         rows_left -= len(those.rows)
         if rows_left < 0:
-            rows_max = cell.limits.transaction_rows_max
-            raise LimitExceeded(f"The transaction has conditions for more than {rows_max} rows.")
-        for row in those.rows:
-            _check_form(tablet, row)
+            text = f"The transaction has more than {CONDITIONS_MAX} conditions. Split it."
+            raise LimitExceeded(text, table=path)
+        try:
+            for row in those.rows:
+                _check_form(tablet, row)
+        except SchemaViolation as error:
+            error.attributes.setdefault("table", path)
+            raise
         if len({it.key for it in those.rows}) < len(those.rows):
             text = "The transaction has two conditions for a key. Send one per key."
-            raise InvalidRequest(text, table=tablet.assignment.path)
+            raise InvalidRequest(text, table=path)
         found[those.tablet] = those.rows
     return found
 
 
 def _check_form(tablet: Tablet, row: RowCondition) -> None:
     path, schema = tablet.assignment.path, tablet.schema
-    schema.check_key(row.key)
-    tablet.check_range(row.key)
     mask = schema.plain_mask(row.column_mask)
-    if mask.bit_count() != len(row.values) or row.version < 0:
-        raise SchemaViolation("A condition's column mask does not fit its values.", table=path)
+    schema.check_write((row.key, mask, row.values))
+    tablet.check_range(row.key)
+    if row.version < 0:
+        raise InvalidRequest("A condition's version is a timestamp.", table=path)
     if row.is_absent == bool(row.version or mask):
         text = "A condition asks that a row is absent, or it asks for a version or values."
         raise InvalidRequest(text, table=path)
@@ -98,7 +109,7 @@ def check_conditions(transaction: Transaction, tablet: Tablet) -> Transaction | 
     for row in rows:
         held = tablet.locks.get(row.key)
         if held is not None:
-            watched = lock_locks(_groups_of(schema, row), "shared_weak").watched(schema)
+            watched = lock_locks(_groups_met(tablet, row), "shared_weak").watched(schema)
             met = check_holders(held, watched, row.key, schema, transaction.start)
             waits_for = met or waits_for
         if publishing is not None and publishing.rows.has(row.key):
@@ -130,6 +141,15 @@ def _groups_of(schema: TableSchema, row: RowCondition) -> int:
     if row.is_absent or row.version:
         return schema.lock_mask_all
     return schema.lock_mask(schema.plain_mask(row.column_mask))
+
+
+def _groups_met(tablet: Tablet, row: RowCondition) -> int:
+    """Return the lock groups whose writers can change whether the condition holds. A writer of any
+    group can create a row that is absent (rule 6)."""
+    groups = _groups_of(tablet.schema, row)
+    if groups & MAIN_LOCK_MASK or _newest(tablet, row.key) is not None:
+        return groups  # the main lock stands for all groups
+    return tablet.schema.lock_mask_all
 
 
 def _check(tablet: Tablet, row: RowCondition) -> None:

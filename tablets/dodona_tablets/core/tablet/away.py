@@ -4,6 +4,8 @@ Owns: the choice, by indexes only. A read that has met one missing chunk will me
 overlap with it. To fetch these together takes less time than one after another.
 """
 
+from collections.abc import Collection
+
 from dodona_tablets.core.rows.chunks.chunk import Chunk, ChunkAway
 from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.tablet.snapshot import Read
@@ -21,8 +23,21 @@ def chunks_for(tablet: Tablet, request: Read, away: ChunkAway) -> list[Chunk]:
     if not isinstance(request, Lookup | LookupVersions):
         bounds = request.lower, request.upper
         return chunks_in(tablet, *bounds, away, since=since, timestamp=request.timestamp)
-    views = _away(tablet, since, request.timestamp)
-    return _with(away, [it for it in views if it.may_have(request.keys)])
+    return chunks_of_keys(tablet, request.keys, away, since=since, timestamp=request.timestamp)
+
+
+def chunks_of_keys(
+    tablet: Tablet,
+    keys: Collection[Key],
+    away: ChunkAway,
+    *,
+    since: Timestamp = NULL_TIMESTAMP,
+    timestamp: Timestamp = MAX_TIMESTAMP,
+) -> list[Chunk]:
+    """Return the missing chunk that a look at a key has met, and others that may have one of these
+    keys."""
+    views = _away(tablet, since, timestamp)
+    return _with(away, [it for it in views if it.may_have(keys)])
 
 
 def chunks_in(
