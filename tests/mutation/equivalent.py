@@ -11,6 +11,7 @@ from mutation.mutant import Equivalent, Mutant
 
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
 PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
+TAKING = "tablets/dodona_tablets/core/commit/taking.py"
 COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
 ADMISSION = "tablets/dodona_tablets/core/commit/admission.py"
 CHUNKS = "tablets/dodona_tablets/core/cell/chunks.py"
@@ -39,7 +40,7 @@ OF_TABLETS: tuple[Equivalent, ...] = (
         "there is one",
     ),
     Equivalent(
-        PARTICIPANT,
+        TAKING,
         "recent = [store.rows for store in stores if store.max_timestamp > start]",
         "recent = [store.rows for store in stores if store.max_timestamp >= start]",
         "only a shortcut: no version at the start is in the way",

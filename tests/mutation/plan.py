@@ -60,6 +60,7 @@ GRAVEST: Final = (
     "tablets/dodona_tablets/core/tablet/lock_set.py",
     "tablets/dodona_tablets/core/tablet/locks.py",
     "tablets/dodona_tablets/core/commit/participant.py",
+    "tablets/dodona_tablets/core/commit/taking.py",
     "tablets/dodona_tablets/core/commit/coordinator.py",
     "tablets/dodona_tablets/core/rows/store.py",
     "client/dodona/_core/writing/transaction.py",
@@ -95,6 +96,10 @@ BESIDE: Final = {
     ),
     "tablets/dodona_tablets/core/commit/participant.py": (
         "tests/unit/tablets/test_participant.py",
+    ),
+    "tablets/dodona_tablets/core/commit/taking.py": (
+        "tests/unit/tablets/test_participant.py",
+        "tests/unit/tablets/test_blind.py",
     ),
     "oracle/dodona_oracle/core/definitions.py": ("tests/unit/oracle/test_attributes.py",),
     "oracle/dodona_oracle/core/nodes.py": ("tests/unit/oracle/test_attributes.py",),

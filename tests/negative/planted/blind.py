@@ -23,7 +23,7 @@ def never_wait(patch: pytest.MonkeyPatch) -> None:
     ) -> Transaction | None:
         return None if start == MAX_TIMESTAMP else check_locks(locks, key, schema, start, wanted)
 
-    patch.setattr("dodona_tablets.core.commit.participant.check_locks", check)
+    patch.setattr("dodona_tablets.core.commit.taking.check_locks", check)
 
 
 def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def stand_in_nobodys_way(patch: pytest.MonkeyPatch) -> None:
         check_versions(chain_of(seen), *asked)
 
     patch.setattr(Participant, "handle_timestamp", handle)
-    patch.setattr("dodona_tablets.core.commit.participant.check_versions", check)
+    patch.setattr("dodona_tablets.core.commit.taking.check_versions", check)
 
 
 class Repeating(Reserve):

@@ -8,7 +8,8 @@ import pytest
 from dodona_loadtest.checkers.violation import Promise
 from dodona_tablets.core.commit import conditions
 from dodona_tablets.core.commit.conditions import check_conditions
-from dodona_tablets.core.commit.participant import Participant, take_locks
+from dodona_tablets.core.commit.participant import Participant
+from dodona_tablets.core.commit.taking import take_locks
 from dodona_tablets.core.tablet.lock_set import LockSet
 from dodona_tablets.core.tablet.locks import Lost
 from dodona_tablets.core.tablet.transaction import State, Transaction
@@ -36,7 +37,7 @@ def check_at_the_snapshot(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(conditions, "MAX_TIMESTAMP", transaction.start)
             return check_conditions(transaction, tablet)
 
-    patch.setattr(f"{PARTICIPANT}.check_conditions", check)
+    patch.setattr("dodona_tablets.core.commit.taking.check_conditions", check)
 
 
 def pass_holders(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from dodona.types import DELETE_MASK, MIN_TIMESTAMP, Timestamp, Write
 from dodona_server.runtime import Runtime
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.room import Room
-from dodona_tablets.core.commit.participant import take_locks
+from dodona_tablets.core.commit.taking import take_locks
 from dodona_tablets.core.node import NodeCore
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.requests.reads import Reads

@@ -10,7 +10,7 @@ from negative.bug import PlantedBug
 
 def check_no_conflicts(patch: pytest.MonkeyPatch) -> None:
     for check in ("check_versions", "check_locks"):
-        patch.setattr(f"dodona_tablets.core.commit.participant.{check}", lambda *_: None)
+        patch.setattr(f"dodona_tablets.core.commit.taking.{check}", lambda *_: None)
 
 
 class Hoarding(Batcher[Route]):

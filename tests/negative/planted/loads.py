@@ -14,7 +14,7 @@ from dodona._core.writing.senders import Stager
 from dodona.schema import TableSchema
 from dodona.types import LoadId, Timestamp
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.commit.participant import take_locks
+from dodona_tablets.core.commit.taking import take_locks
 from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
 from dodona_tablets.core.requests.staging import DELETIONS, Staging, Token
 from dodona_tablets.core.rows.chunks.info import AttachedChunk
@@ -46,7 +46,7 @@ def hold_back_no_reader(patch: pytest.MonkeyPatch) -> None:
 
 
 def meet_no_load(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dodona_tablets.core.commit.participant.check_rows", lambda *_: None)
+    patch.setattr("dodona_tablets.core.commit.taking.check_rows", lambda *_: None)
 
 
 def meet_no_holder(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.commit.participant import ABORTED, take_locks
+from dodona_tablets.core.commit.participant import ABORTED
+from dodona_tablets.core.commit.taking import take_locks
 from dodona_tablets.core.mounting.importing import take_over, take_page
 from dodona_tablets.core.records import (
     AbortDecided,
