@@ -118,6 +118,13 @@ class LoadEnded(TransactionAborted):
     kind, code, status, action = "load_ended", 11114, 409, "rerun"
 
 
+class LocksEnded(TransactionAborted):
+    """The locks that a transaction took before it began have ended: their lease is over, the table
+    was unmounted, or the cell restarted. Run the whole transaction again."""
+
+    kind, code, status, action = "locks_ended", 11118, 409, "rerun"
+
+
 class PrerequisiteFailed(DodonaError):
     """A condition of the commit does not hold, so nothing was committed. `condition` names it, and
     `found` says what the row has. Look at the row. The same commit would fail again."""

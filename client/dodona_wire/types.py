@@ -26,6 +26,10 @@ ReaderId = NewType("ReaderId", int)
 LoadId = NewType("LoadId", int)
 """The id of a bulk load: its start timestamp."""
 
+Owner = NewType("Owner", int)
+"""The name under which early locks are held: a timestamp that only this owner received."""
+NO_OWNER: Final = Owner(0)
+
 CellId = NewType("CellId", int)
 TabletId = NewType("TabletId", int)
 ClusterId = NewType("ClusterId", int)

@@ -10,7 +10,6 @@ from mutation.equivalent_oracle import OF_ORACLE
 from mutation.mutant import Equivalent, Mutant
 
 LOCKS = "tablets/dodona_tablets/core/tablet/locks.py"
-PARTICIPANT = "tablets/dodona_tablets/core/commit/participant.py"
 TAKING = "tablets/dodona_tablets/core/commit/taking.py"
 COORDINATOR = "tablets/dodona_tablets/core/commit/coordinator.py"
 ADMISSION = "tablets/dodona_tablets/core/commit/admission.py"

@@ -4,8 +4,16 @@ from typing import Any
 
 from dodona_wire.messages.base import Failure, Message
 from dodona_wire.messages.conditions import TabletConditions
+from dodona_wire.messages.locks import (
+    AcquireLocks,
+    LocksAwaited,
+    LocksGranted,
+    LocksReleased,
+    ReleaseLocks,
+)
 from dodona_wire.types import (
     NO_LOAD,
+    NO_OWNER,
     NULL_TIMESTAMP,
     Atomicity,
     BatchKind,
@@ -14,6 +22,7 @@ from dodona_wire.types import (
     LoadId,
     LoadMode,
     LockType,
+    Owner,
     ReaderId,
     Revision,
     SpecialWrites,
@@ -99,6 +108,8 @@ class ConditionalCommit(Message, frozen=True, array_like=True, gc=False, tag=46)
 
     request: CommitOne | Prepare
     conditions: tuple[TabletConditions, ...]
+    owner: Owner = NO_OWNER
+    """The owner of early locks that this transaction passes, and that its commit ends."""
 
 
 class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
@@ -472,6 +483,8 @@ DataRequest = (
     | StageArrow
     | SealLoad
     | SplitTablet
+    | AcquireLocks
+    | ReleaseLocks
 )
 DataReply = (
     TimestampRange
@@ -490,5 +503,8 @@ DataReply = (
     | Staged
     | LoadSealed
     | SplitKeys
+    | LocksGranted
+    | LocksAwaited
+    | LocksReleased
     | Failure
 )

@@ -40,6 +40,7 @@ CONFLICTS: Final = (
     "write_held",
     "shared_write_held",
     "read_held",
+    "early_locked",
     LOAD,
     "timeout",
 )

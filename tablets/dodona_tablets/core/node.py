@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell
+from dodona_tablets.core.cell.early_locks import LockRequest
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outbox import Outbox
-from dodona_tablets.core.commit.admission import why_never
 from dodona_tablets.core.commit.coordinator import Coordinator, CoordinatorEvent
 from dodona_tablets.core.commit.participant import Participant, ParticipantEvent
 from dodona_tablets.core.commit.timeouts import Timeouts
@@ -23,6 +23,7 @@ from dodona_tablets.core.counts import InDoubt, NodeStatistics
 from dodona_tablets.core.mounting.mounting import FenceToken, Mounting
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.requests.loading import BatchToken, Loading
+from dodona_tablets.core.requests.locking import Locking
 from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
 from dodona_tablets.core.requests.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.requests.staging import SealToken, StageToken, Staging
@@ -54,7 +55,6 @@ from dodona_wire.messages.cells import (
     TellCommit,
     TellRows,
 )
-from dodona_wire.messages.conditions import TabletConditions
 from dodona_wire.messages.data import (
     AskOutcome,
     CloseLoad,
@@ -80,6 +80,7 @@ from dodona_wire.messages.data import (
     WriteArrow,
     WriteNonAtomic,
 )
+from dodona_wire.messages.locks import AcquireLocks, ReleaseLocks
 from dodona_wire.types import (
     NO_CLUSTER,
     NULL_TIMESTAMP,
@@ -118,6 +119,7 @@ class NodeCore:
         self._coordinator = Coordinator(*shared, self._participant)
         self._timeouts = Timeouts(*shared, self._participant, self._coordinator)
         self._reads = Reads(*shared, self._caching)
+        self._locking = Locking(*shared)
         self._loading = Loading(*shared)
         self._writes = NonAtomicWrites(*shared, self._loading)
         self._flushing = Flushing(*shared)
@@ -143,9 +145,11 @@ class NodeCore:
         self.is_drained = self._is_slow = False
         self._tick_at_us = self._oracle_time_at_us = 0
         self._handlers: dict[type[Any], Callable[[Route, Any], None]] = {
-            CommitOne: self._commit,
-            Prepare: self._commit,
-            ConditionalCommit: lambda route, it: self._commit(route, it.request, it.conditions),
+            CommitOne: self._participant.prepare,
+            Prepare: self._participant.prepare,
+            ConditionalCommit: self._participant.prepare_if,
+            AcquireLocks: self._locking.acquire,
+            ReleaseLocks: self._locking.release,
             Decide: self._decide,
             AskOutcome: partial(self._coordinator.answer, CoordinatorEvent.ASK_OUTCOME),
             PeekOutcome: partial(self._coordinator.answer, CoordinatorEvent.PEEK_OUTCOME),
@@ -397,7 +401,11 @@ class NodeCore:
         """Return whether no work is in progress that a tick might continue."""
         cell = self.cell
         is_at_work = (
-            cell.transactions or cell.chunks.batch_count or cell.loads.open or len(self._reads)
+            cell.transactions
+            or cell.early.requests
+            or cell.chunks.batch_count
+            or cell.loads.open
+            or len(self._reads)
         )
         upkeep = (self._flushing, self._compaction, self._caching)
         parts = (self._mounting, *upkeep, self.recovered)
@@ -416,6 +424,7 @@ class NodeCore:
         self.cell.readers.tick(now.instant_us)
         if not self.cell.room.is_log_writable:
             return  # the steps below may append
+        self._locking.tick()
         self._timeouts.repeat_questions()
         self._timeouts.raise_watermark()
         self._staging.tick()
@@ -441,14 +450,6 @@ class NodeCore:
         return in_doubt(self.cell, now)
 
     # Requests
-
-    def _commit(
-        self, route: Route, body: CommitOne | Prepare, given: tuple[TabletConditions, ...] = ()
-    ) -> None:
-        if (text := why_never(body)) is not None:
-            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
-            return
-        self._participant.prepare(route, body, given)
 
     def _decide(self, route: Route, body: Decide) -> None:
         is_abort = body.commit_timestamp is None
@@ -493,5 +494,7 @@ class NodeCore:
             for waiter in self.cell.take_woken():
                 if isinstance(waiter, WaitingRead):
                     self._reads.retry(waiter)
+                elif isinstance(waiter, LockRequest):
+                    self._locking.look(waiter)
                 elif waiter.is_waiting:
                     self._participant.retry(waiter)

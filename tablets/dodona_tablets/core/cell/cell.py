@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dodona_tablets.core.cell.chunks import Chunks
+from dodona_tablets.core.cell.early_locks import LOCKS_ENDED, EarlyLocks, LockRequest
 from dodona_tablets.core.cell.heard import Heard
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.cell.outcomes import Outcomes
@@ -68,6 +69,7 @@ class Cell:
         have them."""
         self.transactions: dict[TransactionId, Transaction] = {}
         self.outcomes = Outcomes()
+        self.early = EarlyLocks()
         self.readers = Readers(
             limits.readers_max,
             limits.reader_tablets_max,
@@ -188,6 +190,8 @@ class Cell:
         """Stop serving a tablet, and drop what loads have staged there. When the tablet is served
         again, it may have another schema, or be in another cell."""
         tablet.unmount()
+        for request in self.early.of_tablet(tablet.assignment.tablet):
+            self.end_early(request)
         self.loads.drop_tablet(tablet.assignment.tablet)
         if self.loads.open:
             self.chunks.note_released()
@@ -233,8 +237,32 @@ class Cell:
             tablet = self.tablets[part.tablet]
             self.apply_part(tablet, part, commit_timestamp)
             self._let_go(tablet, transaction)
-        release(transaction, commit_timestamp)
+        self._release(transaction, commit_timestamp)
         self.counts.applied += 1
+
+    def _release(self, transaction: Transaction, commit_timestamp: Timestamp | None) -> None:
+        """Release all locks. The next in line for these rows check again. A commit also ends the
+        early locks of its owner, and so does the end of a blind transaction in line."""
+        if self.early.requests:
+            mine = self.early.requests.get(transaction.owner)
+            is_over = commit_timestamp is not None or transaction.start == MAX_TIMESTAMP
+            if mine is not None and is_over:
+                self.end_early(mine)
+            keys = [key for _, key, _ in transaction.held]
+            for part in transaction.modifications:
+                whole = part.publication is not None
+                self.woken += self.early.heads(part.tablet, None if whole else keys)
+        release(transaction, commit_timestamp)
+
+    # Early locks
+
+    def end_early(self, request: LockRequest, reason: Failure = LOCKS_ENDED) -> None:
+        """End the early locks of an owner, or its wait for them. The next in line check again. A
+        repeated request gets the reason."""
+        self.woken += self.early.leave(request)
+        if request.transaction is None:
+            self.early.end(request.owner, reason)
+            self.woken.append(request)
 
     def apply_part(
         self, tablet: Tablet, part: TabletModifications, commit_timestamp: Timestamp
@@ -289,7 +317,7 @@ class Cell:
         if transaction.has_locks:
             for part in transaction.modifications:
                 self._let_go(self.tablets[part.tablet], transaction)
-        release(transaction, None)
+        self._release(transaction, None)
         transaction.state = State.REFUSED
         self.transactions.pop(transaction.id, None)
         is_blind = transaction.start == MAX_TIMESTAMP

@@ -26,17 +26,19 @@ from dodona_wire.errors import (
 )
 from dodona_wire.messages.data import CommitOne, Prepare, TabletModifications
 from dodona_wire.rows.sizes import wire_bytes
-from dodona_wire.types import TIMESTAMP_COUNTER_BITS, CellId, TransactionId
+from dodona_wire.types import NO_OWNER, TIMESTAMP_COUNTER_BITS, CellId, Owner, TransactionId
 
 CHUNKS_MAX: Final = 300
 """A tablet with so many chunks takes no writes, because compaction is behind."""
 
 
-def why_never(body: CommitOne | Prepare) -> str | None:
-    """Return why no cell takes such a request, or None."""
+def why_never(body: CommitOne | Prepare, owner: Owner = NO_OWNER) -> str | None:
+    """Return why no cell takes such a request, or None. `owner` has early locks."""
     if type(body) is Prepare:
         if len(body.participants) < 2:
             return "A prepare needs two or more participants. Use CommitOne for one cell."
+    elif body.is_blind and owner:  # type: ignore[union-attr]  # it is a CommitOne
+        return "A blind transaction has no early locks. Begin one with a start timestamp."
     elif body.is_blind and any(part.locks for part in body.modifications):  # type: ignore[union-attr]  # it is a CommitOne
         return "A blind transaction can't lock rows. Begin one with a start timestamp."
     return None

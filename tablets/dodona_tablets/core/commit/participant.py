@@ -9,14 +9,15 @@ and it harms only that transaction.
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
-from dodona_tablets.core.commit.admission import check_parts, check_transaction
+from dodona_tablets.core.commit.admission import check_parts, check_transaction, why_never
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
 from dodona_tablets.core.commit.conditions import admitted, with_locks
+from dodona_tablets.core.commit.lines import leave_line, shut_to_readers, stands_in_line
 from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.commit.silence import wait_failure
 from dodona_tablets.core.commit.taking import check_part, take_locks
@@ -29,6 +30,7 @@ from dodona_wire.cores.effects import AskTimestamps, SendToCell
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     DodonaError,
+    InvalidRequest,
     SnapshotTooOld,
     TabletMoved,
     TransactionAborted,
@@ -43,10 +45,10 @@ from dodona_wire.messages.cells import (
     TellAbort,
     TellCommit,
 )
-from dodona_wire.messages.conditions import TabletConditions
 from dodona_wire.messages.data import (
     CommitOne,
     Committed,
+    ConditionalCommit,
     OutcomeUnknown,
     Prepare,
     Prepared,
@@ -55,6 +57,7 @@ from dodona_wire.messages.data import (
 from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
     MAX_TIMESTAMP,
+    NO_OWNER,
     NULL_TIMESTAMP,
     CellId,
     Timestamp,
@@ -91,16 +94,23 @@ class Participant:
 
     # Events
 
-    def prepare(
-        self, route: Any, body: CommitOne | Prepare, conditions: Sequence[TabletConditions] = ()
-    ) -> None:
-        """Handle a prepare or a one-cell commit. Only the number of participants differs. The
-        conditions count at the first request. A repeated one gets the first answer (rule 11)."""
-        state = self._cell.state_of(body.transaction)
-        if conditions and state is State.NONE:
-            self._begin(route, body, conditions)
+    def prepare(self, route: Any, body: CommitOne | Prepare) -> None:
+        """Handle a prepare or a one-cell commit. Only the number of participants differs."""
+        if (text := why_never(body)) is not None:
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
+            return
+        _ON_PREPARE[self._cell.state_of(body.transaction)](self, route, body)
+
+    def prepare_if(self, route: Any, body: ConditionalCommit) -> None:
+        """Handle a request with conditions, or with the owner of early locks. These count at the
+        first request. A repeated one gets the first answer (rule 11)."""
+        request = body.request
+        if (text := why_never(request, body.owner)) is not None:
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
+        elif self._cell.state_of(request.transaction) is State.NONE:
+            self._begin(route, request, body)
         else:
-            _ON_PREPARE[state](self, route, body)
+            self.prepare(route, request)
 
     def handle_timestamp(self, transaction: TransactionId, timestamp: Timestamp) -> None:
         """Handle a timestamp from the oracle."""
@@ -116,7 +126,7 @@ class Participant:
     # Prepare (rules 1 to 4, 9, 11, 12 and 20)
 
     def _begin(
-        self, route: Any, body: CommitOne | Prepare, conditions: Sequence[TabletConditions] = ()
+        self, route: Any, body: CommitOne | Prepare, given: ConditionalCommit | None = None
     ) -> None:
         cell, transaction, modifications = self._cell, body.transaction, body.modifications
         if transaction <= cell.outcomes.watermark:
@@ -142,8 +152,8 @@ class Participant:
             check_transaction(cell, transaction, participants)
             check_parts(cell, transaction, modifications, tablets)
             required = NO_CONDITIONS
-            if conditions:
-                required = admitted(cell, modifications, tablets, conditions)
+            if given is not None:
+                required = admitted(cell, modifications, tablets, given.conditions)
         except DodonaError as error:
             failure = failure_of(error)
             is_blind = start == MAX_TIMESTAMP
@@ -153,6 +163,7 @@ class Participant:
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
         begun.conditions = required
+        begun.owner = NO_OWNER if given is None else given.owner
         cell.begin(begun)
         self.lock(begun)
 
@@ -181,6 +192,8 @@ class Participant:
         waits_for: Transaction | None = None
         parts: list[TabletModifications] = []
         try:
+            if self._cell.early.requests and stands_in_line(self._cell, transaction):
+                return
             for part in transaction.modifications:
                 tablet = self._cell.tablets[part.tablet]
                 parts.append(widened(tablet, part, transaction.start))
@@ -188,6 +201,7 @@ class Participant:
         except Lost as lost:
             if lost.conflict is not None:
                 self._cell.counts.conflicts[lost.conflict] += 1
+            shut_to_readers(self._cell, transaction.owner)
             self.refuse(transaction, lost.failure)
             return
         except ChunkAway as away:
@@ -204,6 +218,7 @@ class Participant:
             parts = with_locks(self._cell, transaction.conditions, parts)
         transaction.modifications = tuple(parts)
         take_locks(self._cell, transaction)
+        leave_line(self._cell, transaction)
         transaction.state = State.LOCKED
         transaction.since_us = self._cell.now.instant_us
         self.ask_timestamp(transaction)  # rule 1: only now

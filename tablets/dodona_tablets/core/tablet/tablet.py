@@ -169,6 +169,20 @@ class Tablet:
         for lock in modifications.locks:
             self._check_lock(lock)
 
+    def check_keys(self, keys: Sequence[Key]) -> None:
+        """Check the keys of rows that a client wants to lock. Raises SchemaViolation or
+        InvalidRequest."""
+        try:
+            for key in keys:
+                self.schema.check_key(key)
+                self.check_range(key)
+        except SchemaViolation as error:
+            error.attributes.setdefault("table", self.assignment.path)
+            raise
+        if len(set(keys)) < len(keys):
+            text = "The request locks a row twice. Send one lock per row."
+            raise InvalidRequest(text, table=self.assignment.path)
+
     def check_writes(self, writes: Sequence[WireWrite]) -> None:
         """Check writes against schema and range. Raises SchemaViolation or InvalidRequest."""
         lower, upper = self.assignment.lower, self.assignment.upper

@@ -18,6 +18,7 @@ from dodona_tablets.core.tablet.lock_set import LockSet
 from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.messages.data import TabletModifications
 from dodona_wire.types import (
+    NO_OWNER,
     NULL_TIMESTAMP,
     CellId,
     Key,
@@ -59,6 +60,7 @@ class Transaction:
         "is_given_up",
         "is_recovering",
         "modifications",
+        "owner",
         "participants",
         "prepare_timestamp",
         "retry_at_us",
@@ -90,6 +92,8 @@ class Transaction:
         self.modifications = modifications
         self.conditions = NO_CONDITIONS
         """By tablet, what must hold for rows when the transaction takes its locks."""
+        self.owner = NO_OWNER
+        """The owner of the early locks that the transaction passes."""
         self.prepare_timestamp: Timestamp = NULL_TIMESTAMP
         self.commit_timestamp: Timestamp = NULL_TIMESTAMP
         self.held: list[tuple[LockTable, Key, Holder]] = []
