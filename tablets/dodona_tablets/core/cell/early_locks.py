@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from dodona_tablets.core.cell.outcomes import Outcomes
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
+from dodona_tablets.core.tablet.publications import PublicationRows
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
-from dodona_wire.errors import LocksEnded
+from dodona_wire.errors import DataCorrupted, LocksEnded
 from dodona_wire.messages.base import Failure
 from dodona_wire.types import Key, LockType, Owner, TabletId, Timestamp, TransactionId
 
@@ -39,7 +41,7 @@ class Row(NamedTuple):
         for it in () if locks is None else locks.holders:
             if it.lock_type != PASSED_BY:
                 return it.transaction
-        if publishing is not None and publishing.rows.has(self.key):
+        if publishing is not None and _may_have(publishing.rows, self.key):
             return publishing.transaction
         return None
 
@@ -208,3 +210,12 @@ class EarlyLocks:
     def _head(self, row: Row) -> LockRequest | None:
         line = self._lines.get(row.tablet.assignment.tablet, {}).get(row.key)
         return line[0] if line else None
+
+
+def _may_have(rows: PublicationRows, key: Key) -> bool:
+    """Return whether a load that is being published has a row. One whose chunks can't be read may
+    have it. It ends soon."""
+    try:
+        return rows.has(key)
+    except (ChunkAway, DataCorrupted):
+        return True

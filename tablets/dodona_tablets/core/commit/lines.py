@@ -8,13 +8,13 @@ line like an owner. The owner's own transaction passes.
 from collections.abc import Iterator
 
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.cell.early_locks import LockRequest, Row
+from dodona_tablets.core.cell.early_locks import PASSED_BY, LockRequest, Row
 from dodona_tablets.core.tablet.locks import Lost
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import TransactionConflict
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import TabletModifications
+from dodona_wire.messages.data import Publication, TabletModifications
 from dodona_wire.types import MAX_TIMESTAMP, NO_OWNER, Key, LockType, Owner
 
 
@@ -23,7 +23,7 @@ def stands_in_line(cell: Cell, transaction: Transaction) -> bool:
     lock, and may not wait."""
     for part in transaction.modifications:
         tablet = cell.tablets[part.tablet]
-        wanted = _wanted(cell, tablet, part)
+        wanted = _wanted(cell, tablet, part, transaction)
         found = cell.early.in_the_way(part.tablet, wanted, transaction.owner)
         if found is None:
             continue
@@ -56,26 +56,36 @@ def _join(cell: Cell, transaction: Transaction) -> None:
     rows = {
         Row(tablet, key): None
         for tablet, part in [(cell.tablets[it.tablet], it) for it in transaction.modifications]
-        for key, _ in _wanted(cell, tablet, part)
+        for key, _ in _wanted(cell, tablet, part, transaction)
     }
     transaction.owner = Owner(-transaction.id)  # no timestamp, so no other owner has it
     cell.early.join(LockRequest(transaction.owner, tuple(rows), transaction))
 
 
 def _wanted(
-    cell: Cell, tablet: Tablet, part: TabletModifications
+    cell: Cell, tablet: Tablet, part: TabletModifications, transaction: Transaction
 ) -> Iterator[tuple[Key, LockType | None]]:
     """Yield the rows that a part locks. None stands for a write."""
     if part.publication is not None:
-        number = part.tablet
-        if part.publication.load in cell.loads.open:
-            rows = cell.rows_of(tablet, part.publication)
-            yield from [(key, None) for key in cell.early.keys(number) if rows.has(key)]
+        for key in _published(cell, tablet, part.publication):
+            yield key, None
         return
     for key, _, _ in tablet.schema.plain_writes(part.writes):
         yield key, None
     for lock in part.locks:
         yield lock.key, lock.lock_type
+    for row in transaction.conditions.get(part.tablet, ()):
+        yield row.key, PASSED_BY
+
+
+def _published(cell: Cell, tablet: Tablet, publication: Publication) -> list[Key]:
+    """Return the rows with a line that a load publishes. A load that is not staged here is refused
+    by a later check."""
+    try:
+        rows = cell.rows_of(tablet, publication)
+    except KeyError:
+        return []
+    return [key for key in cell.early.keys(tablet.assignment.tablet) if rows.has(key)]
 
 
 def _lost(tablet: Tablet, transaction: Transaction, key: Key, request: LockRequest) -> Lost:

@@ -104,7 +104,7 @@ def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
     found = _holder_of(cell, waiter)
     if found is None:
         text = "Timed out waiting for a transaction that holds a row"
-        return Failure(TransactionConflict.kind, text, attributes)
+        return Failure(TransactionConflict.kind, text, attributes | _place_in_line(cell, waiter))
     tablet, key, holder = found
     columns = dict(zip(tablet.schema.key_names, tablet.schema.decode_key(key), strict=True))
     attributes.update(key=columns, table=tablet.assignment.path, tablet=tablet.assignment.tablet)
@@ -115,6 +115,18 @@ def wait_failure(cell: Cell, waiter: Transaction) -> Failure:
             error.attributes["is_refused"] = True  # the cell has recorded it: see `oracle_failure`
         return failure_of(error)
     return Failure(TransactionConflict.kind, text, {**attributes, "winner": holder.id})
+
+
+def _place_in_line(cell: Cell, waiter: Transaction) -> dict[str, Any]:
+    """Return the row that a transaction in line waits for, and the owner that has locked it
+    early."""
+    request = cell.early.requests.get(waiter.owner)
+    if request is None or request.is_granted:
+        return {}
+    row, head = cell.early.obstacle(request)
+    named_key = row.tablet.schema.named_key(row.key)
+    found = {"key": named_key, "table": row.tablet.assignment.path}
+    return found if head is None else {**found, "winner": head.owner}
 
 
 def _holder_of(cell: Cell, waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:
