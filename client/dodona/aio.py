@@ -22,6 +22,7 @@ from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
+from dodona._core.writing.early_locks import waiting_of
 from dodona._core.writing.lease import Lease
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
@@ -331,6 +332,10 @@ class AsyncClient(AsyncReader):
         read_own_writes: bool = False,
         *,
         prerequisites: Sequence[Lease] = (),
+        locks: Mapping[str, Iterable[Row]] | None = None,
+        wait_ms: int | None = None,
+        nowait: bool = False,
+        skip_locked: int | None = None,
         timeout_ms: int | None = None,
     ) -> "Beginning[AsyncTransaction]":
         """Begin a transaction. It may live for at most 60 s.
@@ -342,11 +347,28 @@ class AsyncClient(AsyncReader):
         - `read_own_writes`: reads of the transaction see its own writes.
         - `prerequisites`: leases of `AsyncClient.leases`. The commit raises PrerequisiteFailed
           unless each of them still has this owner and this epoch.
+        - `locks`: the keys of rows to lock before the transaction begins, as a dict from paths to
+          lists of keys. The rows need not exist. The transaction then sees their newest versions,
+          and no other transaction changes them before it ends. The locks last for 10 s.
+        - `wait_ms`: how long to wait in line for these rows, 10 s by default, and 30 s at most.
+        - `nowait`: do not wait.
+        - `skip_locked`: lock at most so many of the rows, those that are free now.
+          `AsyncTransaction.locked_rows` has them.
 
-        Raises Unavailable, InvalidRequest, TableNotFound.
+        Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
+        names a row and its owner, and TableNotMounted.
 
         With asyncio, use `async with db.begin() as tx`, or `tx = await db.begin()`."""
-        begin = partial(self._session.begin, atomicity, durability, read_own_writes, prerequisites)
+        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked)
+        begin = partial(
+            self._session.begin,
+            atomicity,
+            durability,
+            read_own_writes,
+            prerequisites,
+            locks,
+            waiting,
+        )
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 
     async def _begin_rows(
@@ -372,6 +394,9 @@ class AsyncClient(AsyncReader):
         (`is_retryable`). After an unknown outcome, it runs again only if the transaction is known
         not to be committed.
 
+        From the third conflict on, the call first locks the rows that the function wrote or locked
+        in the attempts before. So it waits in line, and does not lose again and again.
+
         - `attempts_max`: the largest number of attempts. The default is no limit.
         - `deadline_ms`: no attempt begins later than this many ms after the call.
         - `prerequisites`: leases, as in `begin`.
@@ -389,7 +414,7 @@ class AsyncClient(AsyncReader):
         while True:
             transaction, results = None, []
             try:
-                begun = await run(session.begin(prerequisites=prerequisites))
+                begun = await run(session.begin_attempt(rerun, prerequisites))
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

@@ -63,6 +63,11 @@ class AsyncTransaction(ProcessBound):
         return self._buffer.commit_timestamp
 
     @property
+    def locked_rows(self) -> dict[str, list[dict[str, Any]]]:
+        """The keys of the rows that were locked before the transaction began, by path."""
+        return self._buffer.locked_rows
+
+    @property
     def state(self) -> TransactionState:
         """The state: active, committing (also after CommitOutcomeUnknown), committed or aborted."""
         return self._buffer.state
@@ -292,4 +297,7 @@ class AsyncTransaction(ProcessBound):
     async def abort(self) -> None:
         """Discard the buffered writes and locks. Raises TransactionClosed after a commit."""
         self._writes.drop()  # asyncio only
-        self._buffer.abort()
+        if self._buffer.locked.cells and self._buffer.is_active:
+            await self._run(self._session.abort(self._buffer), None)
+        else:
+            self._buffer.abort()

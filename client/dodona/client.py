@@ -20,6 +20,7 @@ from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
+from dodona._core.writing.early_locks import waiting_of
 from dodona._core.writing.lease import Lease
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
@@ -312,6 +313,10 @@ class Client(Reader):
         read_own_writes: bool = False,
         *,
         prerequisites: Sequence[Lease] = (),
+        locks: Mapping[str, Iterable[Row]] | None = None,
+        wait_ms: int | None = None,
+        nowait: bool = False,
+        skip_locked: int | None = None,
         timeout_ms: int | None = None,
     ) -> "Transaction":
         """Begin a transaction. It may live for at most 60 s.
@@ -323,9 +328,26 @@ class Client(Reader):
         - `read_own_writes`: reads of the transaction see its own writes.
         - `prerequisites`: leases of `Client.leases`. The commit raises PrerequisiteFailed
           unless each of them still has this owner and this epoch.
+        - `locks`: the keys of rows to lock before the transaction begins, as a dict from paths to
+          lists of keys. The rows need not exist. The transaction then sees their newest versions,
+          and no other transaction changes them before it ends. The locks last for 10 s.
+        - `wait_ms`: how long to wait in line for these rows, 10 s by default, and 30 s at most.
+        - `nowait`: do not wait.
+        - `skip_locked`: lock at most so many of the rows, those that are free now.
+          `Transaction.locked_rows` has them.
 
-        Raises Unavailable, InvalidRequest, TableNotFound."""
-        begin = partial(self._session.begin, atomicity, durability, read_own_writes, prerequisites)
+        Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
+        names a row and its owner, and TableNotMounted."""
+        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked)
+        begin = partial(
+            self._session.begin,
+            atomicity,
+            durability,
+            read_own_writes,
+            prerequisites,
+            locks,
+            waiting,
+        )
         return self._begin_rows(begin, timeout_ms)
 
     def _begin_rows(
@@ -351,6 +373,9 @@ class Client(Reader):
         (`is_retryable`). After an unknown outcome, it runs again only if the transaction is known
         not to be committed.
 
+        From the third conflict on, the call first locks the rows that the function wrote or locked
+        in the attempts before. So it waits in line, and does not lose again and again.
+
         - `attempts_max`: the largest number of attempts. The default is no limit.
         - `deadline_ms`: no attempt begins later than this many ms after the call.
         - `prerequisites`: leases, as in `begin`.
@@ -366,7 +391,7 @@ class Client(Reader):
         while True:
             transaction, results = None, []
             try:
-                begun = run(session.begin(prerequisites=prerequisites))
+                begun = run(session.begin_attempt(rerun, prerequisites))
                 transaction = Transaction(run, session, begun, self._call_timeout_ms)
                 with transaction:
                     results.append(finished(function(transaction)))

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+from dodona._core.beginning import Beginnings
 from dodona._core.catalog.catalog import CatalogSession
 from dodona._core.catalog.master_transaction import Pings
 from dodona._core.protocol.arguments import Row, check_flag, check_number, repeatable
@@ -25,22 +26,25 @@ from dodona._core.reading.holding import Holds
 from dodona._core.reading.read_session import ReadSession
 from dodona._core.writing.committing import Answered, commit_atomic
 from dodona._core.writing.conditions import Requirement
+from dodona._core.writing.early_locks import (
+    release,
+)
 from dodona._core.writing.fast_path import write_on_fast_path
-from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
-from dodona._core.writing.transaction import ShortMode, TransactionBuffer, check_modes
+from dodona._core.writing.transaction import ShortMode, TransactionBuffer
 from dodona._core.writing.writing import commit_non_atomic
 from dodona_wire.cores.fault_points import FaultAt, no_faults
 from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DodonaError,
     InvalidRequest,
+    SnapshotTooOld,
     TransactionAborted,
+    TransactionConflict,
 )
 from dodona_wire.types import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
-    Atomicity,
     BatchKind,
     CellId,
     Durability,
@@ -55,7 +59,7 @@ CELL_MAX: Final = (1 << 31) - 1
 Found = TypeVar("Found")
 
 
-class RowSession(ReadSession, ChangeSession):
+class RowSession(Beginnings, ReadSession, ChangeSession):
     """All operations on rows and on the tree. Threads and tasks may share a session. The state of
     an operation is in its own protocol. Shared state changes by single steps."""
 
@@ -102,44 +106,6 @@ class RowSession(ReadSession, ChangeSession):
         return self._context.generate_timestamp(count)
 
     # ---- transactions
-
-    def begin(
-        self,
-        atomicity: Atomicity = "full",
-        durability: Durability = "sync",
-        read_own_writes: bool = False,
-        prerequisites: Iterable[Lease] = (),
-    ) -> Protocol[TransactionBuffer]:
-        """Begin a transaction, and return its buffer, with conditions for the prerequisites. Raises
-        InvalidRequest, TableNotFound, Unavailable."""
-        check_modes(atomicity, durability)
-        check_flag(read_own_writes, "read_own_writes")
-        leases = check_leases(prerequisites) if prerequisites else ()
-        begun_us = self._context.instant_us()
-        start = None
-        if atomicity == "full":
-            start = yield from self.generate_timestamp()
-        buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
-        for it in leases:
-            yield from self.require_rows(buffer, it.table, [it.key], it.required)
-        return buffer
-
-    def _buffer(
-        self,
-        start: Timestamp | None,
-        atomicity: Atomicity,
-        durability: Durability,
-        begun_us: int,
-        reads_own_writes: bool = False,
-    ) -> TransactionBuffer:
-        return TransactionBuffer(
-            start,
-            atomicity=atomicity,
-            durability=durability,
-            begun_us=begun_us,
-            limits=self.limits.transaction,
-            reads_own_writes=reads_own_writes,
-        )
 
     def insert_rows(
         self,
@@ -251,9 +217,14 @@ class RowSession(ReadSession, ChangeSession):
         """Return the commit timestamp, or None if there was nothing to commit. After
         CommitOutcomeUnknown the transaction stays `committing`: call `outcome`. `answered` is a
         first attempt that the client has already sent, with its reply."""
-        transaction.start_commit(self._context.instant_us())
+        try:
+            transaction.start_commit(self._context.instant_us())
+        except SnapshotTooOld:
+            yield from release(transaction.locked)
+            raise
         if not transaction.tables and not transaction.publications:
             transaction.end_committed(None)
+            yield from release(transaction.locked)
             return None
         try:
             if transaction.atomicity == "full":
@@ -264,6 +235,7 @@ class RowSession(ReadSession, ChangeSession):
             raise
         except DodonaError:
             transaction.end_aborted()
+            yield from release(transaction.locked)
             raise
         else:
             transaction.end_committed(timestamp)
@@ -437,6 +409,8 @@ class RowSession(ReadSession, ChangeSession):
                 return True
         elif not error.is_retryable:
             raise error
+        elif transaction is not None and isinstance(error, TransactionConflict):
+            rerun.note_rows(transaction.refused_rows)
         pause = rerun.next_pause()
         if pause is None:
             raise error

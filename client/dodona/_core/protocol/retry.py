@@ -4,12 +4,13 @@ Owns: the backoff (exponential, full jitter), and the limits of every retry loop
 number of attempts and a time. Both count from the first failure, so success costs nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dodona._core.protocol.steps import Pause, Protocol
 from dodona_wire.errors import DodonaError, Unavailable
 from dodona_wire.messages.base import Failure
+from dodona_wire.types import Key
 
 PAUSE_MS_FIRST: Final = 4
 PAUSE_MS_MAX: Final = 500
@@ -109,6 +110,10 @@ def has_time(patience: Patience, failed: DodonaError | Failure | None = None) ->
 RERUN_PAUSE_MS_FIRST: Final = 5
 RERUN_PAUSE_MS_MAX: Final = 1_000
 RERUN_DEADLINE_MS: Final = 30_000
+CONFLICTS_BEFORE_LOCKS: Final = 3
+LOCKED_ROWS_MAX: Final = 1_000
+"""A function whose attempts write more rows than this takes no locks before it runs."""
+LOCK_WAIT_MS_MAX: Final = 30_000
 
 
 class Rerun:
@@ -137,6 +142,28 @@ class Rerun:
             self._deadline_us = min(self._deadline_us, self._cut_us)
         self._attempt = 0
         self._telling: DodonaError | None = None
+        self._conflict_count = 0
+        self.rows: dict[str, list[Key]] = {}
+        """The rows that the next attempt locks before it begins, by path."""
+
+    @property
+    def left_ms(self) -> int:
+        """The time that is left for a wait before the next attempt, in ms."""
+        left_ms = (self._deadline_us - self._clock()) // 1000
+        return max(1, min(LOCK_WAIT_MS_MAX, left_ms))
+
+    def note_rows(self, rows: Mapping[str, Iterable[Key]]) -> None:
+        """Note which rows an attempt wrote or locked that met a conflict. From the third one on,
+        the next attempt locks them first, with those of the attempts before it: then it waits in
+        line, and does not lose again. Very many rows are not locked."""
+        self._conflict_count += 1
+        known = self.rows if self._conflict_count > CONFLICTS_BEFORE_LOCKS else {}
+        wanted = {path: dict.fromkeys(known.get(path, ())) for path in {**known, **rows}}
+        for path, keys in rows.items():
+            wanted[path].update(dict.fromkeys(keys))
+        is_time = self._conflict_count >= CONFLICTS_BEFORE_LOCKS
+        is_small = sum(map(len, wanted.values())) <= LOCKED_ROWS_MAX
+        self.rows = {path: [*keys] for path, keys in wanted.items()} if is_time and is_small else {}
 
     @property
     def attempt_count(self) -> int:

@@ -61,7 +61,7 @@ from dodona_wire.messages.data import (
 )
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.shown import named
-from dodona_wire.types import Atomicity, CellId, TabletId, Timestamp, TransactionId, Write
+from dodona_wire.types import Atomicity, CellId, Owner, TabletId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 BEGIN_ANEW_KINDS: Final = frozenset(
@@ -134,7 +134,8 @@ def _sending(
     conditions = conditions_of(routes, transaction.tables.values())
     if len(groups) == 1:
         return _commit_one(context, transaction, groups, conditions)
-    return _commit_many(context, transaction.id, groups, routes, conditions)
+    owner = transaction.locked.owner
+    return _commit_many(context, transaction.id, groups, routes, conditions, owner)
 
 
 def _end(
@@ -239,7 +240,7 @@ def _commit_one(
     assert transaction.id is not None
     ((cell, modifications),) = groups.items()
     bare = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
-    request = under(conditions, bare)
+    request = under(conditions, transaction.locked.owner, bare)
     (reply,) = yield Calls(((cell, request),))
     return (yield from _judge(context, transaction.id, cell, request, reply))
 
@@ -279,10 +280,11 @@ def _commit_many(
     groups: Groups,
     routes: list[TableRoute],
     conditions: Conditions,
+    owner: Owner,
 ) -> Protocol[Timestamp]:
     cells = tuple(groups)
     coordinator = cells[0]
-    replies = yield from _prepare(context, transaction, groups, conditions)
+    replies = yield from _prepare(context, transaction, groups, conditions, owner)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
@@ -311,12 +313,16 @@ def _commit_many(
 
 
 def _prepare(
-    context: Context, transaction: TransactionId, groups: Groups, conditions: Conditions
+    context: Context,
+    transaction: TransactionId,
+    groups: Groups,
+    conditions: Conditions,
+    owner: Owner,
 ) -> Protocol[list[Reply]]:
     """Ask all participants to prepare. Return their answers, or those up to the first refusal."""
     cells = tuple(groups)
     bare = [(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells]
-    prepares = tuple([(cell, under(conditions, it)) for cell, it in bare])
+    prepares = tuple([(cell, under(conditions, owner, it)) for cell, it in bare])
     if context.fault_at(FaultPoint.PREPARE_IN_TURN):
         replies: list[Reply] = []
         for prepare in prepares:

@@ -20,7 +20,7 @@ from dodona_wire.messages.data import (
     TabletModifications,
 )
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.types import Key, SpecialWrites, TabletId, Write
+from dodona_wire.types import Key, Owner, SpecialWrites, TabletId, Write
 
 
 def modifications_of(
@@ -98,14 +98,15 @@ def conditions_of(
 
 
 def under(
-    conditions: Mapping[TabletId, list[RowCondition]], request: CommitOne | Prepare
+    conditions: Mapping[TabletId, list[RowCondition]], owner: Owner, request: CommitOne | Prepare
 ) -> CommitOne | Prepare | ConditionalCommit:
-    """Return the request with the conditions for its tablets, if there are any."""
-    if not conditions:
+    """Return the request with the conditions for its tablets, if there are any, and with the owner
+    of early locks, if there is one."""
+    if not conditions and not owner:
         return request
     tablets = [part.tablet for part in request.modifications]
     found = [TabletConditions(it, tuple(conditions[it])) for it in tablets if it in conditions]
-    return ConditionalCommit(request, tuple(found)) if found else request
+    return ConditionalCommit(request, tuple(found), owner) if found or owner else request
 
 
 def pack_special(

@@ -15,8 +15,10 @@ from typing import Any, Final, Literal, get_args
 
 from dodona._core.protocol.arguments import check_flag
 from dodona._core.protocol.limits import TransactionLimits
+from dodona._core.protocol.retry import LOCKED_ROWS_MAX
 from dodona._core.writing.buffer import TableBuffer, merge
 from dodona._core.writing.conditions import NOTHING, Conditions, Requirement, conditions_of
+from dodona._core.writing.early_locks import NOTHING_LOCKED
 from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -26,6 +28,7 @@ from dodona_wire.errors import (
     TransactionClosed,
 )
 from dodona_wire.messages.data import Publication
+from dodona_wire.rows.columns import MAIN_LOCK_MASK
 from dodona_wire.rows.conditions import CONDITIONS_MAX
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes
@@ -83,8 +86,11 @@ class TransactionBuffer:
         "coordinator",
         "durability",
         "id",
+        "locked",
+        "locked_rows",
         "publications",
         "reads_own_writes",
+        "refused_rows",
         "row_count",
         "size_bytes",
         "start_timestamp",
@@ -121,6 +127,12 @@ class TransactionBuffer:
         self.tables: dict[str, TableBuffer] = {}
         self.publications: dict[str, dict[TabletId, Publication]] = {}
         """The parts of a bulk load that become visible with this transaction, by path."""
+        self.locked = NOTHING_LOCKED
+        """The early locks of the transaction."""
+        self.locked_rows: dict[str, list[dict[str, Any]]] = {}
+        """The keys of the rows that are locked early, by path."""
+        self.refused_rows: dict[str, list[Key]] = {}
+        """After a refusal, the rows that it wrote or locked, by path, unless they are many."""
         self._begun_us = begun_us
         self._limits = limits
         self.row_count = 0
@@ -294,6 +306,20 @@ class TransactionBuffer:
             raise
         return encoded
 
+    def hold(self, path: str, schema: TableSchema, keys: Sequence[Key]) -> None:
+        """Buffer exclusive locks of rows that were locked early, so that the commit excludes others
+        also if the early locks were lost. Raises LimitExceeded."""
+        buffer = self.tables.get(path) or TableBuffer(schema)
+        changes = buffer.after_locks(keys, MAIN_LOCK_MASK, "exclusive")
+        self._count(path, changes.row_count, changes.size_bytes)
+        buffer.take(changes)
+        names = schema.key_names
+        self.locked_rows[path] = [
+            dict(zip(names, schema.decode_key(it), strict=True)) for it in keys
+        ]
+        if keys:
+            self.tables[path] = buffer
+
     def put(
         self,
         path: str,
@@ -379,6 +405,10 @@ class TransactionBuffer:
     def end_aborted(self) -> None:
         """End the commit after a refusal."""
         assert self.state is TransactionState.COMMITTING
+        if self.row_count <= LOCKED_ROWS_MAX:
+            self.refused_rows = {
+                path: [*{**it.writes, **it.locks}] for path, it in self.tables.items()
+            }
         self.state = TransactionState.ABORTED
         self.tables = {}
 

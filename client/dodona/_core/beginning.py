@@ -1,0 +1,124 @@
+"""The beginning and the end of a transaction that was not committed. Pure.
+
+Owns: how a transaction gets its start timestamp, its early locks and its prerequisites, and how a
+client gives it up. `row_session` has the commit.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from dodona._core.protocol.arguments import Row, check_flag, repeatable
+from dodona._core.protocol.attempts import with_route
+from dodona._core.protocol.context import Context
+from dodona._core.protocol.retry import Rerun
+from dodona._core.protocol.steps import Protocol
+from dodona._core.reading.reading import encode_keys
+from dodona._core.writing.early_locks import (
+    AS_USUAL,
+    NOTHING_LOCKED,
+    Locked,
+    Waiting,
+    acquire,
+    check_locks,
+    release,
+)
+from dodona._core.writing.lease import Lease, check_leases
+from dodona._core.writing.transaction import TransactionBuffer, check_modes
+from dodona_wire.errors import DodonaError
+from dodona_wire.types import Atomicity, Durability, Key, Timestamp
+
+
+class Beginnings:
+    """The part of a session that begins transactions."""
+
+    _context: Context
+
+    def begin(
+        self,
+        atomicity: Atomicity = "full",
+        durability: Durability = "sync",
+        read_own_writes: bool = False,
+        prerequisites: Iterable[Lease] = (),
+        locks: Mapping[str, Iterable[Row]] | None = None,
+        waiting: Waiting = AS_USUAL,
+    ) -> Protocol[TransactionBuffer]:
+        """Begin a transaction, and return its buffer, with conditions for the prerequisites.
+        `locks` are rows to lock before. Raises InvalidRequest, TableNotFound, Unavailable, and the
+        errors of `acquire`."""
+        check_modes(atomicity, durability)
+        check_flag(read_own_writes, "read_own_writes")
+        leases = check_leases(prerequisites) if prerequisites else ()
+        locked = NOTHING_LOCKED
+        if locks is not None:
+            wanted = yield from self._rows_of(check_locks(locks, atomicity))
+            locked = yield from acquire(self._context, wanted, waiting)
+        try:
+            begun_us = self._context.instant_us()
+            start = None
+            if atomicity == "full":
+                start = yield from self._context.generate_timestamp()
+            buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+            yield from self._prepare_buffer(buffer, locked, leases)
+        except DodonaError:
+            yield from release(locked)
+            raise
+        return buffer
+
+    def begin_attempt(
+        self, rerun: Rerun, prerequisites: Iterable[Lease]
+    ) -> Protocol[TransactionBuffer]:
+        """Begin the next attempt of a function that runs as a transaction. After several failures,
+        it locks the rows of the last attempts first."""
+        locked = NOTHING_LOCKED
+        if rerun.rows:
+            locked = yield from acquire(self._context, rerun.rows, Waiting(rerun.left_ms))
+        try:
+            buffer = yield from self.begin(prerequisites=prerequisites)
+            yield from self._prepare_buffer(buffer, locked, ())
+        except DodonaError:
+            yield from release(locked)
+            raise
+        return buffer
+
+    def _prepare_buffer(
+        self, buffer: TransactionBuffer, locked: Locked, leases: Iterable[Lease]
+    ) -> Protocol[None]:
+        buffer.locked = locked
+        for path, keys in locked.rows.items():
+            route = yield from self._context.route(path)
+            buffer.hold(path, route.schema, keys)
+        for it in leases:
+            route = yield from self._context.route(it.table)
+            buffer.require(it.table, route.schema, [it.key], it.required)
+
+    def _rows_of(self, locks: Mapping[str, Iterable[Row]]) -> Protocol[dict[str, list[Key]]]:
+        """Encode the keys of rows to lock."""
+        wanted: dict[str, list[Key]] = {}
+        for path, keys in locks.items():
+            given = repeatable(keys)
+            encode = partial(encode_keys, keys=given)
+            wanted[path] = yield from with_route(self._context, path, encode)
+        return wanted
+
+    def abort(self, transaction: TransactionBuffer) -> Protocol[None]:
+        """Drop the buffer, and release its early locks. Raises TransactionClosed after a
+        commit."""
+        transaction.abort()
+        return release(transaction.locked)
+
+    def _buffer(
+        self,
+        start: Timestamp | None,
+        atomicity: Atomicity,
+        durability: Durability,
+        begun_us: int,
+        reads_own_writes: bool = False,
+    ) -> TransactionBuffer:
+        return TransactionBuffer(
+            start,
+            atomicity=atomicity,
+            durability=durability,
+            begun_us=begun_us,
+            limits=self._context.limits.transaction,
+            reads_own_writes=reads_own_writes,
+        )

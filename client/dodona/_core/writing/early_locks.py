@@ -1,0 +1,249 @@
+"""Lock rows before a transaction begins, and release them. Pure.
+
+Owns: which cells are asked for early locks, in which order, and what happens when one of them
+refuses. The cells have the lines of rows. The rules are in
+`docs/explanation/commit-protocol.md#early-locks`.
+
+Invariants:
+- Cells are asked one after another, in the order of their numbers, each for all of its rows. So no
+  two owners wait for each other.
+- The start timestamp is asked for after the last grant. So the newest versions of the locked rows
+  belong to the snapshot.
+- An owner that has not got everything releases what it has.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from dodona._core.protocol.arguments import Row, check_flag, check_number, check_path
+from dodona._core.protocol.attempts import WRITE_AGAIN_KINDS, Again, repeated
+from dodona._core.protocol.context import Context, is_recorded, not_mounted
+from dodona._core.protocol.retry import Patience, has_time
+from dodona._core.protocol.routing import TableRoute, is_served
+from dodona._core.protocol.steps import Calls, Post, Protocol
+from dodona_wire.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    LocksEnded,
+    TableNotMounted,
+    Unavailable,
+)
+from dodona_wire.messages.base import Failure
+from dodona_wire.messages.locks import (
+    AcquireLocks,
+    LocksAwaited,
+    LocksGranted,
+    ReleaseLocks,
+    TabletKeys,
+)
+from dodona_wire.shown import shown
+from dodona_wire.types import NO_OWNER, Atomicity, CellId, Key, Owner, Revision, TabletId
+
+WAIT_MS: Final = 10_000
+WAIT_MS_MAX: Final = 30_000
+ASK_MS_MAX: Final = 2_000
+"""How long one request waits in a cell. Then the client renews its other locks, and asks again."""
+LEASE_MS: Final = 10_000
+ROWS_MAX: Final = 10_000
+AGAIN_KINDS: Final = frozenset({*WRITE_AGAIN_KINDS, LocksEnded.kind})
+"""Refusals after which the owner begins anew, under a new name."""
+
+
+class Waiting(NamedTuple):
+    """How a caller waits for rows."""
+
+    wait_ms: int = WAIT_MS
+    skip_max: int = 0
+    """Above 0: take rows that are free now, no more than so many."""
+
+
+class Locked(NamedTuple):
+    """The locks of an owner."""
+
+    owner: Owner = NO_OWNER
+    cells: tuple[CellId, ...] = ()
+    rows: Mapping[str, Sequence[Key]] = {}
+    """By path. These are the rows that the owner has, of those that it asked for."""
+
+
+AS_USUAL: Final = Waiting()
+NOTHING_LOCKED: Final = Locked()
+Parts = dict[CellId, dict[TabletId, tuple[Revision, list[Key]]]]
+
+
+def waiting_of(
+    has_locks: bool, wait_ms: int | None, nowait: bool, skip_locked: int | None
+) -> Waiting:
+    """Return how these arguments of a caller say to wait. Raises InvalidRequest."""
+    check_flag(nowait, "nowait")
+    if not has_locks and (nowait or wait_ms is not None or skip_locked is not None):
+        raise InvalidRequest("wait_ms, nowait and skip_locked are about locks: give locks, too.")
+    if sum([wait_ms is not None, nowait, skip_locked is not None]) > 1:
+        raise InvalidRequest("Give only one of wait_ms, nowait and skip_locked.")
+    if skip_locked is not None:
+        check_number(skip_locked, "skip_locked", 1, ROWS_MAX)
+        return Waiting(0, skip_locked)
+    if nowait:
+        return Waiting(0)
+    if wait_ms is None:
+        return AS_USUAL
+    check_number(wait_ms, "wait_ms", 1, WAIT_MS_MAX)
+    return Waiting(wait_ms)
+
+
+def check_locks(
+    locks: Mapping[str, Iterable[Row]], atomicity: Atomicity
+) -> Mapping[str, Iterable[Row]]:
+    """Return the rows to lock, if they are given by path. Raises InvalidRequest."""
+    given: object = locks
+    if not isinstance(given, Mapping) or not given:
+        text = f"locks are a dict from paths to lists of keys, with a path, not {shown(given)}"
+        raise InvalidRequest(text)
+    for path in locks:
+        check_path(path)
+    if atomicity != "full":
+        raise InvalidRequest("Locks need a transaction with atomicity full.")
+    return locks
+
+
+def acquire(
+    context: Context, wanted: Mapping[str, Sequence[Key]], waiting: Waiting
+) -> Protocol[Locked]:
+    """Lock these rows for a new owner. Raises RowBlocked if a row is not free in time, and names
+    the row. Raises TableNotMounted, TableNotFound, InvalidRequest, Overloaded, Unavailable."""
+    deadline_us = context.instant_us() + waiting.wait_ms * 1000
+    return repeated(context, partial(_attempt, context, wanted, waiting, deadline_us))
+
+
+def release(locked: Locked) -> Protocol[None]:
+    """Release the locks. No answer is awaited: a lease ends them too."""
+    if locked.cells:
+        yield Post(tuple([(cell, ReleaseLocks(locked.owner)) for cell in locked.cells]))
+
+
+def _attempt(
+    context: Context,
+    wanted: Mapping[str, Sequence[Key]],
+    waiting: Waiting,
+    deadline_us: int,
+    patience: Patience | None,
+) -> Protocol[Locked | Again]:
+    routes: list[TableRoute] = []
+    for path in wanted:
+        route = yield from context.route(path, patience)
+        routes.append(route)
+    parts = _parts(routes, wanted)
+    if isinstance(parts, TableNotMounted):
+        return Again(parts, routes, is_write=True)
+    owner = Owner((yield from context.generate_timestamp()))
+    asking = _Asking(context, owner, waiting, deadline_us)
+    done = yield from asking.ask_all(parts)
+    if done is None:
+        return Locked(owner, tuple(asking.granted), _rows_of(routes, asking.granted))
+    yield from release(Locked(owner, tuple(asking.asked)))
+    if done.kind not in AGAIN_KINDS:
+        raise done
+    return Again(done, routes, is_write=True)
+
+
+def _parts(
+    routes: Sequence[TableRoute], wanted: Mapping[str, Sequence[Key]]
+) -> Parts | TableNotMounted:
+    """Return the rows by cell, in ascending order, then by tablet. Return the error if no cell
+    serves a tablet."""
+    parts: Parts = {}
+    row_count = 0
+    for route in routes:
+        if route.atomicity != "full":
+            text = "Rows of a table with atomicity none have no locks."
+            raise InvalidRequest(text, table=route.path)
+        row_count += len(wanted[route.path])
+        if row_count > ROWS_MAX:
+            text = f"A transaction locks at most {ROWS_MAX} rows before it begins."
+            raise LimitExceeded(text, table=route.path)
+        for key in dict.fromkeys(wanted[route.path]):
+            tablet = route.tablet_of(key)
+            if not is_served(tablet, is_write=True):
+                return not_mounted(route, tablet, is_write=True)
+            assert tablet.cell is not None
+            of_cell = parts.setdefault(tablet.cell, {})
+            of_cell.setdefault(tablet.tablet, (tablet.revision, []))[1].append(key)
+    return {cell: parts[cell] for cell in sorted(parts)}
+
+
+def _rows_of(
+    routes: Sequence[TableRoute], granted: Mapping[CellId, LocksGranted]
+) -> dict[str, list[Key]]:
+    keys = {it.tablet: it.keys for grant in granted.values() for it in grant.tablets}
+    return {
+        route.path: [key for it in route.tablets for key in keys.get(it.tablet, ())]
+        for route in routes
+    }
+
+
+class _Asking:
+    """The questions of one owner to its cells."""
+
+    def __init__(self, context: Context, owner: Owner, waiting: Waiting, deadline_us: int) -> None:
+        self._context = context
+        self._owner = owner
+        self._waiting = waiting
+        self._deadline_us = deadline_us
+        self._patience: Patience | None = None
+        self.asked: dict[CellId, AcquireLocks] = {}
+        self.granted: dict[CellId, LocksGranted] = {}
+
+    def ask_all(self, parts: Parts) -> Protocol[DodonaError | None]:
+        """Ask each cell in turn. Return the error of the first one that does not grant."""
+        skip_left = self._waiting.skip_max
+        for cell, tablets in parts.items():
+            keys = [TabletKeys(it, rev, tuple(keys)) for it, (rev, keys) in tablets.items()]
+            request = AcquireLocks(self._owner, tuple(keys), LEASE_MS, 0, skip_left)
+            self.asked[cell] = request
+            done = yield from self._ask(cell, request)
+            if isinstance(done, DodonaError):
+                return done
+            self.granted[cell] = done
+            if self._waiting.skip_max:
+                skip_left -= sum([len(it.keys) for it in done.tablets])
+                if not skip_left:
+                    break
+        return None
+
+    def _ask(self, cell: CellId, request: AcquireLocks) -> Protocol[LocksGranted | DodonaError]:
+        """Ask one cell until it has answered. Renew the locks in the cells before it meanwhile."""
+        while True:
+            wait_ms = min(self._left_ms, ASK_MS_MAX)
+            asked = _with_wait(request, wait_ms)
+            renewals = [(it, _with_wait(self.asked[it], 0)) for it in self.granted]
+            replies = yield Calls(((cell, asked), *renewals))
+            if any(_has_ended(it) for it in replies[1:]):
+                return LocksEnded("The locks of this owner have ended. Begin again.")
+            reply = replies[0]
+            if isinstance(reply, LocksGranted):
+                return reply
+            if isinstance(reply, LocksAwaited):
+                if not self._left_ms:
+                    return self._context.error_of(reply.reason)
+                continue
+            assert isinstance(reply, Failure)
+            error = self._context.error_of(reply)
+            if is_recorded(reply) or not isinstance(error, Unavailable):
+                return error
+            self._patience = self._patience or self._context.patience()
+            if not (yield from has_time(self._patience, reply)):
+                return error
+
+    @property
+    def _left_ms(self) -> int:
+        return max(0, (self._deadline_us - self._context.instant_us()) // 1000)
+
+
+def _with_wait(request: AcquireLocks, wait_ms: int) -> AcquireLocks:
+    return AcquireLocks(request.owner, request.tablets, request.lease_ms, wait_ms, request.skip_max)
+
+
+def _has_ended(reply: object) -> bool:
+    return isinstance(reply, Failure) and reply.kind == LocksEnded.kind
