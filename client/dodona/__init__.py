@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         LeaseHeld,
         LimitExceeded,
         LoadEnded,
+        LocksEnded,
         MetadataChanged,
         NodeExists,
         NodeLocked,
@@ -111,6 +112,7 @@ __all__ = [
     "LimitExceeded",
     "Load",
     "LoadEnded",
+    "LocksEnded",
     "LoadRecord",
     "LoadRecovery",
     "LoadTicket",
@@ -178,7 +180,7 @@ _HOMES: Final = {
         "CommitOutcomeUnknown ConcurrentAppend ConcurrentDeleteDelete ConcurrentDeleteRead "
         "ConcurrentTransaction DataCorrupted DiskFull DodonaError DodonaWarning DuplicateKey "
         "FolderInUse Forbidden InvalidRequest InvalidTabletState LeaseHeld LimitExceeded LoadEnded "
-        "MetadataChanged NodeExists NodeLocked NodeNotFound NotAcceptable Overloaded "
+        "LocksEnded MetadataChanged NodeExists NodeLocked NodeNotFound NotAcceptable Overloaded "
         "PrerequisiteFailed ProtocolChanged RequestTimedOut RowBlocked RowNotFound "
         "SchemaViolation SnapshotTooOld TableExists TableNotFound TableNotMounted TabletMoved "
         "TransactionAborted TransactionClosed TransactionConflict TransactionNotFound "
