@@ -6,9 +6,9 @@ The cluster is the one of `peers.dodona`. Transactions write the rows that the l
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar
 
 import dodona
 import dodona.aio
@@ -64,10 +64,31 @@ def serve_hot_rows(folder: Path) -> Iterator[Running]:
 
 
 @contextmanager
+def serve_hot_lines(folder: Path) -> Iterator[Running]:
+    """Increment a few rows, each in a transaction that locks its row before it begins."""
+    with open_cluster(folder) as cluster:
+        yield Running(LineLoad(cluster.master_url, HOT_ROWS), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_hot_reruns(folder: Path) -> Iterator[Running]:
+    """Increment a few rows, and run each increment again until it commits."""
+    with open_cluster(folder) as cluster:
+        yield Running(RerunLoad(cluster.master_url, HOT_ROWS), version(), pids_of(cluster))
+
+
+@contextmanager
+def serve_one_line(folder: Path) -> Iterator[Running]:
+    """Increment one row, in transactions that lock it before they begin."""
+    with open_cluster(folder) as cluster:
+        yield Running(LineLoad(cluster.master_url, 1), version(), pids_of(cluster))
+
+
+@contextmanager
 def serve_one_row(folder: Path) -> Iterator[Running]:
     """Increment one row, and run each increment again until it commits."""
     with open_cluster(folder) as cluster:
-        yield Running(OneRowLoad(cluster.master_url), version(), pids_of(cluster))
+        yield Running(RerunLoad(cluster.master_url, 1), version(), pids_of(cluster))
 
 
 @contextmanager
@@ -93,11 +114,15 @@ class _ClusterLoad(AsyncLoad):
 class _CounterLoad(_ClusterLoad):
     """A load that increments counters, from zero."""
 
-    row_count: ClassVar[int]
-
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, row_count: int = HOT_ROWS) -> None:
         super().__init__(url)
+        self.row_count = row_count
+        self._random = random.Random(2013).random
         self._done_count = 0
+
+    def draw_key(self) -> dict[str, int]:
+        """Return the key of any counter."""
+        return {"id": int(self._random() * self.row_count)}
 
     def tolerated(self) -> tuple[type[Exception], ...]:
         return (TransactionConflict,)
@@ -173,47 +198,55 @@ class LookupLoad(_ClusterLoad):
 class HotRowLoad(_CounterLoad):
     """begin, lookup_rows, insert_rows, commit. A late caller fails, and tries another row."""
 
-    row_count = HOT_ROWS
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._random = random.Random(2013).random
-
     def operation(self, caller: int) -> AsyncOperation:
-        db, draw = self._db, self._random
+        db = self._db
 
         async def increment() -> None:
-            key = {"id": int(draw() * HOT_ROWS)}
+            key = self.draw_key()
             async with db.begin() as tx:
-                (row,) = await tx.lookup_rows(TABLE, [key])
-                await tx.insert_rows(TABLE, [{**key, "count": row["count"] + 1}])
+                await _increment(tx, key)
             self._done_count += 1
 
         return increment
 
 
-class OneRowLoad(_CounterLoad):
-    """`run_in_transaction` with a function that reads the row and writes it. An operation takes as
-    long as all its attempts. One that runs out of time has failed."""
-
-    row_count = 1
+class LineLoad(_CounterLoad):
+    """begin with a lock, lookup_rows, insert_rows, commit. Callers wait in line, and none fails."""
 
     def operation(self, caller: int) -> AsyncOperation:
         db = self._db
 
-        async def attempt(tx: dodona.aio.AsyncTransaction) -> None:
-            (row,) = await tx.lookup_rows(TABLE, [{"id": 0}])
-            await tx.insert_rows(TABLE, [{"id": 0, "count": row["count"] + 1}])
+        async def increment() -> None:
+            key = self.draw_key()
+            async with db.begin(locks={TABLE: [key]}, wait_ms=RERUN_MS_MAX) as tx:
+                await _increment(tx, key)
+            self._done_count += 1
+
+        return increment
+
+
+class RerunLoad(_CounterLoad):
+    """`run_in_transaction` with a function that reads the row and writes it. An operation takes as
+    long as all its attempts. One that runs out of time has failed."""
+
+    def operation(self, caller: int) -> AsyncOperation:
+        db = self._db
 
         async def increment() -> None:
+            attempt = partial(_increment, key=self.draw_key())
             await db.run_in_transaction(attempt, deadline_ms=RERUN_MS_MAX)
             self._done_count += 1
 
         return increment
 
 
+async def _increment(tx: dodona.aio.AsyncTransaction, key: dict[str, int]) -> None:
+    (row,) = await tx.lookup_rows(TABLE, [key])
+    await tx.insert_rows(TABLE, [{**key, "count": row["count"] + 1}])
+
+
 class EmbeddedOneRowLoad(ThreadLoad):
-    """The work of `OneRowLoad`, inside the process."""
+    """The work of `RerunLoad` on one row, inside the process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

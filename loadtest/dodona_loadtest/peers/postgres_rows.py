@@ -69,10 +69,17 @@ def serve_hot_rows(folder: Path) -> Iterator[Running]:
 
 
 @contextmanager
+def serve_hot_lines(folder: Path) -> Iterator[Running]:
+    """Increment a few rows, which each caller locks before it reads."""
+    with server(folder) as served:
+        yield Running(LineLoad(served.port, HOT_ROWS), version(), (served.pid,))
+
+
+@contextmanager
 def serve_one_row(folder: Path) -> Iterator[Running]:
     """Increment one row, which each caller locks before it reads."""
     with server(folder) as served:
-        yield Running(OneRowLoad(served.port), version(), (served.pid,))
+        yield Running(LineLoad(served.port, 1), version(), (served.pid,))
 
 
 class AsyncUpsertLoad(UpsertLoad):
@@ -188,26 +195,32 @@ class HotRowLoad(_CounterLoad):
         return increment
 
 
-class OneRowLoad(_CounterLoad):
+class LineLoad(_CounterLoad):
     """BEGIN, a prepared SELECT FOR UPDATE, a prepared UPDATE, COMMIT, at READ COMMITTED. Callers
     wait in line for the row, and none fails."""
+
+    def __init__(self, port: int, row_count: int) -> None:
+        super().__init__(port)
+        self._row_count = row_count
+        self._random = random.Random(2013).random
 
     async def open(self, callers_max: int) -> None:
         await super().open(callers_max)
         await self._connections[0].execute(CREATE_COUNTERS)
-        await self._connections[0].execute("INSERT INTO bench VALUES (0, 0)")
-        read = "SELECT count FROM bench WHERE id = 0 FOR UPDATE"
-        self._reads = await self.prepare(read)
-        write = "UPDATE bench SET count = $1 WHERE id = 0"
-        self._writes = await self.prepare(write)
+        await self._connections[0].executemany(
+            "INSERT INTO bench VALUES ($1, 0)", [(it,) for it in range(self._row_count)]
+        )
+        self._reads = await self.prepare("SELECT count FROM bench WHERE id = $1 FOR UPDATE")
+        self._writes = await self.prepare("UPDATE bench SET count = $2 WHERE id = $1")
 
     def operation(self, caller: int) -> AsyncOperation:
-        connection = self._connections[caller]
+        connection, draw = self._connections[caller], self._random
         read, write = self._reads[caller].fetchval, self._writes[caller].fetchval
 
         async def increment() -> None:
+            key = int(draw() * self._row_count)
             async with connection.transaction():
-                await write(await read() + 1)
+                await write(key, await read(key) + 1)
             self._done_count += 1
 
         return increment

@@ -18,6 +18,7 @@ ROWS: tuple[Row, ...] = (
     commits.TRANSACTIONS_ROW,
     two_node_commits.ROW,
     hot_rows.ROW,
+    hot_rows.LINE_ROW,
     hot_rows.ONE_ROW,
     async_writes.ROW,
     async_writes.BATCHES_ROW,

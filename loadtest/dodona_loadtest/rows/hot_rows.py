@@ -36,9 +36,33 @@ ONE_ROW: Final = Row(
     ),
     contenders=(
         Contender("Dodona", dodona_rows.serve_one_row),
+        Contender("Dodona, locked first", dodona_rows.serve_one_line),
         Contender("Dodona embedded", dodona_rows.open_one_row),
         Contender("PostgreSQL, FOR UPDATE", postgres_rows.serve_one_row),
     ),
     callers=(1, 64),
     callers_quick=(64,),
+    goals=(Goal(64, not_below="PostgreSQL, FOR UPDATE", times=2),),
+)
+
+LINE_ROW: Final = Row(
+    name="hot-lines",
+    title="Increments of ten hot rows, by callers that wait in line: one client process",
+    fairness=(
+        "All synced to disk before the answer. Dodona locks the row before the transaction begins, "
+        "or calls `run_in_transaction`, which does so after some conflicts. PostgreSQL is at READ "
+        "COMMITTED and reads FOR UPDATE. Those that gave up are named below the table. The "
+        "increments are added up at the end."
+    ),
+    contenders=(
+        Contender("Dodona, locked first", dodona_rows.serve_hot_lines),
+        Contender("Dodona, run again", dodona_rows.serve_hot_reruns),
+        Contender("PostgreSQL, FOR UPDATE", postgres_rows.serve_hot_lines),
+    ),
+    callers=(32, 64),
+    callers_quick=(32,),
+    goals=(
+        Goal(32, not_below="PostgreSQL, FOR UPDATE", times=3),
+        Goal(64, not_below="PostgreSQL, FOR UPDATE", times=3),
+    ),
 )
