@@ -56,7 +56,7 @@ class Beginnings:
             begun_us = self._context.instant_us()
             start = None
             if atomicity == "full":
-                start = yield from self._context.generate_timestamp()
+                start = locked.start or (yield from self._context.generate_timestamp())
             buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
             yield from self._prepare_buffer(buffer, locked, leases)
         except DodonaError:

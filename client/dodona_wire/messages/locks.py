@@ -4,8 +4,13 @@ Owns: the requests for early locks, and their answers. The rules are in
 `docs/explanation/commit-protocol.md#early-locks`.
 """
 
+from typing import Any
+
 from dodona_wire.messages.base import Failure, Message
-from dodona_wire.types import Key, Owner, Revision, TabletId
+from dodona_wire.types import NULL_TIMESTAMP, Key, Owner, Revision, TabletId, Timestamp
+
+StoredRow = tuple[Any, ...]
+"""The stored values of all value columns of a row."""
 
 
 class TabletKeys(Message, frozen=True, array_like=True, gc=False):
@@ -30,6 +35,8 @@ class AcquireLocks(Message, frozen=True, array_like=True, gc=False, tag=47):
     owner does not wait in line: the answer is a grant, or the final RowBlocked."""
     skip_max: int = 0
     """Above 0: lock only rows that are free now, and no more than so many. Then nothing waits."""
+    is_last: bool = False
+    """No other cell is asked after this one. So the grant may have the start timestamp."""
 
 
 class ReleaseLocks(Message, frozen=True, array_like=True, gc=False, tag=48):
@@ -40,11 +47,15 @@ class ReleaseLocks(Message, frozen=True, array_like=True, gc=False, tag=48):
 
 
 class LocksGranted(Message, frozen=True, array_like=True, gc=False, tag=60):
-    """The owner has its locks. `tablets` has the rows, if the owner asked for those that are
-    free."""
+    """The owner has its locks, those of these rows."""
 
     owner: Owner
     tablets: tuple[TabletKeys, ...] = ()
+    start: Timestamp = NULL_TIMESTAMP
+    """A start timestamp, which the cell has asked for after the grant, or none."""
+    rows: tuple[tuple[StoredRow | None, ...], ...] = ()
+    """For each of `tablets` the values of all columns of its rows at the start, or None for a row
+    that is absent. Left out if they are many. They are certain only if the owner commits."""
 
 
 class LocksAwaited(Message, frozen=True, array_like=True, gc=False, tag=61):

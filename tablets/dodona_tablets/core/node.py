@@ -23,7 +23,7 @@ from dodona_tablets.core.counts import InDoubt, NodeStatistics
 from dodona_tablets.core.mounting.mounting import FenceToken, Mounting
 from dodona_tablets.core.records import Record
 from dodona_tablets.core.requests.loading import BatchToken, Loading
-from dodona_tablets.core.requests.locking import Locking
+from dodona_tablets.core.requests.locking import Locking, OwnerToken
 from dodona_tablets.core.requests.nonatomic import NonAtomicWrites
 from dodona_tablets.core.requests.reads import ProofToken, Reads, WaitingRead
 from dodona_tablets.core.requests.staging import SealToken, StageToken, Staging
@@ -313,6 +313,8 @@ class NodeCore:
             self._begin_serving(timestamp)
         elif isinstance(token, ProofToken):
             self._reads.handle_proof(token)
+        elif isinstance(token, OwnerToken):
+            self._locking.start(token, timestamp)
         elif token == ORACLE_TIME:
             self._oracle_clock.note(unix_us_from_timestamp(timestamp) - now.unix_us)
             cell.heard.note_oracle_time(now.instant_us)
@@ -399,14 +401,7 @@ class NodeCore:
     @property
     def _is_quiet(self) -> bool:
         """Return whether no work is in progress that a tick might continue."""
-        cell = self.cell
-        is_at_work = (
-            cell.transactions
-            or cell.early.requests
-            or cell.chunks.batch_count
-            or cell.loads.open
-            or len(self._reads)
-        )
+        is_at_work = self.cell.is_at_work or len(self._reads)
         upkeep = (self._flushing, self._compaction, self._caching)
         parts = (self._mounting, *upkeep, self.recovered)
         return self.is_serving and not is_at_work and all(part.is_quiet for part in parts)

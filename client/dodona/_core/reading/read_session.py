@@ -21,6 +21,7 @@ from dodona._core.reading.rows import Rows
 from dodona._core.reading.splitting import split
 from dodona._core.reading.versions import VersionedRow, lookup_versions, version_range
 from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.early_locks import LockedRows
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import MetadataChanged
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
@@ -53,10 +54,10 @@ class ReadSession:
         check_flag(keep_missing, "keep_missing")
         timestamp = reading.check_timestamp(timestamp)
         retention = reading.check_retention(retention_timestamp, timestamp)
-        at = ReadAt(timestamp, retention, _own_writes(transaction, path))
+        at = ReadAt(timestamp, retention, _own_writes(transaction, path), _known(transaction, path))
         given, context = repeatable(keys), self._context
         rows = None
-        if columns is None and at.own is None:
+        if columns is None and at.own is None and at.known is None:
             rows = yield from reading.lookup_on_fast_path(context, path, given, at)
         if rows is None:
             lookup = partial(reading.lookup, context, path, given, columns, at)
@@ -252,6 +253,11 @@ class ReadSession:
                 timestamp = yield from self._context.generate_timestamp()
                 reading.check_retention(retention, timestamp)
         return ReadAt(timestamp, retention, _own_writes(transaction, path))
+
+
+def _known(transaction: TransactionBuffer | None, path: str) -> LockedRows | None:
+    """Return the rows of a table that came to the transaction with its locks, or None."""
+    return None if transaction is None else transaction.locked.found.get(path)
 
 
 def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:

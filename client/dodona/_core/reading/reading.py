@@ -19,6 +19,7 @@ from dodona._core.reading.own_writes import overlay_found, overlay_range
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.scan_pages import Made, Page, ScanPages
 from dodona._core.writing.buffer import TableBuffer
+from dodona._core.writing.early_locks import LockedRows
 from dodona._core.writing.transaction import check_schema
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
@@ -82,6 +83,14 @@ class ReadAt(NamedTuple):
     timestamp: Timestamp
     retention: Timestamp = NULL_TIMESTAMP
     own: TableBuffer | None = None
+    known: LockedRows | None = None
+    """Rows at the timestamp that the client has already."""
+
+    def has(self, schema: TableSchema, keys: Iterable[Key]) -> bool:
+        """Return whether the client has these rows, in this schema."""
+        known = self.known
+        is_known = known is not None and not self.retention and known.schema is schema
+        return is_known and all(key in known.rows for key in keys)  # type: ignore[union-attr]
 
 
 class Projection:
@@ -117,6 +126,12 @@ class Projection:
         if len(self._key_places) == len(decoded):
             return decoded + values
         return tuple([decoded[at] for at in self._key_places]) + values
+
+    def narrowed(self, values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        """Return the wanted ones of the stored values of all columns."""
+        if values is None or self.mask == self.schema.full_mask:
+            return values
+        return tuple([it for bit, it in enumerate(values) if self.mask >> bit & 1])
 
     def quick_row(self) -> Callable[[Key, tuple[Any, ...]], tuple[Any, ...]]:
         """Return a function that does what `row` does, for many rows."""
@@ -166,8 +181,11 @@ def lookup(
     route = yield from checked_route(context, path, at)
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
-    question = LookupQuestion(projection.wire_mask, at)
-    found = yield from look_up(context, route, encoded, question)
+    if at.known is not None and at.has(route.schema, encoded):
+        found = [projection.narrowed(at.known.rows[key]) for key in encoded]
+    else:
+        question = LookupQuestion(projection.wire_mask, at)
+        found = yield from look_up(context, route, encoded, question)
     if at.own is not None:
         overlay_found(at.own, projection.mask, encoded, found)
     return projection.dicts(encoded, found)

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from dodona._core.protocol.arguments import Row, check_flag, check_number, check_path
 from dodona._core.protocol.attempts import WRITE_AGAIN_KINDS, Again, repeated
 from dodona._core.protocol.context import Context, is_recorded, not_mounted
@@ -36,10 +38,22 @@ from dodona_wire.messages.locks import (
     LocksAwaited,
     LocksGranted,
     ReleaseLocks,
+    StoredRow,
     TabletKeys,
 )
+from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
-from dodona_wire.types import NO_OWNER, Atomicity, CellId, Key, Owner, Revision, TabletId
+from dodona_wire.types import (
+    NO_OWNER,
+    NULL_TIMESTAMP,
+    Atomicity,
+    CellId,
+    Key,
+    Owner,
+    Revision,
+    TabletId,
+    Timestamp,
+)
 
 WAIT_MS: Final = 10_000
 WAIT_MS_MAX: Final = 30_000
@@ -59,6 +73,14 @@ class Waiting(NamedTuple):
     """Above 0: take rows that are free now, no more than so many."""
 
 
+class LockedRows(NamedTuple):
+    """Rows of a table at a start timestamp."""
+
+    schema: TableSchema
+    rows: dict[Key, StoredRow | None]
+    """The stored values of all value columns, or None for a row that is absent."""
+
+
 class Locked(NamedTuple):
     """The locks of an owner."""
 
@@ -66,6 +88,10 @@ class Locked(NamedTuple):
     cells: tuple[CellId, ...] = ()
     rows: Mapping[str, Sequence[Key]] = {}
     """By path. These are the rows that the owner has, of those that it asked for."""
+    start: Timestamp = NULL_TIMESTAMP
+    """The start timestamp that came with the last grant, or none."""
+    found: Mapping[str, LockedRows] = {}
+    """The rows at the start that came with the last grant, by path."""
 
 
 AS_USUAL: Final = Waiting()
@@ -141,7 +167,7 @@ def _attempt(
     asking = _Asking(context, owner, waiting, deadline_us)
     done = yield from asking.ask_all(parts)
     if done is None:
-        return Locked(owner, tuple(asking.granted), _rows_of(routes, asking.granted))
+        return _locked(owner, routes, asking.granted)
     yield from release(Locked(owner, tuple(asking.asked)))
     if done.kind not in AGAIN_KINDS:
         raise done
@@ -173,14 +199,22 @@ def _parts(
     return {cell: parts[cell] for cell in sorted(parts)}
 
 
-def _rows_of(
-    routes: Sequence[TableRoute], granted: Mapping[CellId, LocksGranted]
-) -> dict[str, list[Key]]:
-    keys = {it.tablet: it.keys for grant in granted.values() for it in grant.tablets}
-    return {
-        route.path: [key for it in route.tablets for key in keys.get(it.tablet, ())]
-        for route in routes
-    }
+def _locked(
+    owner: Owner, routes: Sequence[TableRoute], granted: Mapping[CellId, LocksGranted]
+) -> Locked:
+    """Return what an owner has when all of its cells have granted."""
+    of_tablet = {it.tablet: route for route in routes for it in route.tablets}
+    rows: dict[str, list[Key]] = {route.path: [] for route in routes}
+    found: dict[str, LockedRows] = {}
+    for grant in granted.values():
+        for it in grant.tablets:
+            rows[of_tablet[it.tablet].path] += it.keys
+        for it, known in zip(grant.tablets, grant.rows, strict=False):
+            route = of_tablet[it.tablet]
+            of_table = found.setdefault(route.path, LockedRows(route.schema, {}))
+            of_table.rows.update(zip(it.keys, known, strict=True))
+    start = max([it.start for it in granted.values()], default=NULL_TIMESTAMP)
+    return Locked(owner, tuple(granted), rows, start, found if start else {})
 
 
 class _Asking:
@@ -200,7 +234,8 @@ class _Asking:
         skip_left = self._waiting.skip_max
         for cell, tablets in parts.items():
             keys = [TabletKeys(it, rev, tuple(keys)) for it, (rev, keys) in tablets.items()]
-            request = AcquireLocks(self._owner, tuple(keys), LEASE_MS, 0, skip_left)
+            is_last = cell == max(parts)
+            request = AcquireLocks(self._owner, tuple(keys), LEASE_MS, 0, skip_left, is_last)
             self.asked[cell] = request
             done = yield from self._ask(cell, request)
             if isinstance(done, DodonaError):
@@ -242,7 +277,7 @@ class _Asking:
 
 
 def _with_wait(request: AcquireLocks, wait_ms: int) -> AcquireLocks:
-    return AcquireLocks(request.owner, request.tablets, request.lease_ms, wait_ms, request.skip_max)
+    return replace(request, wait_ms=wait_ms)
 
 
 def _has_ended(reply: object) -> bool:

@@ -148,6 +148,12 @@ class Cell:
         assert not isinstance(at, Failure)
         return at
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a transaction, an owner of early locks or a load is alive here."""
+        is_writing = self.transactions or self.early.requests or self.chunks.batch_count
+        return bool(is_writing or self.loads.open)
+
     # Tablets
 
     def foresee_flush(self, tablet: TabletId, store: int) -> None:

@@ -52,6 +52,7 @@ class LockRequest:
     __slots__ = (
         "asked_until_us",
         "is_granted",
+        "is_last",
         "is_shut",
         "lease_ms",
         "leased_until_us",
@@ -73,6 +74,8 @@ class LockRequest:
         self.is_shut = False
         """Whether locks that pass early locks are refused, because one of them has refused the
         owner."""
+        self.is_last = False
+        """Whether the grant has the start timestamp of the owner."""
         self.lease_ms = 0
         self.leased_until_us = 0
         """When the request ends, once it is granted."""

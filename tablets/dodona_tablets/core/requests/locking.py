@@ -11,24 +11,32 @@ Invariants:
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.early_locks import LOCKS_ENDED, LockRequest, Row
 from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import are_distinct, atomicity_mismatch, check_lease
 from dodona_tablets.core.commit.silence import blocked
-from dodona_wire.cores.effects import ReplyAtOnce
+from dodona_tablets.core.rows.chunks.chunk import ChunkAway
+from dodona_tablets.core.tablet.snapshot import lookup
+from dodona_tablets.core.tablet.transaction import Transaction
+from dodona_wire.cores.effects import AskTimestamps, ReplyAtOnce
 from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded, LocksEnded, Overloaded
 from dodona_wire.messages.base import Failure, failure_of
+from dodona_wire.messages.data import Lookup
 from dodona_wire.messages.locks import (
     AcquireLocks,
     LocksAwaited,
     LocksGranted,
     LocksReleased,
     ReleaseLocks,
+    StoredRow,
     TabletKeys,
 )
+from dodona_wire.rows.values import size_bytes_of
 from dodona_wire.types import TIMESTAMP_COUNTER_BITS, Key, Owner, Revision, TabletId, Timestamp
 
 ROWS_MAX: Final = 10_000
@@ -41,6 +49,15 @@ WAIT_MS_MAX: Final = 2_000
 ASKED_MS: Final = 5_000
 """A request in line ends if its client has not repeated it for so long: nobody waits any more."""
 ROUTES_MAX: Final = 8
+ROWS_TOLD_MAX: Final = 100
+BYTES_TOLD_MAX: Final = 1 << 20
+"""Up to so many rows, and bytes of values, come with a grant."""
+
+
+class OwnerToken(NamedTuple):
+    """The question for the start timestamp of an owner."""
+
+    owner: Owner
 
 
 class Locking:
@@ -71,7 +88,7 @@ class Locking:
         if body.skip_max:
             rows = [row for row in rows if self._cell.early.is_free(row)][: body.skip_max]
         request = LockRequest(body.owner, tuple(rows))
-        request.lease_ms = body.lease_ms
+        request.lease_ms, request.is_last = body.lease_ms, body.is_last
         self._cell.early.join(request)
         self._ask(route, request, body)
         self.look(request)
@@ -85,7 +102,11 @@ class Locking:
             self._ask(route, known, body)
             return
         known.leased_until_us = self._cell.now.instant_us + known.lease_ms * 1000
-        self._outbox.reply(route, _grant(known))
+        if known.routes:
+            self._ask(route, known, body)
+            self._outbox.send(AskTimestamps(OwnerToken(known.owner)))
+        else:
+            self._outbox.reply(route, _grant(known))
 
     def _ask(self, route: Any, request: LockRequest, body: AcquireLocks) -> None:
         now_us = self._cell.now.instant_us
@@ -153,15 +174,54 @@ class Locking:
                 self._cell.woken.append(request.transaction)
                 return
             request.leased_until_us = self._cell.now.instant_us + request.lease_ms * 1000
-            for route in request.routes:
-                self._outbox.send(ReplyAtOnce(route, _grant(request)))
-            request.routes = ()
+            if request.is_last:
+                self._outbox.send(AskTimestamps(OwnerToken(request.owner)))
+            else:
+                self._tell(request, _grant(request))
+
+    def start(self, token: OwnerToken, start: Timestamp) -> None:
+        """Tell an owner its start timestamp, with its grant. Nothing has changed its rows since the
+        grant, so their newest versions are those at the start."""
+        request = self._cell.early.requests.get(token.owner)
+        if request is not None and request.is_granted:
+            grant = _grant(request)
+            self._tell(request, replace(grant, start=start, rows=self._read(grant, start)))
+
+    def _tell(self, request: LockRequest, grant: LocksGranted) -> None:
+        routes, request.routes = request.routes, ()
+        for route in routes:
+            self._outbox.send(ReplyAtOnce(route, grant))
+
+    def _read(
+        self, grant: LocksGranted, start: Timestamp
+    ) -> tuple[tuple[StoredRow | None, ...], ...]:
+        """Return the rows of a grant, or nothing if they are many or not in reach. Then the owner
+        reads them by itself."""
+        if sum([len(it.keys) for it in grant.tablets]) > ROWS_TOLD_MAX:
+            return ()
+        rows: list[tuple[StoredRow | None, ...]] = []
+        left = BYTES_TOLD_MAX
+        for number, revision, keys in [(it.tablet, it.revision, it.keys) for it in grant.tablets]:
+            tablet = self._cell.tablets[number]
+            schema = tablet.schema
+            mask = schema.pack_mask(schema.full_mask)
+            try:
+                found = lookup(tablet, Lookup(number, revision, start, keys, mask))
+            except (ChunkAway, DodonaError):
+                return ()
+            if isinstance(found, Transaction):
+                return ()
+            left -= sum([size_bytes_of(it) for row in found.rows if row for it in row])
+            if left < 0:
+                return ()
+            rows.append(found.rows)
+        return tuple(rows)
 
     def _refuse(self, request: LockRequest) -> None:
         """Answer that a row is not free, and end the request."""
         self._cell.end_early(request, self._reason(request))
 
-    def _answer(self, request: LockRequest, body: Failure | LocksAwaited) -> None:
+    def _answer(self, request: LockRequest, body: Failure | LocksAwaited | LocksGranted) -> None:
         routes, request.routes = request.routes, ()
         for route in routes:
             self._outbox.reply(route, body)
@@ -194,7 +254,10 @@ class Locking:
             if is_over:
                 self._cell.end_early(request)
             elif request.routes and now_us >= request.wait_until_us:
-                self._answer(request, LocksAwaited(request.owner, self._reason(request)))
+                if request.is_granted:  # the oracle does not answer: the owner asks it by itself
+                    self._answer(request, _grant(request))
+                else:
+                    self._answer(request, LocksAwaited(request.owner, self._reason(request)))
 
 
 def _grant(request: LockRequest) -> LocksGranted:
