@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell.early_locks import LOCKS_ENDED
+from dodona_tablets.core.requests.locking import BYTES_TOLD_MAX, ROWS_TOLD_MAX
 from dodona_wire.cores.effects import ReplyAtOnce
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.conditions import RowCondition, TabletConditions
@@ -40,6 +41,7 @@ from unit.tablets.cells import (
     put,
     update,
 )
+from unit.tablets.cold import NO_COMPACTION, cold
 
 LEASE_MS = 10_000
 BOTH = (CellId(0), CellId(1))
@@ -170,7 +172,7 @@ def test_a_repeated_request_gets_the_same_answer(bench: Bench) -> None:
 def test_a_commit_hands_the_row_over_at_once(bench: Bench) -> None:
     """The grant may leave before the record of the commit is durable."""
     kinds: list[type] = []
-    bench.note = lambda _, effect: kinds.append(type(effect))  # type: ignore[method-assign]
+    bench.note = lambda cell, effect: kinds.append(type(effect))  # type: ignore[method-assign]
     owner, following = locked(bench, 1), new_owner(bench)
     route = ask(bench, following, 1)
     assert isinstance(commit(bench, owner, put(1, 1)), Committed)
@@ -219,7 +221,7 @@ def test_a_request_waits_for_a_transaction_that_a_restart_takes_again(bench: Ben
 
 def test_a_plain_writer_is_refused_and_the_owner_passes(bench: Bench) -> None:
     owner = locked(bench, 1)
-    refused = bench.try_commit(put(1, 1))
+    refused: Any = bench.try_commit(put(1, 1))
     assert kind_of(refused) == "transaction_conflict"
     assert refused.attributes["winner"] == owner
     assert refused.attributes["key"] == {"id": 1}
@@ -440,6 +442,80 @@ def test_a_row_that_another_one_waits_for_is_not_free(bench: Bench) -> None:
     ask(bench, new_owner(bench), 1, 2)
     grant = said(bench, ask(bench, new_owner(bench), 2, 3, skip_max=2))
     assert grant.tablets == (TabletKeys(ATOMIC, REVISION, (key(3),)),)
+
+
+# ---- the start timestamp and the rows that come with the last grant
+
+
+def ask_last(bench: Bench, owner: Owner, *ids: int) -> Any:
+    keys = TabletKeys(ATOMIC, REVISION, tuple(map(key, ids)))
+    return bench.ask(AcquireLocks(owner, (keys,), LEASE_MS, 2_000, is_last=True))
+
+
+def test_the_last_grant_has_a_start_and_the_rows(bench: Bench) -> None:
+    newest = bench.commit(put(1, 7, "x"))
+    route = ask_last(bench, new_owner(bench), 1, 2)
+    assert is_waiting(bench, route), "the oracle is asked after the grant"
+    bench.answer_oracle()
+    grant = said(bench, route)
+    assert grant.start > newest
+    assert grant.rows == (((7, "x"), None),)
+
+
+def test_the_rows_are_those_of_the_owner_before(bench: Bench) -> None:
+    owner, following = locked(bench, 1), new_owner(bench)
+    route = ask_last(bench, following, 1)
+    at = commit(bench, owner, put(1, 5)).timestamp
+    bench.answer_oracle()
+    grant = said(bench, route)
+    assert grant.start > at
+    assert grant.rows == (((5, None),),)
+    answer = commit(bench, following, put(1, 6), start=TransactionId(grant.start))
+    assert isinstance(answer, Committed)
+
+
+def test_many_rows_do_not_come_with_the_grant(bench: Bench) -> None:
+    route = ask_last(bench, new_owner(bench), *range(ROWS_TOLD_MAX + 1))
+    bench.answer_oracle()
+    grant = said(bench, route)
+    assert grant.start
+    assert grant.rows == ()
+
+
+def test_long_rows_do_not_come_with_the_grant(bench: Bench) -> None:
+    bench.commit(put(1, 1, "x" * (BYTES_TOLD_MAX + 1)))
+    route = ask_last(bench, new_owner(bench), 1)
+    bench.answer_oracle()
+    assert said(bench, route).rows == ()
+
+
+def test_rows_in_chunks_that_are_away_do_not_come_with_the_grant() -> None:
+    bench = cold((1, 2), settings=NO_COMPACTION)
+    route = ask_last(bench, new_owner(bench), 1)
+    bench.answer_oracle()
+    grant = said(bench, route)
+    assert grant.start
+    assert grant.rows == ()
+
+
+def test_a_grant_does_not_wait_for_an_oracle_that_is_silent(bench: Bench) -> None:
+    owner = new_owner(bench)
+    route = ask_last(bench, owner, 1)
+    for _ in range(3):
+        bench.pass_time(1)
+    grant = said(bench, route)
+    assert isinstance(grant, LocksGranted)
+    assert not grant.start, "the owner asks the oracle by itself"
+    bench.answer_oracle()
+    assert said(bench, route) == grant
+
+
+def test_a_start_that_comes_after_the_end_of_the_locks_is_dropped(bench: Bench) -> None:
+    owner = new_owner(bench)
+    route = ask_last(bench, owner, 1)
+    release(bench, owner)
+    bench.answer_oracle()
+    assert said(bench, route) == LOCKS_ENDED
 
 
 # ---- what a cell does not take
