@@ -22,7 +22,7 @@ from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
-from dodona._core.writing.lease import Lease
+from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger, async_close_all
@@ -386,10 +386,11 @@ class AsyncClient(AsyncReader):
         run = self._run if timeout_ms is None else AsyncUntil(self._run, timeout_ms)
         rerun = session.rerun(attempts_max, deadline_ms, timeout_ms)
         check_async_function(function)
+        leases = check_leases(prerequisites) if prerequisites else ()
         while True:
             transaction, results = None, []
             try:
-                begun = await run(session.begin(prerequisites=prerequisites))
+                begun = await run(session.begin(prerequisites=leases))
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

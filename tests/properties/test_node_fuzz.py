@@ -30,15 +30,18 @@ from dodona.types import (
     SpecialWrites,
     TableSettings,
     TabletId,
+    Timestamp,
     WireMask,
     WireWrite,
 )
 from dodona_tablets.core.records import Record
 from dodona_wire.messages.catalog import TabletAssignment
 from dodona_wire.messages.codec import decode_requests, encode_frame
+from dodona_wire.messages.conditions import RowCondition, TabletConditions
 from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
+    ConditionalCommit,
     CountVersions,
     DataRequest,
     Decide,
@@ -131,14 +134,34 @@ class Client:
         cells = tuple(map(CellId, self._random.choice(PARTICIPANTS)))
         match self._random.randrange(6):
             case 0 | 1:
-                return CommitOne(transaction, self._parts(), self._is_seldom(3))
+                request = CommitOne(transaction, self._parts(), self._is_seldom(3))
+                return self._perhaps_conditional(request)
             case 2 | 3:
-                return Prepare(transaction, cells, self._parts())
+                return self._perhaps_conditional(Prepare(transaction, cells, self._parts()))
             case 4:
                 at = self._of([None, *range(BASE + 20, BASE + 60)], ODD_NUMBERS)
                 return Decide(transaction, cells, at)
             case _:
                 return AskOutcome(transaction)
+
+    def _perhaps_conditional(self, request: CommitOne | Prepare) -> DataRequest:
+        if not self._is_seldom(3):
+            return request
+        tablets = [part.tablet for part in request.modifications]
+        kept = [it for it in tablets if not self._is_seldom()]
+        chosen = (*kept, *self._some(self._tablet, 1)) if self._is_seldom() else kept
+        return ConditionalCommit(request, tuple([self._of_tablet(it) for it in chosen]))
+
+    def _of_tablet(self, tablet: TabletId) -> TabletConditions:
+        return TabletConditions(tablet, self._some(lambda: self._condition(tablet), 2))
+
+    def _condition(self, tablet: int) -> RowCondition:
+        key = self._key()
+        if self._is_seldom(3):
+            return RowCondition(key, self._of([True], [False]))
+        version = Timestamp(self._of([0, 0, *range(BASE + 20, BASE + 60)], ODD_TIMESTAMPS))
+        _, mask, values = self._a_write(tablet)
+        return RowCondition(key, self._is_seldom(20), version, mask, values)
 
     def _parts(self) -> tuple[TabletModifications, ...]:
         return self._some(self._part, 2)
