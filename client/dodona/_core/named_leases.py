@@ -49,6 +49,7 @@ class NamedLeases:
         doubt: CommitOutcomeUnknown | None = None
         while True:
             values: dict[str, Any] = {}
+            last: DodonaError
             try:
                 now = yield from self._session.generate_timestamp()
                 row = yield from self._row(wanted, now)
@@ -118,16 +119,16 @@ def _taken(
 ) -> dict[str, Any]:
     """Return the row of the next owner. Raises LeaseHeld. Raises InvalidRequest for a row that
     another program wrote: its epoch must not begin again."""
-    epoch = 0
+    epoch: Any = 0
     if row is not None:
-        owner, epoch, expires = (row.get(it) for it in ("owner", "epoch", "expires"))
+        epoch, expires = row.get("epoch"), row.get("expires")
         is_epoch = type(epoch) is int and 0 <= epoch < EPOCH_MAX
         if not is_epoch or type(expires) is not int:
             raise _misfit(wanted, row)
-        if owner is not None and expires > now:
+        if row.get("owner") is not None and expires > now:
             raise _held(wanted, row)
-    expires = _expiry(now, lease_ms)
-    return {**wanted.key, "owner": wanted.owner, "epoch": epoch + 1, "expires": expires}
+    made = {"owner": wanted.owner, "epoch": epoch + 1, "expires": _expiry(now, lease_ms)}
+    return {**wanted.key, **made}
 
 
 def _misfit(wanted: Lease, row: dict[str, Any]) -> InvalidRequest:

@@ -180,7 +180,7 @@ def test_a_takeover_that_meets_a_renewal_is_refused(db: dodona.Client) -> None:
             db.leases.renew(lease, LONG_MS)
 
     with pytest.raises(LeaseHeld) as error:
-        calling.acquire("bob", meet)  # type: ignore[arg-type]
+        calling.acquire("bob", meet)
     assert error.value.attributes["owner"] == "ann"
 
 
@@ -194,7 +194,7 @@ def test_renewals_that_arrive_out_of_order_keep_the_last_expiry(db: dodona.Clien
             db.leases.renew(lease, LONG_MS)
             kept.append(row(db))
 
-    calling.run(calling.session.named_leases.renew(lease, LONG_MS), meet)  # type: ignore[arg-type]
+    calling.run(calling.session.named_leases.renew(lease, LONG_MS), meet)
     assert [row(db)] == kept
 
 
@@ -207,7 +207,7 @@ def test_a_late_renewal_of_a_lost_lease_is_refused(db: dodona.Client) -> None:
             db.leases.release(lease)
 
     with pytest.raises(PrerequisiteFailed):
-        calling.run(calling.session.named_leases.renew(lease), meet)  # type: ignore[arg-type]
+        calling.run(calling.session.named_leases.renew(lease), meet)
     assert row(db)["expires"] == 0
 
 

@@ -39,7 +39,8 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
 def repeatable_names(names: Sequence[str] | None) -> Sequence[str] | None:
     """Return names that can be iterated more than once. The checks of names refuse other values
     later."""
-    return [*names] if isinstance(names, Iterator) else names
+    given: object = names
+    return [*given] if isinstance(given, Iterator) else names
 
 
 class _Kept:
