@@ -182,12 +182,12 @@ class RowSession(ReadSession, ChangeSession):
     ) -> Protocol[None]:
         """Put deletions into the buffer. Raises SchemaViolation, LimitExceeded,
         TransactionClosed."""
-        given = repeatable(keys)
+        given, delete = repeatable(keys), transaction.delete
 
-        def delete(route: TableRoute) -> None:
-            transaction.delete(path, route.schema, given, required)
+        def put(route: TableRoute) -> None:
+            delete(path, route.schema, given, required)
 
-        return with_route(self._context, path, delete)
+        return with_route(self._context, path, put)
 
     def require_rows(
         self,
