@@ -69,7 +69,8 @@ def insert(
         typer.Option(
             "--create",
             help="Create the table with the columns of the file: Parquet or Arrow. Needs --keys. A "
-            "table that exists must have these columns.",
+            "table that exists must have these columns. A new table is removed if the command "
+            "fails and writes no row.",
         ),
     ] = False,
     keys: Annotated[
@@ -153,15 +154,15 @@ def _bring(
     from dodona_local.cli.words import names_of
     from dodona_local.files.reading import schema_of_file
     from dodona_local.inserting import bring
+    from dodona_local.new_table import new_table
     from dodona_local.progress_screen import Screen
 
     like = None if keys is None else schema_of_file(bringing.file, bringing.form)
     with client_of(url, data_dir, is_made=keys is not None) as db, Screen() as screen:
-        if like is not None:
-            db.create_table(
-                bringing.path, like=like, keys=names_of(keys), mount=True, if_not_exists=True
-            )
-        return bring(db, bringing, screen)
+        if like is None:
+            return bring(db, bringing, screen)
+        with new_table(db, bringing.path, like, names_of(keys) or ()):
+            return bring(db, bringing, screen)
 
 
 def _tell(what: str, path: str, written: "Written") -> None:
