@@ -23,7 +23,7 @@ from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.early_locks import waiting_of
-from dodona._core.writing.lease import Lease
+from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger, async_close_all
@@ -411,10 +411,11 @@ class AsyncClient(AsyncReader):
         run = self._run if timeout_ms is None else AsyncUntil(self._run, timeout_ms)
         rerun = session.rerun(attempts_max, deadline_ms, timeout_ms)
         check_async_function(function)
+        leases = check_leases(prerequisites) if prerequisites else ()
         while True:
             transaction, results = None, []
             try:
-                begun = await run(session.begin_attempt(rerun, prerequisites))
+                begun = await run(session.begin_attempt(rerun, leases))
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

@@ -152,6 +152,8 @@ class AsyncReader(AsyncChangeReader):
           becomes `name_1`.
         - Times are in UTC, and dates are in the Gregorian calendar. The time zone of the process
           has no effect. `at time zone` converts to another zone.
+        - Dates and times in the result are in the years 1 to 9999, and times of day end before
+          24:00. Others, such as `infinity`, are refused. Cast them to text.
 
         Always pass values as `parameters`, and never write them into the SQL yourself. Then no
         value can change what the query does, and none needs quotes. A condition on a parameter

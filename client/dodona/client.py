@@ -21,7 +21,7 @@ from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.early_locks import waiting_of
-from dodona._core.writing.lease import Lease
+from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.bounds import Driver, Until, within
@@ -388,10 +388,11 @@ class Client(Reader):
         run = self._run if timeout_ms is None else Until(self._run, timeout_ms)
         rerun = session.rerun(attempts_max, deadline_ms, timeout_ms)
         check_function(function)
+        leases = check_leases(prerequisites) if prerequisites else ()
         while True:
             transaction, results = None, []
             try:
-                begun = run(session.begin_attempt(rerun, prerequisites))
+                begun = run(session.begin_attempt(rerun, leases))
                 transaction = Transaction(run, session, begun, self._call_timeout_ms)
                 with transaction:
                     results.append(finished(function(transaction)))

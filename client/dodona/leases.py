@@ -50,17 +50,22 @@ class Leases(ProcessBound):
         - `lease_ms`: how long no other owner can acquire the lease, in ms, unless you renew it. The
           time is that of the oracle. At most a day.
 
+        The call waits for transactions that have the lease as a prerequisite and commit just then,
+        for about 30 s.
+
         Raises LeaseHeld, whose attributes name the `owner`, the `epoch` and the timestamp
-        `expires`. Raises TableNotFound, TableNotMounted, InvalidRequest, Unavailable."""
+        `expires`. Raises InvalidRequest if the row of the lease has no epoch or no expiry. Raises
+        CommitOutcomeUnknown, TableNotFound, TableNotMounted, Unavailable."""
         acquire = self._session.named_leases.acquire
         return self._run(acquire(path, name, owner, lease_ms), timeout_ms)
 
     def renew(
         self, lease: Lease, lease_ms: int = LEASE_MS, *, timeout_ms: int | None = None
     ) -> None:
-        """Let the lease expire `lease_ms` after now. A lease that has expired can be renewed, if no
-        other owner has acquired it. Transactions with this prerequisite do not conflict with a
-        renewal. Raises PrerequisiteFailed if the lease is lost."""
+        """Let the lease expire `lease_ms` after now, or later if it does already: no renewal moves
+        the expiry back. A lease that has expired can be renewed, if no other owner has acquired it.
+        Transactions with this prerequisite do not conflict with a renewal. Raises
+        PrerequisiteFailed if the lease is lost."""
         self._run(self._session.named_leases.renew(lease, lease_ms), timeout_ms)
 
     def release(self, lease: Lease, *, timeout_ms: int | None = None) -> None:

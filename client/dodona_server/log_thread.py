@@ -6,9 +6,9 @@ with the first batch that fails: no append is tried after another has failed.
 """
 
 import threading
+from _queue import SimpleQueue
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from typing import Any, Protocol
 
 from dodona_server.scheduling import take_short_turns

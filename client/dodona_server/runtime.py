@@ -456,13 +456,12 @@ class Runtime:
                 self._deliver(effect)
         if self._gathering is None:
             self._idle.set()
-        elif self._gatherer is not None:
-            return  # it starts when it is ready
-        elif self._inline.admits(self._gathering, now.instant_us):  # after what leaves now
-            assert self._loop is not None
-            self._loop.call_soon(self._enter, self._start_flush, ())
-        else:
-            self._start_flush(now)
+        elif self._gatherer is None:  # with one, the next flush starts when it is ready
+            if self._inline.admits(self._gathering, now.instant_us):  # after what leaves now
+                assert self._loop is not None
+                self._loop.call_soon(self._enter, self._start_flush, ())
+            else:
+                self._start_flush(now)
 
     # Limits
 

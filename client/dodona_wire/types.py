@@ -92,7 +92,8 @@ class TableSettings(
     repr_omit_defaults=True,
 ):
     """Settings of a table, which its owner sets as attributes. Tablets use them from their next
-    mount or remount. Names and defaults are YTsaurus's. Times are in milliseconds."""
+    mount or remount. A directory has no settings for its tables, and refuses these attributes.
+    Names and defaults are YTsaurus's. Times are in milliseconds."""
 
     enable_shared_write_locks: bool = False
     """Whether rows may be written and locked with `shared_write`."""

@@ -43,6 +43,14 @@ def test_an_attribute_without_meaning_is_kept_with_a_warning(db: Client, new_pat
         db.create_directory(f"{new_path}-directory", attributes={"account": "x"})
 
 
+def test_a_setting_of_tables_is_refused_for_a_directory(db: Client, folder: str) -> None:
+    with pytest.raises(InvalidRequest, match="this is a directory"):
+        db.set(f"{folder}/@min_data_ttl", 1)
+    with pytest.raises(InvalidRequest, match="this is a directory"):
+        db.create_directory(f"{folder}/d", {"atomicity": "none"})
+    assert db.list(folder) == []
+
+
 # ---- directories
 
 

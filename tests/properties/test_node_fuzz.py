@@ -7,9 +7,11 @@ between. Not the answers are looked at here but that there is one, and that it c
 
 import itertools
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from random import Random
 from typing import Any, cast
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -30,15 +32,20 @@ from dodona.types import (
     SpecialWrites,
     TableSettings,
     TabletId,
+    Timestamp,
     WireMask,
     WireWrite,
 )
 from dodona_tablets.core.records import Record
+from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import TabletAssignment
 from dodona_wire.messages.codec import decode_requests, encode_frame
+from dodona_wire.messages.conditions import RowCondition, TabletConditions
 from dodona_wire.messages.data import (
     AskOutcome,
     CommitOne,
+    Committed,
+    ConditionalCommit,
     CountVersions,
     DataRequest,
     Decide,
@@ -56,6 +63,7 @@ from dodona_wire.messages.data import (
     WriteNonAtomic,
 )
 from dodona_wire.rows.arrow import arrow_from_rows
+from dodona_wire.rows.conditions import is_same_value, required_values
 from suite.levels import examples
 from unit.tablets.cells import SECOND, Bench, assignment
 
@@ -69,6 +77,30 @@ COLUMNS = [
 NARROW = TableSchema.parse(COLUMNS)
 WIDE = TableSchema.parse([*COLUMNS, *({"name": f"v{i}", "type": "int64"} for i in range(70))])
 SCHEMAS = {1: NARROW, 2: NARROW, 3: WIDE, 4: WIDE}
+TYPED = TableSchema.parse(
+    [
+        *COLUMNS,
+        {"name": "e", "type": "date"},
+        {"name": "f", "type": "decimal(10,2)"},
+        {"name": "g", "type": "struct<x:int64,y:list<timestamp>>"},
+        {"name": "h", "type": "dict<utf8,uuid>"},
+        {"name": "i", "type": "int8"},
+        {"name": "j", "type": "boolean"},
+    ]
+)
+"""A table whose values have other forms in an error than in a cell."""
+TYPED_ROW = {
+    "a": 1,
+    "b": b"x",
+    "c": 0.5,
+    "d": {"x": [1]},
+    "e": date(2026, 7, 1),
+    "f": Decimal("1.50"),
+    "g": {"x": 1, "y": [datetime(2026, 7, 1, tzinfo=UTC)]},
+    "h": {"x": UUID(int=1)},
+    "i": 3,
+    "j": True,
+}
 BATCHES = {
     schema: arrow_from_rows(
         schema,
@@ -131,14 +163,34 @@ class Client:
         cells = tuple(map(CellId, self._random.choice(PARTICIPANTS)))
         match self._random.randrange(6):
             case 0 | 1:
-                return CommitOne(transaction, self._parts(), self._is_seldom(3))
+                request = CommitOne(transaction, self._parts(), self._is_seldom(3))
+                return self._perhaps_conditional(request)
             case 2 | 3:
-                return Prepare(transaction, cells, self._parts())
+                return self._perhaps_conditional(Prepare(transaction, cells, self._parts()))
             case 4:
                 at = self._of([None, *range(BASE + 20, BASE + 60)], ODD_NUMBERS)
                 return Decide(transaction, cells, at)
             case _:
                 return AskOutcome(transaction)
+
+    def _perhaps_conditional(self, request: CommitOne | Prepare) -> DataRequest:
+        if not self._is_seldom(3):
+            return request
+        tablets = [part.tablet for part in request.modifications]
+        kept = [it for it in tablets if not self._is_seldom()]
+        chosen = (*kept, *self._some(self._tablet, 1)) if self._is_seldom() else kept
+        return ConditionalCommit(request, tuple([self._of_tablet(it) for it in chosen]))
+
+    def _of_tablet(self, tablet: TabletId) -> TabletConditions:
+        return TabletConditions(tablet, self._some(lambda: self._condition(tablet), 2))
+
+    def _condition(self, tablet: int) -> RowCondition:
+        key = self._key()
+        if self._is_seldom(3):
+            return RowCondition(key, self._of([True], [False]))
+        version = Timestamp(self._of([0, 0, *range(BASE + 20, BASE + 60)], ODD_TIMESTAMPS))
+        _, mask, values = self._a_write(tablet)
+        return RowCondition(key, self._is_seldom(20), version, mask, values)
 
     def _parts(self) -> tuple[TabletModifications, ...]:
         return self._some(self._part, 2)
@@ -339,3 +391,44 @@ def test_no_message_stops_a_cell_and_its_log_restores_its_state(seed: int) -> No
         before = bench.state(cell)
         bench.start(cell)
         assert bench.state(cell) == before
+
+
+class Typed(Fuzz):
+    """A table with columns of many types."""
+
+    def assignments(self, mode: Any) -> list[TabletAssignment]:
+        (narrow, *_) = super().assignments(mode)
+        return [msgspec.structs.replace(narrow, columns=TYPED.columns)]
+
+    def told(self, request: DataRequest) -> Any:
+        """The answer of the first cell, which can be sent."""
+        self.send(0, request)
+        for _ in range(3):
+            self.answer_oracle()
+        reply = self.answer(self.routes[CELLS[0]].pop())
+        assert reply is not None
+        encode_frame([(1, reply)])
+        return reply
+
+
+@given(st.integers(0, (1 << 64) - 1))
+@settings(max_examples=examples(60), deadline=None)
+def test_no_value_of_a_condition_stops_a_cell(seed: int) -> None:
+    random, bench = Random(seed), Typed()
+    mask, stored = required_values(TYPED, TYPED_ROW)
+    part = TabletModifications(TabletId(1), Revision(1), ())
+    written = msgspec.structs.replace(part, writes=((KEYS[0], mask, stored),))
+    made = bench.told(CommitOne(bench.begin(), (written,)))
+    assert isinstance(made, Committed), made
+    for _ in range(30):
+        places = [it for it in range(len(stored)) if random.randrange(2)] or [0]
+        pairs = [(stored[it], random.choice([stored[it], *ODD_VALUES])) for it in places]
+        wanted = RowCondition(
+            random.choice(KEYS[:2]),
+            column_mask=sum(1 << it for it in places),
+            values=tuple([value for _, value in pairs]),
+        )
+        conditions = (TabletConditions(TabletId(1), (wanted,)),)
+        told = bench.told(ConditionalCommit(CommitOne(bench.begin(), (part,)), conditions))
+        holds = wanted.key == KEYS[0] and all(is_same_value(*pair) for pair in pairs)
+        assert isinstance(told, Committed if holds else Failure), told

@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 from dodona._core.beginning import Beginnings
 from dodona._core.catalog.catalog import CatalogSession
 from dodona._core.catalog.master_transaction import Pings
-from dodona._core.protocol.arguments import Row, check_flag, check_number, repeatable
+from dodona._core.protocol.arguments import (
+    Row,
+    check_flag,
+    check_number,
+    repeatable,
+    repeatable_names,
+)
 from dodona._core.protocol.attempts import with_route
 from dodona._core.protocol.context import DEFAULT_ACKNOWLEDGEMENT, Acknowledgement, Context
 from dodona._core.protocol.limits import SessionLimits
@@ -142,12 +148,12 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
     ) -> Protocol[None]:
         """Put deletions into the buffer. Raises SchemaViolation, LimitExceeded,
         TransactionClosed."""
-        given = repeatable(keys)
+        given, delete = repeatable(keys), transaction.delete
 
-        def delete(route: TableRoute) -> None:
-            transaction.delete(path, route.schema, given, required)
+        def put(route: TableRoute) -> None:
+            delete(path, route.schema, given, required)
 
-        return with_route(self._context, path, delete)
+        return with_route(self._context, path, put)
 
     def require_rows(
         self,
@@ -203,10 +209,10 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
     ) -> Protocol[None]:
         """Put row locks into the buffer. Raises InvalidRequest, LimitExceeded,
         TransactionClosed."""
-        given = repeatable(keys)
+        given, names = repeatable(keys), repeatable_names(locks)
 
         def put(route: TableRoute) -> None:
-            transaction.lock(path, route.schema, given, locks, lock_type)
+            transaction.lock(path, route.schema, given, names, lock_type)
 
         return with_route(self._context, path, put)
 

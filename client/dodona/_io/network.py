@@ -28,7 +28,7 @@ from dodona_wire.messages.families import Reply, Request
 from dodona_wire.messages.rest import JSON_TYPE, HttpCall, decode_reply, encode_call
 from dodona_wire.net.cluster_key import ClusterKey, key_headers
 from dodona_wire.net.peer import Peer
-from dodona_wire.net.pools import is_over
+from dodona_wire.net.pools import is_over, prepare_threads
 from dodona_wire.net.roles import wrong_server
 from dodona_wire.net.rpc_urls import rpc_url
 from dodona_wire.net.silence import BRIEF_SECONDS, Silence
@@ -78,6 +78,7 @@ class Network:
         with the URL. `peer_type` is the class of connections to cells."""
         self._peer_type = peer_type
         self._loop = asyncio.get_running_loop()
+        prepare_threads(self._loop)
         self._master_url = check_url(master_url)
         self._key = key or ClusterKey.of_client(self._master_url)
         self._routing = routing

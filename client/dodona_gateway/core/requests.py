@@ -47,7 +47,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Timed(Body, frozen=True, kw_only=True):
     """The base of calls that may have a timeout. When the time is over, the answer is Unavailable,
-    or CommitOutcomeUnknown if a commit was sent."""
+    or CommitOutcomeUnknown if a commit was sent. A change of the catalog may still come about."""
 
     timeout_ms: Wait | None = None
 
@@ -61,7 +61,7 @@ class GenerateTimestamps(Timed, frozen=True):
 # Tables and the tree
 
 
-class CreateTable(Body, frozen=True):
+class CreateTable(Timed, frozen=True):
     """Create a table. `pivot_keys` or `tablet_count` says how it is divided into tablets. With
     `mount` the answer waits until the table is mounted."""
 
@@ -90,7 +90,7 @@ class MountTable(ChangeTable, frozen=True):
     freeze: bool = False
 
 
-class ReshardTable(Body, frozen=True):
+class ReshardTable(Timed, frozen=True):
     """Divide an unmounted table into other tablets."""
 
     path: str
@@ -100,14 +100,14 @@ class ReshardTable(Body, frozen=True):
     last_tablet_index: Index | None = None
 
 
-class AlterTable(Body, frozen=True):
+class AlterTable(Timed, frozen=True):
     """Give an unmounted table another schema."""
 
     path: str
     schema: list[Row]
 
 
-class CreateDirectory(Body, frozen=True):
+class CreateDirectory(Timed, frozen=True):
     """Create a directory."""
 
     path: str
@@ -116,14 +116,14 @@ class CreateDirectory(Body, frozen=True):
     ignore_existing: bool = False
 
 
-class SetNode(Body, frozen=True):
+class SetNode(Timed, frozen=True):
     """Set the attribute `//name/@attribute`, or with `//name/@` all attributes."""
 
     path: str
     value: Any
 
 
-class MoveNode(Body, frozen=True):
+class MoveNode(Timed, frozen=True):
     """Move or copy a node from one path to another."""
 
     source: str
@@ -131,25 +131,29 @@ class MoveNode(Body, frozen=True):
     recursive: bool = False
 
 
-class Path(Body, frozen=True):
+class Path(Timed, frozen=True):
     """One path."""
 
     path: str
 
 
-class Prefix(Body, frozen=True):
+class Prefix(Timed, frozen=True):
     """The beginning of the paths to list."""
 
     prefix: str = "//"
 
 
-class RemoveNode(Body, frozen=True):
+class RemoveNode(Timed, frozen=True):
     """Remove a node. With `recursive`, all nodes in a directory are removed with it. With `force`,
     the node may be missing."""
 
     path: str
     recursive: bool = False
     force: bool = False
+
+
+class GetCluster(Timed, frozen=True):
+    """Get the cluster. The request may have a timeout, or no field."""
 
 
 class Nothing(Body, frozen=True):

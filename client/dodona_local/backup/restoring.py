@@ -14,6 +14,7 @@ because it names a table that never was at its path.
 Rows are new rows: they have timestamps of the restore, and no older history.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,10 +46,12 @@ from dodona_wire.errors import (
     CommitOutcomeUnknown,
     DataCorrupted,
     DodonaError,
+    DodonaWarning,
     InvalidRequest,
     TableExists,
     Unavailable,
 )
+from dodona_wire.messages.attribute_names import SETTINGS
 from dodona_wire.net.paths import place_of
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.shown import shown
@@ -296,13 +299,27 @@ def _commit(tree: MasterTransaction, staging: str, tables: Sequence[_Staged]) ->
 def _make_directory(tree: MasterTransaction, directory: SavedDirectory) -> None:
     """Create the directory. If it exists, add the attributes that it lacks."""
     path = directory.path
+    attributes = _allowed_attributes(directory)
     if path != "//" and not tree.exists(path):
-        tree.create_directory(path, attributes=directory.attributes, recursive=True)
+        tree.create_directory(path, attributes=attributes, recursive=True)
         return
     prefix = "//@" if path == "//" else f"{path}/@"
-    for name, value in directory.attributes.items():
+    for name, value in attributes.items():
         if not tree.exists(prefix + name):
             tree.set(prefix + name, value)
+
+
+def _allowed_attributes(directory: SavedDirectory) -> dict[str, Any]:
+    """Return the attributes without settings of tables, which earlier masters kept on directories.
+    Causes a DodonaWarning for each such setting."""
+    for name in SETTINGS:
+        if name in directory.attributes:
+            text = (
+                f"The attribute {name!r} of the directory {directory.path} is not restored: it is "
+                "a setting of tables, and had no effect there."
+            )
+            warnings.warn(DodonaWarning(text), stacklevel=2)
+    return {name: it for name, it in directory.attributes.items() if name not in SETTINGS}
 
 
 def _mount(db: Client, tables: Sequence[SavedTable]) -> None:

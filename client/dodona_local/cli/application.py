@@ -16,6 +16,7 @@ from dodona_local.cli import (
     cluster,
     doctor,
     histories,
+    leases,
     loads,
     rows,
     saving,
@@ -101,6 +102,7 @@ for name, commands in {
     "timestamp": timestamps.commands,
     "transactions": transactions.commands,
     "loads": loads.commands,
+    "lease": leases.commands,
     "tokens": tokens.commands,
     "cluster": cluster.commands,
 }.items():

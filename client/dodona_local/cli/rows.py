@@ -25,6 +25,7 @@ from dodona_local.cli.streams import input_text
 from dodona_local.files.formats import FileFormat, format_of
 
 if TYPE_CHECKING:
+    from dodona.client import Client
     from dodona_local.exporting import Selection
     from dodona_local.inserting import Bringing, How, Written
     from dodona_wire.rows.schema import TableSchema
@@ -77,7 +78,8 @@ def insert(
         typer.Option(
             "--create",
             help="Create the table with the columns of the file: Parquet or Arrow. Needs --keys. A "
-            "table that exists must have these columns.",
+            "table that exists must have these columns. A new table is removed if the command "
+            "fails and writes no row.",
         ),
     ] = False,
     keys: Annotated[
@@ -196,18 +198,24 @@ def _bring(
     from dodona_local.cli.words import names_of
     from dodona_local.files.reading import schema_of_file
     from dodona_local.inserting import bring
+    from dodona_local.new_table import new_table
     from dodona_local.progress_screen import Screen
 
     like = None if keys is None else schema_of_file(bringing.file, bringing.form)
     with client_of(url, data_dir, is_made=keys is not None) as db, Screen() as screen:
-        if like is not None:
-            db.create_table(
-                bringing.path, like=like, keys=names_of(keys), mount=True, if_not_exists=True
-            )
-        if required:
-            schema = db.get_table(bringing.path).schema
-            bringing = bringing._replace(conditions=_conditions(schema, required))
-        return bring(db, bringing, screen)
+        if like is None:
+            return bring(db, _with_conditions(db, bringing, required), screen)
+        with new_table(db, bringing.path, like, names_of(keys) or ()):
+            return bring(db, _with_conditions(db, bringing, required), screen)
+
+
+def _with_conditions(
+    db: "Client", bringing: "Bringing", required: dict[str, Any] | None
+) -> "Bringing":
+    if not required:
+        return bringing
+    schema = db.get_table(bringing.path).schema
+    return bringing._replace(conditions=_conditions(schema, required))
 
 
 def _tell(what: str, path: str, written: "Written") -> None:

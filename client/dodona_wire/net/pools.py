@@ -1,17 +1,24 @@
 """Pools of threads for work that blocks.
 
-Owns: `Pool`, `asked`. Python's own pools take no work after the main thread has ended. They can't
-even be imported for the first time then. But other threads of the program continue and may use a
-client. So the calling thread does the work itself. That blocks an event loop, which is better than
-work that never happens.
+Owns: `Pool`, `asked`, `prepare_threads`. Python's own pools take no work after the main thread has
+ended. They can't even be imported for the first time then. But other threads of the program
+continue and may use a client. So the calling thread does the work itself. That blocks an event
+loop, which is better than work that never happens.
+
+The queue of a pool is C's own. A library that patches `queue` for its greenlets (gevent's
+`patch_all(thread=False)`) would end each thread after its first work, and later work never began.
 """
 
 import asyncio
+import queue
+from _queue import SimpleQueue
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
 
+from dodona_wire.net.native_threads import has_native_threads
 from dodona_wire.net.threads import no_thread
 
 if TYPE_CHECKING:
@@ -97,12 +104,28 @@ def _taken(give: Callable[[_Once], Any], once: _Once) -> Any:
         raise  # another thread has taken the work, and no caller gets its result
 
 
-def _threads(count_max: int, name: str) -> "ThreadPoolExecutor | None":
+def _threads(count_max: int | None, name: str) -> "ThreadPoolExecutor | None":
     try:
         import concurrent.futures.thread as module
     except RuntimeError:
         return None
-    return module.ThreadPoolExecutor(count_max, name)
+    made = module.ThreadPoolExecutor(count_max, name)
+    if has_native_threads():  # greenlets need the other queue
+        made._work_queue = SimpleQueue()
+    return made
+
+
+_prepared: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
+
+
+def prepare_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """Let work that the loop gives to its threads begin, also where `queue` is patched. Call this
+    before the loop looks up names or does other work in threads."""
+    if queue.SimpleQueue is SimpleQueue or not has_native_threads() or loop in _prepared:
+        return
+    if (threads := _threads(None, "asyncio")) is not None:
+        loop.set_default_executor(threads)
+        _prepared.add(loop)
 
 
 def is_over(error: Exception) -> bool:
@@ -113,6 +136,7 @@ def is_over(error: Exception) -> bool:
 def asked(work: Callable[[], Result]) -> "asyncio.Future[Result]":
     """Let a thread of the event loop do the work, and return its result for the loop. Raises
     Unavailable if there is no thread and none can begin."""
+    prepare_threads(asyncio.get_running_loop())
     return _asked(None, work)
 
 

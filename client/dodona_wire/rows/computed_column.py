@@ -17,6 +17,7 @@ from dodona_wire.expressions.source import Source
 from dodona_wire.expressions.terms import LENGTH_MAX, Input, Term, term_of
 from dodona_wire.expressions.time_floors import FLOORS
 from dodona_wire.expressions.values import KIND_OF_TYPE
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.columns import KEY_COLUMNS_MAX
 from dodona_wire.rows.logical_types import DAY_SECONDS, SECOND_US, LogicalType
 from dodona_wire.rows.logical_values import shown_stored
@@ -140,6 +141,8 @@ class Computed:
         try:
             found = self._compute(values)
         except ValueError as error:
+            if is_of_handler(error):
+                raise
             raise self.failure(str(error)) from error
         return found if found is None else self.fitted(found)
 
@@ -194,8 +197,9 @@ class Computed:
                     None if it is None else self.fitted(floor(it)) for it in intervals[place]
                 )
                 return least, greatest
-        except (SchemaViolation, ValueError):
-            pass  # no row has such values
+        except (SchemaViolation, ValueError) as error:
+            if is_of_handler(error):
+                raise  # all others: no row has such values
         return None, None
 
 

@@ -12,6 +12,7 @@ from uuid import UUID  # noqa: TID251 - the type of values; no id is made
 
 import msgspec
 
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.logical_types import PRECISION_MAX, LogicalType
 
 _EXACT: Final = Context(prec=2 * PRECISION_MAX, traps=[Inexact, InvalidOperation, Overflow])
@@ -40,7 +41,9 @@ def plain_decimal_of(kind: LogicalType) -> Callable[[Decimal], bytes | None]:
     def plain(number: Decimal) -> bytes | None:
         try:
             return (int(as_whole(shift(number, scale), one)) + sign).to_bytes(size, "big")
-        except (DecimalException, ValueError):
+        except (DecimalException, ValueError) as error:
+            if is_of_handler(error):
+                raise
             return None  # it has more digits, or it is not a number
 
     return plain

@@ -76,11 +76,12 @@ def fields_of(names: tuple[str, ...], value: Any, place: str) -> Sequence[Any]:
     if not isinstance(value, Mapping):
         raise mismatch(value, place, f"a dict with {_listed(names)}")
     if len(value) != sum([name in value for name in names]):
-        strangers = [it for it in value if it not in names]
-        raise SchemaViolation(
-            f"column {place!r} has no field {named(strangers[0])}: it has {_listed(names)}",
-            column=place,
-        )
+        stranger = next((it for it in value if it not in names), None)
+        if stranger is None:
+            text = f"column {place!r} got a {type(value).__name__} that lacks its own names"
+            raise SchemaViolation(f"{text}. Pass a dict with {_listed(names)}", column=place)
+        text = f"column {place!r} has no field {named(stranger)}: it has {_listed(names)}"
+        raise SchemaViolation(text, column=place)
     return [value.get(name) for name in names]
 
 

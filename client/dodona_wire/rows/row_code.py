@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.keys import DESCENDING, FLIPPED, TAGS, decode_key, encode_key
 from dodona_wire.rows.logical_code import check_code, code_of
 from dodona_wire.rows.logical_types import LogicalType
@@ -151,6 +152,7 @@ def _compile(
         "integer": _INTEGER.pack,
         "flipped": FLIPPED,
         "own_copy": own_copy,
+        "is_of_handler": is_of_handler,
     }
     for column in columns:
         if column.logical is not None:
@@ -214,7 +216,9 @@ def _computing(keys: Sequence[ColumnCode], size: int) -> list[str]:
     return [
         "            try:",
         *lines,
-        "            except (ValueError, ZeroDivisionError):",
+        "            except (ValueError, ZeroDivisionError) as error:",
+        "                if is_of_handler(error):",
+        "                    raise",
         "                return None",
         f"            if not ({' and '.join(tests)}):",
         "                return None",
@@ -314,7 +318,9 @@ def _are_plain_computed(
             "            try:",
             f"                if not ({' and '.join(same)}):",
             "                    return False",
-            "            except (ValueError, ZeroDivisionError):",
+            "            except (ValueError, ZeroDivisionError) as error:",
+            "                if is_of_handler(error):",
+            "                    raise",
             "                return False",
             "        return True",
             "    return are_plain",

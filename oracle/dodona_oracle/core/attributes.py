@@ -116,8 +116,7 @@ def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
             raise InvalidRequest(
                 f"{name!r} is a system attribute. It can't be set.", path=path, name=name
             )
-        if kind == "table":
-            _check_spelling(name, path)
+        _check_meaning(name, kind, path)
         packed = pack(name, value, path)  # also settings: errors show values, which must be short
         if is_setting:
             wanted.settings[name] = value
@@ -126,15 +125,21 @@ def sort_out(values: Mapping[str, Any], kind: NodeKind, path: str) -> Wanted:
     return wanted
 
 
-def _check_spelling(name: str, path: str) -> None:
+def _check_meaning(name: str, kind: NodeKind, path: str) -> None:
+    """Refuse a name that would be kept without effect, but that is meant to change tables."""
+    own = f"Begin the name with {OWN_PREFIX!r} if the attribute is your own."
+    if kind == "directory":
+        if name in SETTINGS:
+            text = (
+                f"{name!r} is a setting of tables, but this is a directory, and tables get no "
+                f"settings from their directories. Set it on each table. {own}"
+            )
+            raise InvalidRequest(text, path=path, name=name)
+        return
     setting = meant(name)
     if setting is not None:
-        raise InvalidRequest(
-            f"There is no setting {name!r}. Did you mean {setting!r}? Begin the name with "
-            f"{OWN_PREFIX!r} if the attribute is your own.",
-            path=path,
-            name=name,
-        )
+        text = f"There is no setting {name!r}. Did you mean {setting!r}? {own}"
+        raise InvalidRequest(text, path=path, name=name)
 
 
 def check_count(attributes: Mapping[str, bytes], path: str) -> None:

@@ -15,9 +15,9 @@ Invariants:
 
 import asyncio
 import time
+from _queue import SimpleQueue
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ import dodona
 from dodona._core.session import Session
 from dodona.client import Client
 from dodona.errors import (
+    DodonaWarning,
     InvalidRequest,
     MetadataChanged,
     SnapshotTooOld,
@@ -24,6 +25,7 @@ from dodona.errors import (
 from dodona_local.backup import back_up, parts, restore
 from dodona_local.backup import manifest as manifests
 from dodona_local.backup.manifest import MANIFEST_NAME, read_manifest
+from dodona_oracle.core import attributes
 from unit.backup.tables import PLAIN, Interrupting, make_plain, same
 
 Row = dict[str, Any]
@@ -120,6 +122,20 @@ def test_a_restore_adds_missing_attributes_to_an_existing_directory(
     back_up(db, folder)
     restore(other, folder)
     assert (other.get("//a/@mine"), other.get("//a/@yours")) == ("kept", "saved")
+
+
+def test_a_restore_leaves_out_a_setting_that_an_earlier_master_kept_on_a_directory(
+    db: Client, other: Client, folder: Path
+) -> None:
+    make_plain(db, "//a/t")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attributes, "SETTINGS", ())
+        db.set("//a/@", {"min_data_ttl": 5, "owner": "ada"})
+    back_up(db, folder)
+    with pytest.warns(DodonaWarning, match="'min_data_ttl' of the directory //a is not restored"):
+        restore(other, folder)
+    assert other.get("//a/@owner") == "ada"
+    assert not other.exists("//a/@min_data_ttl")
 
 
 def test_some_tables_are_saved_and_some_restored(db: Client, other: Client, folder: Path) -> None:

@@ -59,6 +59,14 @@ USED = """
     with dodona.open(folder) as db:
         db.begin_master().abort()
         db.hold_snapshot(["//bank/accounts"])
+        for number in range(3):  # each a flush, by a thread that waited for it
+            db.insert_rows("//bank/accounts", [{"id": 2, "balance": number}])
+            db.unmount_table("//bank/accounts")
+            db.mount_table("//bank/accounts")
+    for _ in range(3):
+        with dodona.connect(url.replace("127.0.0.1", "localhost")) as db:
+            for _ in range(2):
+                db.get_table("//bank/accounts")
     try:
         dodona.connect("http://127.0.0.1:1", timeout_ms=200)
     except dodona.Unavailable:
@@ -69,13 +77,26 @@ ASYNC = """
         async with await dodona.aio.connect(url) as db:
             await db.insert_rows("//bank/accounts", [{"id": 1, "balance": 2}])
             assert len(await db.lookup_rows("//bank/accounts", [{"id": 1}])) == 1
-            assert (await db.query("select 42 as v")).to_pydict() == {"v": [42]}
+            for _ in range(3):
+                assert (await db.query("select 42 as v")).to_pydict() == {"v": [42]}
         try:
             await dodona.aio.open(folder)
         except dodona.InvalidRequest as error:
             assert error.attributes["patched_by"] == "gevent", error
         else:
             raise AssertionError("it was not refused")
+    asyncio.run(main())
+"""
+ASYNC_WITH_THREADS = """
+    async def main():
+        async with await dodona.aio.open(folder) as db:
+            key = {"name": "id", "type": "int64", "sort_order": "ascending"}
+            await db.create_table("//t", [key, {"name": "v", "type": "int64"}], mount=True)
+            for number in range(3):
+                await db.insert_rows("//t", [{"id": 1, "v": number}])
+                await db.unmount_table("//t")
+                await db.mount_table("//t")
+                assert (await db.query("select v from [//t]")).to_pydict() == {"v": [number]}
     asyncio.run(main())
 """
 
@@ -90,6 +111,7 @@ def run(program: str, words: str, imports: str, cluster: FakeCluster, folder: Pa
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @BEFORE
@@ -113,3 +135,10 @@ def test_asyncio_s_client_of_a_cluster_needs_no_threads(
     with dodona.connect(cluster.url) as db:
         db.create_table("//bank/accounts", SCHEMA, mount=True)
     run(ASYNC, "", imports, cluster, tmp_path / "data")
+
+
+@BEFORE
+def test_asyncio_s_embedded_client_works_where_only_threads_are_real(
+    imports: str, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    run(ASYNC_WITH_THREADS, "thread=False", imports, cluster, tmp_path / "data")

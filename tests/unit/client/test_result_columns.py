@@ -82,6 +82,71 @@ def test_a_value_that_arrow_lacks_is_refused_and_its_text_is_not(
     assert result_of(f"({expression})::varchar").type == pa.string()
 
 
+# Dates and times
+
+LAST_US = "23:59:59.999999"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'infinity'::date",
+        "'-infinity'::date",
+        "date '10000-01-01'",
+        "date '0001-01-01' - 1",
+        *[
+            f"'{sign}infinity'::{kind}"
+            for sign in ("", "-")
+            for kind in ("timestamp", "timestamptz")
+        ],
+        *[f"'{sign}infinity'::timestamp_{it}" for sign in ("", "-") for it in ("s", "ms", "ns")],
+        "timestamp '10000-01-01'",
+        "timestamp '0001-01-01' - interval '1 microsecond'",
+        "'24:00:00'::time",
+        "'24:00:00'::time_ns",
+        "[null, 'infinity'::date]",
+        "array_value('infinity'::date)",
+        "{'a': {'b': 'infinity'::timestamp}}",
+        "map {'a': '24:00:00'::time}",
+        "map {'infinity'::date: 1}",
+        "union_value(a := 'infinity'::date)",
+    ],
+)
+def test_a_time_that_python_lacks_is_refused_with_its_column_and_row(expression: str) -> None:
+    text = f"select if(r = 5, {expression}, null) as t, r from range(9) n(r) order by r"
+    with pytest.raises(InvalidRequest, match=r"Column 't' has .*Cast it to text") as caught:
+        Engine(QueryLimits(rows_per_batch=3)).run(text)
+    assert caught.value.attributes == {"column": "t", "row_index": 5}
+    assert result_of(f"({expression})::varchar").type == pa.string()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "date '0001-01-01'",
+        "date '9999-12-31'",
+        "timestamp '0001-01-01'",
+        f"timestamp '9999-12-31 {LAST_US}'",
+        "timestamptz '0001-01-01 00:00:00+00'",
+        f"timestamptz '9999-12-31 {LAST_US}+00'",
+        "timestamp_ns '1677-09-22 00:00:00'",
+        "timestamp_ns '2262-04-11 23:47:16.854775806'",
+        "timestamp_s '9999-12-31 23:59:59'",
+        "time '00:00:00'",
+        f"time '{LAST_US}'",
+        "[{'a': date '9999-12-31'}]",
+    ],
+)
+def test_times_at_the_ends_of_their_ranges_are_returned(expression: str) -> None:
+    found = result_of(expression).to_pylist()
+    assert len(found) == 1
+    assert found[0] is not None
+
+
+def test_a_time_that_python_lacks_is_refused_only_in_the_result() -> None:
+    assert result_of("date '2020-01-01' < 'infinity'::date").to_pylist() == [True]
+
+
 # Tables
 
 

@@ -73,7 +73,8 @@ def test_a_value_is_shown(expression: str, as_json: Any, as_msgpack: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    "expression", ["'infinity'::date", "'-infinity'::timestamp", "[date '99999-01-01']"]
+    "expression",
+    ["'infinity'::date", "'-infinity'::timestamp", "[date '99999-01-01']", "'24:00:00'::time"],
 )
 @pytest.mark.parametrize("is_json", [True, False])
 def test_a_date_out_of_range_is_refused_unless_the_query_casts_the_date_to_text(
@@ -81,7 +82,7 @@ def test_a_date_out_of_range_is_refused_unless_the_query_casts_the_date_to_text(
 ) -> None:
     with pytest.raises(InvalidRequest, match="Cast it to text") as refused:
         result_of(expression, is_json=is_json)
-    assert refused.value.attributes == {"column": "it"}
+    assert refused.value.attributes == {"column": "it", "row_index": 0}
     assert result_of(f"({expression})::varchar", is_json=is_json).rows[0][0]
 
 

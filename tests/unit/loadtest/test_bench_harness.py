@@ -338,7 +338,7 @@ from dodona_loadtest.harness.ending import end_in_order
 from dodona_loadtest.harness.servers import ServerProcess
 end_in_order()
 with ServerProcess(["sleep", "120"], Path(sys.argv[1]), lambda: True) as server:
-    while b"setpriv" in Path(f"/proc/{server.pid}/cmdline").read_bytes():
+    while not Path(f"/proc/{server.pid}/cmdline").read_bytes().startswith(b"sleep"):
         pass  # the kernel does not know yet
     print(server.pid, flush=True)
     server._process.wait()

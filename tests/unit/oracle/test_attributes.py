@@ -19,6 +19,7 @@ from dodona.types import KEY_MIN, MAX_TIMESTAMP, Key, Revision, TableSettings, T
 from dodona_oracle.core import attribute_calls
 from dodona_oracle.core.attributes import instant_text
 from dodona_oracle.core.records import put_table
+from dodona_wire.messages.attribute_names import SETTINGS
 from dodona_wire.messages.catalog import (
     CreateTable,
     GetTable,
@@ -218,8 +219,8 @@ def test_attributes_can_be_set_when_a_node_is_created(realm: Realm) -> None:
     table = realm.ask(GetTable("//t"))
     assert (table.settings, table.atomicity) == (TableSettings(max_data_ttl=7), "none")
     assert get(realm, "//t/@owner") == "me"
-    realm.ask(CreateDirectory("//d", msgspec.msgpack.encode({"max_data_ttl": "no table's"})))
-    assert get(realm, "//d/@max_data_ttl") == "no table's"
+    realm.ask(CreateDirectory("//d", msgspec.msgpack.encode({"pivot_keys": "no table's"})))
+    assert get(realm, "//d/@pivot_keys") == "no table's"
 
 
 def test_setting_all_attributes_replaces_user_attributes_and_keeps_table_settings(
@@ -395,3 +396,21 @@ def test_attributes_of_a_users_own_are_kept(realm: Realm, name: str) -> None:
 def test_a_directory_has_no_settings_to_be_misspelled(realm: Realm) -> None:
     realm.ask(CreateDirectory("//d", msgspec.msgpack.encode({"min_data_tll": 1})))
     assert get(realm, "//d/@min_data_tll") == 1
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_tables_is_refused_for_a_directory(realm: Realm, name: str) -> None:
+    """It would have no effect on the tables in the directory."""
+    packed = msgspec.msgpack.encode({name: 1})
+    realm.ask(CreateDirectory("//d"))
+    asked: list[CreateDirectory | SetNode] = [
+        CreateDirectory("//e", packed),
+        SetNode(f"//d/@{name}", msgspec.msgpack.encode(1)),
+        SetNode("//d/@", packed),
+    ]
+    for request in asked:
+        with pytest.raises(InvalidRequest, match="is a setting of tables, but this is a directory"):
+            realm.ask(request)
+    assert not msgspec.msgpack.decode(realm.ask(NodeExists("//e")).value)
+    realm.ask(SetNode(f"//d/@_{name}", msgspec.msgpack.encode(1)))
+    assert get(realm, f"//d/@_{name}") == 1

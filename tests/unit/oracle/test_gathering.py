@@ -146,15 +146,21 @@ def test_a_flush_without_records_waits_for_none() -> None:
     assert gathering.is_ready(1, has_records=False)
 
 
-@pytest.mark.anyio
-async def test_callers_that_come_back_share_one_flush() -> None:
-    """Without the wait, two halves of them would alternate."""
+async def flushing() -> tuple[Elsewhere, Listener, Runtime]:
+    """Return a runtime that flushes for one caller, while another one waits behind it."""
     log, listener = Elsewhere(), Listener()
     runtime = Runtime(ScriptedCore(read_or_write), log)
     runtime.start()
     runtime.handle((listener, 1), GenerateTimestamps(11))
     await settle()
     runtime.handle((listener, 2), GenerateTimestamps(12))
+    return log, listener, runtime
+
+
+@pytest.mark.anyio
+async def test_callers_that_come_back_share_one_flush() -> None:
+    """Without the wait, two halves of them would alternate."""
+    log, listener, runtime = await flushing()
     assert log.batches == [[11]]
     log.report(None)  # one caller has its answer, and another one waits
     runtime.handle((listener, 3), GenerateTimestamps(13))
@@ -166,12 +172,7 @@ async def test_callers_that_come_back_share_one_flush() -> None:
 
 @pytest.mark.anyio
 async def test_a_caller_that_stays_alone_is_flushed_after_a_moment() -> None:
-    log, listener = Elsewhere(), Listener()
-    runtime = Runtime(ScriptedCore(read_or_write), log)
-    runtime.start()
-    runtime.handle((listener, 1), GenerateTimestamps(11))
-    await settle()
-    runtime.handle((listener, 2), GenerateTimestamps(12))
+    log, listener, runtime = await flushing()
     log.report(None)
     await until(lambda: log.batches == [[11], [12]])
     log.report(None)

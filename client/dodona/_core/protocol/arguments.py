@@ -36,6 +36,13 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
     return rows
 
 
+def repeatable_names(names: Sequence[str] | None) -> Sequence[str] | None:
+    """Return names that can be iterated more than once. The checks of names refuse other values
+    later."""
+    given: object = names
+    return [*given] if isinstance(given, Iterator) else names
+
+
 class _Kept:
     def __init__(self, rows: Iterator[Row]) -> None:
         self._rows: Iterator[Row] = map(value_as_now, rows)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from dodona._core.protocol.arguments import repeatable_names
 from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
@@ -32,8 +33,8 @@ class ChangeSession:
     ) -> Protocol[ChangePages]:
         """Return the versions after `since`, up to `timestamp`, to read page by page."""
         until = yield from read_until(self._context, since, timestamp)
-        ends = lower, upper
-        return ChangePages(self._context, path, Timestamp(since), until, ends, columns)
+        ends, names = (lower, upper), repeatable_names(columns)
+        return ChangePages(self._context, path, Timestamp(since), until, ends, names)
 
     def count_changes(
         self,

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dodona._core.protocol.arguments import Parameters, Row, check_flag, repeatable
+from dodona._core.protocol.arguments import (
+    Parameters,
+    Row,
+    check_flag,
+    repeatable,
+    repeatable_names,
+)
 from dodona._core.protocol.attempts import unless_stale
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
@@ -56,7 +62,7 @@ class ReadSession:
         retention = reading.check_retention(retention_timestamp, timestamp)
         at = ReadAt(timestamp, retention, _own_writes(transaction, path), _known(transaction, path))
         given, context = repeatable(keys), self._context
-        rows = None
+        rows, columns = None, repeatable_names(columns)
         if columns is None and at.own is None and at.known is None:
             rows = yield from reading.lookup_on_fast_path(context, path, given, at)
         if rows is None:
@@ -81,7 +87,8 @@ class ReadSession:
         check_flag(keep_missing, "keep_missing")
         at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
         given, context = repeatable(keys), self._context
-        lookup = partial(lookup_versions, context, path, given, columns, at, asked)
+        names = repeatable_names(columns)
+        lookup = partial(lookup_versions, context, path, given, names, at, asked)
         rows = yield from unless_stale(context, path, lookup)
         return _found(rows, keep_missing)
 
@@ -97,6 +104,7 @@ class ReadSession:
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Rows]:
         """Return the rows of lower ≤ key < upper, in key order."""
+        columns = repeatable_names(columns)
         select = partial(reading.select, self._context, path, lower, upper, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(select, *asked))[0]
@@ -116,6 +124,7 @@ class ReadSession:
     ) -> Protocol[tuple[FirstRows, Timestamp]]:
         """Read as `select` does, at most `count` rows and about `bytes_max` bytes. Return also the
         timestamp of the read: a read of the next rows at this timestamp sees the same state."""
+        columns = repeatable_names(columns)
         read = partial(first_rows, self._context, path, count, bytes_max, lower, upper, columns)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))
@@ -145,7 +154,8 @@ class ReadSession:
         transaction: TransactionBuffer | None = None,
     ) -> Protocol[Any]:
         """Read several ranges of keys, which are apart and in their order, at one state."""
-        read = partial(reading.read_arrow, self._context, path, ranges, columns)
+        names = repeatable_names(columns)
+        read = partial(reading.read_arrow, self._context, path, ranges, names)
         asked = path, timestamp, retention_timestamp, transaction
         return (yield from self._at_one_state(read, *asked))[0]
 
@@ -192,7 +202,7 @@ class ReadSession:
         columns: Sequence[str] | None = None,
     ) -> Pages:
         """Return the rows of a table in a held snapshot, to read page by page."""
-        return Pages(self._context, hold, path, lower, upper, columns)
+        return Pages(self._context, hold, path, lower, upper, repeatable_names(columns))
 
     def prepare_query(
         self,

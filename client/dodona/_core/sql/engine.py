@@ -21,6 +21,7 @@ from dodona._core.sql.farm_hash import NAME, checked_count, define_farm_hash
 from dodona._core.sql.messages import moved_up, parameter_at, without_call, without_trace
 from dodona._core.sql.parameters import NAMES_SHOWN_MAX
 from dodona._core.sql.result_columns import ResultColumns, quoted
+from dodona._core.sql.result_values import ResultValues
 from dodona_wire.errors import InvalidRequest, LimitExceeded
 from dodona_wire.shown import shown
 
@@ -149,11 +150,13 @@ class Engine:
             columns = ResultColumns(self._connection.sql(text, params=values or None))
             reader = columns.relation.to_arrow_reader(self._limits.rows_per_batch)
             schema = columns.schema(reader.schema)
+            values_of_result = ResultValues(schema)
             for batch in reader:
                 row_count += batch.num_rows
                 size_bytes += batch.nbytes
                 check_size("The result", row_count, size_bytes, self._limits)
                 _check_result(size_bytes, self._limits.result_bytes_max)
+                values_of_result.check(batch)
                 batches.append(columns.batch(schema, batch))
             return pyarrow.Table.from_batches(batches, schema)
 

@@ -5,12 +5,13 @@ condition is about committed rows, at the commit. It knows nothing of the transa
 """
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from dodona._core.protocol.arguments import check_flag, check_number
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.conditions import RowCondition
-from dodona_wire.rows.conditions import required_values
+from dodona_wire.rows.conditions import differing, required_values
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import VALUE_BYTES, write_bytes
 from dodona_wire.shown import shown
@@ -72,10 +73,17 @@ def conditions_of(
     made: dict[Key, RowCondition] = {}
     for key in keys:
         condition = RowCondition(key, required.is_absent, required.version, packed, values)
-        if known.get(key, condition) != condition:
+        if not _is_same(known.get(key, condition), condition):
             raise InvalidRequest(
                 "The transaction has another condition for this row. Give one condition per row.",
                 key=schema.named_key(key),
             )
         made[key] = condition
     return Conditions(made, sum(map(len, made)) + size_bytes * len(made))
+
+
+def _is_same(one: RowCondition, other: RowCondition) -> bool:
+    """Return whether two conditions for a row require the same. NaN is the same as NaN, and 1 is
+    not the same as True."""
+    form = attrgetter("is_absent", "version", "column_mask")
+    return bool(form(one) == form(other)) and not differing(one.values, other.values)

@@ -23,10 +23,10 @@ LEASE_SCHEMA: Final[tuple[dict[str, Any], ...]] = (
     {"name": "name", "type": "utf8", "sort_order": "ascending"},
     {"name": "owner", "type": "utf8", "lock": "holder"},
     {"name": "epoch", "type": "int64", "lock": "holder"},
-    {"name": "expires", "type": "uint64", "lock": "expiry"},
+    {"name": "expires", "type": "uint64", "lock": "expiry", "aggregate": "max"},
 )
-"""The columns of a table of leases. `expires` is a timestamp of the oracle. A lease that was
-released has no owner."""
+"""The columns of a table of leases. `expires` is a timestamp of the oracle, and renewals only
+raise it. A lease that was released has no owner."""
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_types import UUID_BYTES, LogicalType
 from dodona_wire.shown import shown
@@ -54,6 +55,8 @@ def cast_logical(column: Column, wanted: Any, array: Any) -> Any:
     except (pyarrow.ArrowNotImplementedError, pyarrow.ArrowTypeError):
         raise
     except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+        if is_of_handler(error):
+            raise
         row = _first_refused(cast, wanted, array)
         text = f"a value does not fit in {column.type}: {error}"
         value = _text_of(array[row])
@@ -64,7 +67,9 @@ def _text_of(value: Any) -> str:
     """Return a value of Arrow as text; Python may have no such value."""
     try:
         return shown(value.as_py())
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError) as error:
+        if is_of_handler(error):
+            raise
         return f"{value.type} {shown(value.value)}"
 
 
@@ -77,7 +82,9 @@ def _first_refused(cast: Callable[[Any, Any], Any], wanted: Any, array: Any) -> 
         middle = (good + bad) // 2
         try:
             cast(wanted, array.slice(good, middle - good))
-        except (pyarrow.ArrowException, OverflowError, ValueError):
+        except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+            if is_of_handler(error):
+                raise
             bad = middle
         else:
             good = middle

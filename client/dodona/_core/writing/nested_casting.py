@@ -13,6 +13,7 @@ from typing import Any, Final
 from dodona._core.writing.arrow_casting import at_row, cast_column, check_text, plain_array
 from dodona._core.writing.column_types import advice_for
 from dodona_wire.errors import SchemaViolation
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.column_kinds import LogicalType, Member
 from dodona_wire.rows.columns import Column
 from dodona_wire.rows.logical_arrow import arrow_type_of, stored_array
@@ -62,8 +63,10 @@ def _explained(kind: LogicalType, column: Column, part: Any) -> Any:
 def _check_value(kind: LogicalType, column: str, part: Any) -> None:
     try:
         value = part[0].as_py()
-    except (ValueError, OverflowError):  # Python has no such value
-        return
+    except (ValueError, OverflowError) as error:
+        if is_of_handler(error):
+            raise
+        return  # Python has no such value
     if value is not None:
         store_of(kind)(value, column)
 

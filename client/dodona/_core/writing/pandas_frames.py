@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from dodona._core.writing.row_tables import checked_values
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.arrow import array_of_stored
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
@@ -144,6 +145,8 @@ def _array_by_itself(name: str, series: Any) -> Any:
     try:
         return pyarrow.Array.from_pandas(series)
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if is_of_handler(error):
+            raise
         text = f"column {name!r} has the dtype {series.dtype}, which can't be read as Arrow data"
         raise SchemaViolation(f"{text}: {error}", column=name) from error
 

@@ -21,6 +21,7 @@ from dodona._core.writing.pandas_frames import (
 )
 from dodona._core.writing.row_tables import checked_values, table_of_rows
 from dodona_wire.errors import InvalidRequest, SchemaViolation
+from dodona_wire.handlers import is_of_handler
 from dodona_wire.rows.arrow import array_of_stored
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import named, shown
@@ -126,6 +127,8 @@ def _imported(data: Any) -> Any:
             return pyarrow.RecordBatchReader.from_stream(data)
         return pyarrow.record_batch(data)
     except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        if is_of_handler(error):
+            raise
         if _is_polars(data, "DataFrame"):
             for column in data.columns:
                 _arrow_array(column, data.get_column(column))
@@ -229,6 +232,8 @@ def _arrow_array(column: str, values: Any) -> Any:
         if hasattr(values, "__array_interface__") and values.dtype != object:
             return pyarrow.array(values)
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if is_of_handler(error):
+            raise
         text = f"column {column!r} can't be read as Arrow data: {error}"
         raise SchemaViolation(text, column=column) from error
     return None

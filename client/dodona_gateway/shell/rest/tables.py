@@ -3,10 +3,12 @@
 Owns: these operations, each a few lines over the client, and the roles that they need.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from dodona._io.bounds import AsyncUntil
 from dodona_gateway.core import answers, requests
 from dodona_gateway.core.answers import TableView, view_table
 from dodona_gateway.core.json_values import given_bound
@@ -25,10 +27,10 @@ async def generate_timestamps(call: Call, asked: requests.GenerateTimestamps) ->
     return answers.Timestamps(first, asked.count)
 
 
-async def get_cluster(call: Call, asked: requests.Nothing) -> answers.ClusterView:
+async def get_cluster(call: Call, asked: requests.GetCluster) -> answers.ClusterView:
     """Return the proxies and the cells."""
     call.principal.check_somewhere("read")
-    cluster = await call.service.client.get_cluster()
+    cluster = await call.service.client.get_cluster(timeout_ms=asked.timeout_ms)
     cells = [
         answers.CellView(it.cell, it.address, it.is_alive, it.tablet_count) for it in cluster.cells
     ]
@@ -42,6 +44,7 @@ async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
     """Create a table."""
     call.principal.check("admin", asked.path)
     schema = TableSchema.parse(asked.schema)
+    left_ms = _left_ms(call, asked)
     await call.service.client.create_table(
         asked.path,
         schema,
@@ -50,21 +53,22 @@ async def create_table(call: Call, asked: requests.CreateTable) -> TableView:
         asked.tablet_count,
         asked.mount,
         asked.attributes,
+        timeout_ms=left_ms(),
     )
-    view = await _view(call, asked.path)
+    view = await _view(call, asked.path, left_ms())
     return msgspec.structs.replace(view, warnings=warnings_about(asked.attributes or ()))
 
 
 async def list_tables(call: Call, asked: requests.Prefix) -> answers.Paths:
     """Return the paths of all tables that you may read and that begin with the prefix."""
-    paths = await call.service.client.list_tables(asked.prefix)
+    paths = await call.service.client.list_tables(asked.prefix, timeout_ms=asked.timeout_ms)
     return answers.Paths([it for it in paths if call.principal.allows("read", it)])
 
 
 async def get_table(call: Call, asked: requests.Path) -> TableView:
     """Return a table with its schema, tablets and settings."""
     call.principal.check("read", asked.path)
-    return await _view(call, asked.path)
+    return await _view(call, asked.path, asked.timeout_ms)
 
 
 async def mount_table(call: Call, asked: requests.MountTable) -> TableView:
@@ -111,20 +115,36 @@ async def remount_table(call: Call, asked: requests.ChangeTable) -> TableView:
 async def reshard_table(call: Call, asked: requests.ReshardTable) -> TableView:
     """Divide an unmounted table into other tablets with the same rows."""
     call.principal.check("admin", asked.path)
-    first, last = asked.first_tablet_index, asked.last_tablet_index
-    reshard = call.service.client.reshard_table
+    client, left_ms = call.service.client, _left_ms(call, asked)
     pivots = asked.pivot_keys
     if pivots is not None:
-        pivots = _pivots((await call.service.client.get_table(asked.path)).schema, pivots)
-    await reshard(asked.path, pivots, asked.tablet_count, first, last)
-    return await _view(call, asked.path)
+        table = await client.get_table(asked.path, timeout_ms=left_ms())
+        pivots = _pivots(table.schema, pivots)
+    await client.reshard_table(
+        asked.path,
+        pivots,
+        asked.tablet_count,
+        asked.first_tablet_index,
+        asked.last_tablet_index,
+        timeout_ms=left_ms(),
+    )
+    return await _view(call, asked.path, left_ms())
 
 
 async def alter_table(call: Call, asked: requests.AlterTable) -> TableView:
     """Change the schema of an unmounted table."""
     call.principal.check("admin", asked.path)
-    await call.service.client.alter_table(asked.path, asked.schema)
-    return await _view(call, asked.path)
+    left_ms = _left_ms(call, asked)
+    await call.service.client.alter_table(asked.path, asked.schema, timeout_ms=left_ms())
+    return await _view(call, asked.path, left_ms())
+
+
+def _left_ms(call: Call, asked: requests.Timed) -> Callable[[], int | None]:
+    """Return a function that returns how long the next call of the client may take, in ms. The
+    deadline is `timeout_ms` from now, for all of them. None is no limit."""
+    if asked.timeout_ms is None:
+        return lambda: None
+    return AsyncUntil(call.service.run, asked.timeout_ms).left_ms
 
 
 def _range_of(asked: requests.ChangeTable) -> tuple[str, int | None, int | None, int]:
@@ -135,8 +155,8 @@ def _pivots(schema: TableSchema, pivots: list[list[Any]] | None) -> list[Any] | 
     return None if pivots is None else [given_bound(schema, it) for it in pivots]
 
 
-async def _view(call: Call, path: str) -> TableView:
-    view = view_table(await call.service.client.get_table(path))
+async def _view(call: Call, path: str, timeout_ms: int | None = None) -> TableView:
+    view = view_table(await call.service.client.get_table(path, timeout_ms=timeout_ms))
     for tablet in view.tablets:
         shown = [text_of_value(it) for it in tablet.pivot_key]
         tablet.pivot_key[:] = [format_any(it) for it in shown] if call.form == "json" else shown
