@@ -76,21 +76,21 @@ def release_when_prepared(patch: pytest.MonkeyPatch) -> None:
 
 def check_repeats(patch: pytest.MonkeyPatch) -> None:
     """A request that comes again is checked against what the first one wrote."""
-    prepare = Participant.prepare
+    prepare = Participant.prepare_if
 
-    def again(participant: Participant, route: Any, body: Any, given: Any = ()) -> None:
+    def again(participant: Participant, route: Any, body: Any) -> None:
         cell = participant._cell
-        if given and cell.state_of(body.transaction) is State.COMMITTED:
+        if cell.state_of(body.request.transaction) is State.COMMITTED:
             try:
-                for those in given:
+                for those in body.conditions:
                     for row in those.rows:
                         conditions._check(cell.tablets[those.tablet], row)
             except Lost as lost:
                 participant._outbox.reply(route, lost.failure)
                 return
-        prepare(participant, route, body, given)
+        prepare(participant, route, body)
 
-    patch.setattr(Participant, "prepare", again)
+    patch.setattr(Participant, "prepare_if", again)
 
 
 def lock_one_group(patch: pytest.MonkeyPatch) -> None:
