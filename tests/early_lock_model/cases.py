@@ -5,7 +5,7 @@ Owns: which rows, cells and transactions a search has. Must not import: rules.
 
 from typing import Final
 
-from early_lock_model.state import BLIND, NOWAIT, PLAIN, SKIP, WAIT, Case, Txn
+from early_lock_model.state import BLIND, NOWAIT, PLAIN, SKIP, WAIT, Case, Txn, rows_named
 
 A, B, C = 1, 2, 4
 ONE, ONE_OF_TWO, APART, THREE = (0,), (0, 0), (0, 1), (0, 0, 1)
@@ -41,6 +41,45 @@ def sets() -> Case:
         "a set of two rows, and an owner of each",
         (Txn(WAIT, A | B, A | B), Txn(WAIT, A, A), Txn(WAIT, B, B)),
         ONE_OF_TWO,
+    )
+
+
+def pair() -> Case:
+    """Two owners of the same set."""
+    both = Txn(WAIT, A | B, A | B)
+    return Case("two owners of the same set", (both, both), ONE_OF_TWO, leases_end=True)
+
+
+def synced(*, writes: int, count: int = 2) -> Case:
+    """Owners of a hot row whose appends become durable later. The last one writes other rows."""
+    hot_one = Txn(WAIT, A, A, reads=A)
+    return Case(
+        f"a hot row, appends take time, {count} owners, the last writes {rows_named(writes)}",
+        (*(hot_one,) * (count - 1), hot_one._replace(writes=writes)),
+        APART,
+        crashes_max=1,
+        syncs=True,
+    )
+
+
+def read_beside() -> Case:
+    """An owner whose appends become durable later, and a plain reader of the row."""
+    return Case(
+        "a hot row, appends take time, and a plain reader that writes elsewhere",
+        (Txn(WAIT, A, A, reads=A), Txn(PLAIN, writes=B, reads=A)),
+        APART,
+        crashes_max=1,
+        syncs=True,
+    )
+
+
+def endless() -> Case:
+    """A set of two rows, and two writers that never stop."""
+    return Case(
+        "a set of two rows, and two plain writers that never stop",
+        (Txn(WAIT, A | B, A | B), Txn(PLAIN, writes=A), Txn(PLAIN, writes=B)),
+        ONE_OF_TWO,
+        is_endless=True,
     )
 
 
@@ -166,6 +205,11 @@ CASES: Final = (
     hot_and(PLAIN, crashes_max=1, ends=True),
     hot_and(BLIND, crashes_max=1, ends=True),
     sets(),
+    pair(),
+    synced(writes=A),
+    synced(writes=A, count=3),
+    synced(writes=B),
+    read_beside(),
     withdrawn(),
     overtaking(PLAIN),
     overtaking(BLIND),

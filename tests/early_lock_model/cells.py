@@ -189,7 +189,7 @@ class Cells:
     def _waits_for(self, state: State, at: int, other: int, record: Record, met: int) -> bool:
         """Return whether a writer waits for the outcome of a holder. Otherwise it is refused."""
         start, txn = state.clients[at].start, self.case.txns[at]
-        is_prepared_before = record.phase == PREPARED and record.timestamp < start
+        is_prepared_before = record.phase == PREPARED and record.p < start
         if txn.kind == BLIND or is_prepared_before:
             return True
         is_weak = not met & self.exclusive(state, other)
@@ -201,9 +201,23 @@ class Cells:
         """Return the rows of its writes and locks that were committed after its start."""
         start, found = state.clients[at].start, 0
         for other, record in enumerate(state.cells[cell].records):
-            if other != at and record.phase == COMMITTED and record.timestamp > start:
+            if other != at and record.phase == COMMITTED and record.c > start:
                 found |= mine & self.exclusive(state, other)
         return found
+
+    def read(self, state: State, at: int, cell: int) -> int | None:
+        """Return whose rows a read sees that are not durable, or None if it waits."""
+        start, rows, saw = state.clients[at].start, self.case.txns[at].reads, 0
+        for other, record in enumerate(state.cells[cell].records):
+            if other == at or not self.written(state, other) & rows:
+                continue
+            is_below = record.phase == PREPARED and record.p <= start
+            if is_below or (record.phase == LOCKED and state.clients[other].start < start):
+                return None
+            if record.phase == COMMITTED and not record.is_durable and record.c <= start:
+                saw |= 1 << other
+        is_owner = not rows & ~self.owned(state, at, cell)
+        return None if saw and self.rules.reads_wait_for_syncs and not is_owner else saw
 
     def refused(self, state: State, at: int, cell: int) -> State:
         after = state.with_record(at, cell, Record(REFUSED))

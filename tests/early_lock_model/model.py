@@ -22,7 +22,9 @@ from early_lock_model.state import (
     NONE,
     NOWAIT,
     OWNERS,
+    PLAIN,
     PREPARED,
+    READING,
     REFUSED,
     SKIP,
     UNDECIDED,
@@ -66,22 +68,35 @@ class EarlyLockModel(Cells):
 
     def progress(self, state: State, dead: int = 0) -> Steps:
         """What happens without accidents. A dead client does nothing, and its messages are lost."""
-        for at, client in enumerate(state.clients):
-            if not dead >> at & 1:
-                yield from self._client(state, at, client)
-                if client.phase != IDLE:
-                    yield from self._arrivals(state, at, client)
-            if client.start:
-                for cell in self.participants(state, at):
-                    yield from self._outcome(state, at, cell)
+        for at in range(len(state.clients)):
+            yield from self.moves(state, at, is_dead=bool(dead >> at & 1))
+        for cell, here in enumerate(state.cells):
+            if not all(it.is_durable for it in here.records):
+                text = "what cell {} has appended is durable"
+                yield Step(text, (cell,), self._synced(state, cell))
+
+    def moves(self, state: State, at: int, *, is_dead: bool = False) -> Steps:
+        """What happens next to one transaction."""
+        client = state.clients[at]
+        if not is_dead:
+            yield from self._client(state, at, client)
+            if client.phase != IDLE:
+                yield from self._arrivals(state, at, client)
+        if client.start:
+            for cell in self.participants(state, at):
+                yield from self._outcome(state, at, cell)
 
     def _client(self, state: State, at: int, client: Client) -> Steps:
         if client.phase == IDLE:
             yield self._first_step(state, at, client)
         elif client.phase == ASKING:
             yield from self._ask(state, at, client)
+        elif client.phase == READING:
+            yield from self._read(state, at, client)
         elif client.phase == COMMITTING:
             yield from self._report(state, at, client)
+        elif self.case.is_endless and self.case.txns[at].kind == PLAIN:
+            yield from self._again(state, at)
 
     def _first_step(self, state: State, at: int, client: Client) -> Step[State]:
         if self.case.txns[at].kind not in OWNERS:
@@ -93,8 +108,25 @@ class EarlyLockModel(Cells):
     def _begin(self, state: State, at: int, client: Client, text: str) -> Step[State]:
         start = client.start or state.clock
         clock = state.clock + (not client.start)
-        begun = client._replace(phase=COMMITTING, start=start)
+        phase = READING if self.case.txns[at].reads else COMMITTING
+        begun = client._replace(phase=phase, start=start)
         return Step(text, (at, start), state.with_client(at, begun)._replace(clock=clock))
+
+    def _read(self, state: State, at: int, client: Client) -> Steps:
+        rows = self.case.txns[at].reads
+        cell = next(number for number, mask in enumerate(self.masks) if mask & rows)
+        saw = self.read(state, at, cell)
+        if saw is not None:
+            after = state.with_client(at, client._replace(phase=COMMITTING, saw=saw))
+            yield Step("T{} reads {} in cell {}", (at, rows_named(rows), cell), after)
+
+    def _again(self, state: State, at: int) -> Steps:
+        """A plain writer whose transaction has ended begins another one."""
+        if any(it.records[at].phase in (LOCKED, PREPARED) for it in state.cells):
+            return
+        for cell in range(len(self.masks)):
+            state = state.with_record(at, cell, Record())
+        yield Step("the client of T{} has another one", (at,), state.with_client(at, Client()))
 
     def _ask(self, state: State, at: int, client: Client) -> Steps:
         route, place, rules = self.routes[at], client.place, self.rules
@@ -130,9 +162,8 @@ class EarlyLockModel(Cells):
         cells = self.participants(state, at)
         theirs = [state.cells[cell].records[at] for cell in cells]
         if client.decided == UNDECIDED:
-            is_prepared = all(it.phase == PREPARED for it in theirs)
-            if is_prepared:
-                client = client._replace(decided=max(it.timestamp for it in theirs))
+            if _are_prepared(theirs):
+                client = client._replace(decided=max(it.p for it in theirs))
             elif any(it.phase == REFUSED for it in theirs):
                 client = client._replace(decided=ABORT)
         if client.decided == ABORT:
@@ -153,7 +184,7 @@ class EarlyLockModel(Cells):
             if self._is_released(state, at, request.cell, client):
                 after = self._looked(self.end(state, request.cell, at), request.cell)
                 yield Step("T{} releases its locks in cell {}", (at, request.cell), after)
-        if client.start and client.phase != ASKING:
+        if client.start and client.phase not in (ASKING, READING):
             for cell in self.participants(state, at):
                 if state.cells[cell].records[at].phase == NONE:
                     yield from self._commit(state, at, cell)
@@ -244,25 +275,36 @@ class EarlyLockModel(Cells):
         elif record.phase == LOCKED:
             yield self._stamp(state, at, cell, record)
         elif record.phase == PREPARED and decided != UNDECIDED:
-            after = self._applied(state, at, cell, decided)
+            after = self._applied(state, at, cell, record._replace(phase=COMMITTED, c=decided))
             yield Step("T{} commits in cell {}", (at, cell), after)
 
     def _stamp(self, state: State, at: int, cell: int, record: Record) -> Step[State]:
         p = state.clock
         later = state._replace(clock=p + 1)
         if len(self.participants(state, at)) == 1:
-            decided = later.with_client(at, later.clients[at]._replace(decided=p))
-            after = self._applied(decided, at, cell, p)
+            after = self._applied(later, at, cell, record._replace(phase=COMMITTED, c=p))
             return Step("T{} commits at {} in cell {}", (at, p, cell), after)
-        after = later.with_record(at, cell, record._replace(phase=PREPARED, timestamp=p))
+        prepared = record._replace(phase=PREPARED, p=p, is_durable=not self.case.syncs)
+        after = later.with_record(at, cell, prepared)
         if self.rules.hands_over == PREPARED:
             after = self.look(self.end(after, cell, at), cell)
         return Step("T{} is prepared at {} in cell {}", (at, p, cell), after)
 
-    def _applied(self, state: State, at: int, cell: int, c: int) -> State:
+    def _applied(self, state: State, at: int, cell: int, record: Record) -> State:
         """The owner's early locks end in the step that applies its commit."""
-        after = self.end(state.with_record(at, cell, Record(COMMITTED, c)), cell, at)
+        record = record._replace(is_durable=not self.case.syncs)
+        after = self.end(state.with_record(at, cell, record), cell, at)
+        if record.is_durable:
+            after = _decided(after, at, record)
         return self.look(after, cell) if self.rules.wakes_at_outcome else after
+
+    def _synced(self, state: State, cell: int) -> State:
+        """All that the cell has appended is durable, in the order of its log."""
+        for at, record in enumerate(state.cells[cell].records):
+            if not record.is_durable:
+                state = state.with_record(at, cell, record._replace(is_durable=True))
+                state = _decided(state, at, record)
+        return state
 
     def _looked(self, state: State, cell: int) -> State:
         return self.look(state, cell) if self.rules.wakes_at_end else state
@@ -306,10 +348,10 @@ class EarlyLockModel(Cells):
         cells = self.participants(state, at) if state.clients[at].start else []
         theirs = [state.cells[cell].records[at] for cell in cells]
         client = state.clients[at]
-        if client.decided != UNDECIDED or all(it.phase != PREPARED for it in theirs):
+        if client.decided != UNDECIDED or not any(_are_prepared([it]) for it in theirs):
             return
-        if all(it.phase == PREPARED for it in theirs):
-            c = max(it.timestamp for it in theirs)
+        if _are_prepared(theirs):
+            c = max(it.p for it in theirs)
             after = state.with_client(at, client._replace(decided=c))
             yield Step("the coordinator of T{} commits at {}", (at, c), after)
             return
@@ -322,8 +364,7 @@ class EarlyLockModel(Cells):
     def _restarted(self, state: State, cell: int) -> State:
         """The queue, locks without a prepared record, and refusals are gone."""
         here = state.cells[cell]
-        kept = (it if it.phase in (PREPARED, COMMITTED) else Record() for it in here.records)
-        after = Cell(state.clock, (), 0, tuple(kept))
+        after = Cell(state.clock, (), 0, tuple(_replayed(it) for it in here.records))
         return state.with_cell(cell, after)._replace(
             clock=state.clock + 1, crashes=state.crashes + 1
         )
@@ -340,3 +381,25 @@ class EarlyLockModel(Cells):
             clock=state.clock + 1, unmounts=state.unmounts + 1
         )
         yield Step("the tablet of cell {} is unmounted and mounted", (cell,), unmounted)
+
+
+def _are_prepared(records: list[Record]) -> bool:
+    """Return whether all are prepared, and have said so: what they wrote is durable."""
+    return all(it.phase == PREPARED and it.is_durable for it in records)
+
+
+def _decided(state: State, at: int, record: Record) -> State:
+    """A commit of one cell is decided when its record is durable."""
+    if record.phase != COMMITTED or record.p:
+        return state
+    return state.with_client(at, state.clients[at]._replace(decided=record.c))
+
+
+def _replayed(record: Record) -> Record:
+    """Return what a restart finds in the log."""
+    if record.phase not in (PREPARED, COMMITTED):
+        return Record()
+    if record.is_durable:
+        return record
+    is_outcome = record.phase == COMMITTED and record.p
+    return record._replace(phase=PREPARED, c=0, is_durable=True) if is_outcome else Record()

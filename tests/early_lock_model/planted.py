@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from early_lock_model.cases import (
+    B,
     apart,
     apart_and_plain,
     hot,
@@ -15,9 +16,12 @@ from early_lock_model.cases import (
     named,
     never_waits,
     overtaking,
+    pair,
+    read_beside,
     required,
     sets,
     skipping,
+    synced,
     twice,
     withdrawn,
 )
@@ -114,6 +118,10 @@ class LeftOut(Rules):
     commits_locks = False
 
 
+class ReadsEarly(Rules):
+    reads_wait_for_syncs = False
+
+
 class NoLease(Rules):
     has_lease = False
 
@@ -156,7 +164,6 @@ class AsleepAtTheOutcome(Rules):
 
 class KeptAtUnmount(Rules):
     unmount_ends = False
-    obeys_fence = False
 
 
 class QueuesNowait(Rules):
@@ -182,7 +189,7 @@ class PlantedBug:
 
 BUGS: Final = (
     PlantedBug("cells are asked in any order", AnyOrder, apart(), "DEADLOCK"),
-    PlantedBug("the rows of a cell are asked for one by one", KeyByKey, sets(), "DEADLOCK"),
+    PlantedBug("the rows of a cell are asked for one by one", KeyByKey, pair(), "DEADLOCK"),
     PlantedBug("a part of a set is granted", PartOfASet, sets(), "MUTEX"),
     PlantedBug("an owner locks twice", Twice, twice(), "DEADLOCK"),
     PlantedBug("a grant does not look at owners", OverOwners, hot(2), "MUTEX"),
@@ -217,6 +224,13 @@ BUGS: Final = (
         named(ends=True),
         "EXCLUSION",
     ),
+    PlantedBug(
+        "a grant leaves early, and the commit leaves its rows out",
+        LeftOut,
+        synced(writes=B),
+        "DIRTY",
+    ),
+    PlantedBug("any read leaves before what it saw is durable", ReadsEarly, read_beside(), "DIRTY"),
     PlantedBug("an early lock has no lease", NoLease, hot(2), "DEADLOCK"),
     PlantedBug(
         "the end of a lease takes the locks of the commit",

@@ -7,6 +7,7 @@ Owns: how each promise is checked. The rules under test have no say here. Promis
 - OVERTAKEN: no later writer takes a row for which a request waits only for commits;
 - EXCLUSION: of two owners of a row that both commit, one began after the commit of the other;
 - LOST UPDATE: of two writers of a row that both commit, one began after the commit of the other;
+- DIRTY: what a transaction has read is committed if the transaction is;
 - NOLOSE: an owner that kept its lock is not refused because of that row;
 - DEADLOCK: something can always happen until all is quiet.
 Must not import: the model.
@@ -20,11 +21,13 @@ from early_lock_model.rules import is_next, overlapping
 from early_lock_model.state import (
     ASKING,
     BLIND,
+    COMMITTED,
     COMMITTING,
     IDLE,
     LOCKED,
     OWNERS,
     PREPARED,
+    READING,
     UNDECIDED,
     Case,
     Cell,
@@ -110,14 +113,23 @@ def _holders(model: Model, state: State, number: int, entry: Entry) -> list[int]
 
 def _outcomes(model: Model, state: State) -> str | None:
     committed = [at for at, it in enumerate(state.clients) if it.decided > UNDECIDED]
+    for at in committed:
+        for other in range(len(state.clients)):
+            if state.clients[at].saw >> other & 1 and not _is_committed(state, other):
+                return f"DIRTY: T{at} has read rows of T{other}, which never were"
     for one, two in combinations(committed, 2):
-        if model.claimed(state, one) & model.claimed(state, two):
-            if _overlap(model, state, one, two):
-                return f"EXCLUSION: T{one} and T{two} locked a row early, and overlap"
+        if not _overlap(model, state, one, two):
+            continue
         if model.written(state, one) & model.written(state, two):
-            if _overlap(model, state, one, two):
-                return f"LOST UPDATE: T{one} and T{two} wrote a row, and overlap"
+            return f"LOST UPDATE: T{one} and T{two} wrote a row, and overlap"
+        if model.claimed(state, one) & model.claimed(state, two):
+            return f"EXCLUSION: T{one} and T{two} locked a row early, and overlap"
     return None
+
+
+def _is_committed(state: State, at: int) -> bool:
+    is_there = any(it.records[at].phase == COMMITTED for it in state.cells)
+    return is_there or state.clients[at].decided > UNDECIDED
 
 
 def _overlap(model: Model, state: State, one: int, two: int) -> bool:
@@ -164,7 +176,7 @@ def _rest(state: State, dead: int) -> str | None:
             waits = "owns rows" if cell.queue[0].granted else "waits"
             return f"T{cell.queue[0].at} {waits} in cell {number} for ever"
     for at, client in enumerate(state.clients):
-        if client.phase in (IDLE, ASKING, COMMITTING) and not dead >> at & 1:
+        if client.phase in (IDLE, ASKING, READING, COMMITTING) and not dead >> at & 1:
             return f"T{at} is {client.phase} for ever"
     return None
 

@@ -61,6 +61,8 @@ class Rules:
     nowait_queues = False
     skips_closed = True
     """`skip_locked` passes over rows that an earlier request waits for."""
+    reads_wait_for_syncs = True
+    """A read waits until what it saw is durable. Only an owner's read of its rows does not."""
     hands_over = COMMITTED
     """The phase of the owner's commit that ends its early locks in a cell."""
 

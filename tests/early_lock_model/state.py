@@ -10,7 +10,8 @@ PLAIN, BLIND = "plain", "blind"
 WAIT, NOWAIT, SKIP = "wait", "nowait", "skip_locked"
 """Transactions that lock early, by what they do if a row is not free."""
 OWNERS: Final = (WAIT, NOWAIT, SKIP)
-IDLE, ASKING, COMMITTING, DONE, FAILED = "idle", "asking", "committing", "done", "failed"
+IDLE, ASKING, READING, COMMITTING = "idle", "asking", "reading", "committing"
+DONE, FAILED = "done", "failed"
 """Where a client is."""
 NONE, LOCKED, PREPARED, COMMITTED, REFUSED = "none", "locked", "prepared", "committed", "refused"
 """What a cell knows of a commit."""
@@ -30,6 +31,8 @@ class Txn(NamedTuple):
     """With `skip_locked`, it writes what it has locked."""
     requires: int = 0
     """The rows that it locks weakly at its commit, as conditions do."""
+    reads: int = 0
+    """The rows of one cell that it reads at its start timestamp."""
     takes: int = 1
     """How many rows `skip_locked` takes at most."""
     more: int = 0
@@ -53,6 +56,10 @@ class Case(NamedTuple):
     """A client may stop waiting for its locks."""
     recovers: bool = False
     """A prepared participant may ask the coordinator at any time, and not only for the dead."""
+    syncs: bool = False
+    """An append becomes durable in a step of its own. Otherwise it is durable immediately."""
+    is_endless: bool = False
+    """A plain writer that has an outcome begins anew, again and again."""
 
 
 class Request(NamedTuple):
@@ -77,8 +84,9 @@ class Record(NamedTuple):
     """A commit in one cell."""
 
     phase: str = NONE
-    timestamp: int = 0
-    """p, or the commit timestamp."""
+    p: int = 0
+    c: int = 0
+    is_durable: bool = True
     is_held: bool = True
     """For a bug: whether its rows are locked."""
 
@@ -103,6 +111,8 @@ class Client(NamedTuple):
     taken: int = 0
     """The rows that it was granted."""
     decided: int = UNDECIDED
+    saw: int = 0
+    """The transactions whose rows it read before they were durable, as a mask."""
 
 
 class State(NamedTuple):
