@@ -153,7 +153,6 @@ def never_waits() -> Case:
         "two cells, an owner with nowait",
         (both, both._replace(kind=NOWAIT, descends=True)),
         APART,
-        leases_end=True,
     )
 
 
@@ -166,14 +165,13 @@ def skipping() -> Case:
     )
 
 
-def skipping_apart(*, crashes_max: int = 0) -> Case:
+def skipping_apart(*, ends: bool = False) -> Case:
     """Two owners take rows that are free, in two cells."""
     return Case(
-        f"two cells, two owners with skip_locked, crashes={crashes_max}",
-        (Txn(SKIP, A | C, takes=2), Txn(SKIP, A | B | C, takes=2)),
+        f"two cells, two owners with skip_locked, ends={ends}",
+        (Txn(SKIP, A | C, takes=1), Txn(SKIP, A | B | C, takes=2)),
         THREE,
-        crashes_max,
-        leases_end=True,
+        leases_end=ends,
     )
 
 
@@ -195,6 +193,15 @@ def required_beside() -> Case:
     )
 
 
+def required_both() -> Case:
+    """Two transactions of two cells. Each has a condition on a row that the other one writes."""
+    return Case(
+        "two cells, conditions on rows that the other one writes",
+        (Txn(PLAIN, writes=B, requires=A), Txn(PLAIN, writes=A, requires=B)),
+        APART,
+    )
+
+
 CASES: Final = (
     hot(2),
     hot(3),
@@ -207,7 +214,6 @@ CASES: Final = (
     sets(),
     pair(),
     synced(writes=A),
-    synced(writes=A, count=3),
     synced(writes=B),
     read_beside(),
     withdrawn(),
@@ -216,7 +222,8 @@ CASES: Final = (
     apart(),
     apart(recovers=True, ends=True),
     apart(crashes_max=1),
-    apart_and_plain(crashes_max=1, ends=True),
+    apart_and_plain(crashes_max=1),
+    apart_and_plain(ends=True),
     named(),
     named(crashes_max=1),
     named(ends=True),
@@ -224,6 +231,8 @@ CASES: Final = (
     never_waits(),
     skipping(),
     skipping_apart(),
+    skipping_apart(ends=True),
     required(),
     required_beside(),
+    required_both(),
 )

@@ -195,7 +195,8 @@ class Cells:
         is_weak = not met & self.exclusive(state, other)
         if not is_weak or not self.rules.waits_for_weak:
             return False
-        return len(self.participants(state, at)) == 1 or state.clients[other].start < start
+        is_before = state.clients[other].start < start or self.rules.waits_for_weak_later
+        return is_before or len(self.participants(state, at)) == 1
 
     def _newer(self, state: State, at: int, cell: int, mine: int) -> int:
         """Return the rows of its writes and locks that were committed after its start."""

@@ -35,6 +35,7 @@ from early_lock_model.state import (
     Record,
     Request,
     State,
+    ranked,
     rows_named,
 )
 from replication_model.step import Step
@@ -52,7 +53,7 @@ class EarlyLockModel(Cells):
         return State(1, (cell,) * len(self.masks), clients)
 
     def pack(self, state: State) -> State:
-        return state
+        return ranked(state) if self.case.is_endless else state
 
     def unpack(self, packed: State) -> State:
         return packed

@@ -19,6 +19,7 @@ from early_lock_model.cases import (
     pair,
     read_beside,
     required,
+    required_both,
     sets,
     skipping,
     synced,
@@ -103,6 +104,10 @@ class ConditionPasses(Rules):
 
 class RefusedByWeak(Rules):
     waits_for_weak = False
+
+
+class WaitsForEachWeak(Rules):
+    waits_for_weak_later = True
 
 
 class BeforeTheLastGrant(Rules):
@@ -211,6 +216,12 @@ BUGS: Final = (
     ),
     PlantedBug("a condition passes an early lock", ConditionPasses, required(), "NOLOSE"),
     PlantedBug("an owner is refused by an earlier weak lock", RefusedByWeak, required(), "NOLOSE"),
+    PlantedBug(
+        "a writer of two cells waits for any weak lock",
+        WaitsForEachWeak,
+        required_both(),
+        "DEADLOCK",
+    ),
     PlantedBug("s is asked for before the last grant", BeforeTheLastGrant, hot(2), "NOLOSE"),
     PlantedBug(
         "a commit trusts an early lock, and checks no version",

@@ -144,17 +144,21 @@ def _overlap(model: Model, state: State, one: int, two: int) -> bool:
 
 
 def _ends(model: Model, state: State) -> str | None:
-    count = len(model.case.txns)
-    everyone = (1 << count) - 1
-    owners = [1 << at for at, txn in enumerate(model.case.txns) if txn.kind in OWNERS]
-    for dead in (0, everyone, *owners):
-        if is_stuck(model, state, dead) and (rest := _rest(state, dead)):
-            return f"DEADLOCK: {_who(dead, everyone)}, and {rest}"
+    for dead, who in modes(model):
+        if next(settling(model, state, dead), None) is None and (left := rest(state, dead)):
+            return f"DEADLOCK: {who}, and {left}"
     return None
 
 
-def is_stuck(model: Model, state: State, dead: int) -> bool:
-    return next(settling(model, state, dead), None) is None
+def modes(model: Model) -> list[tuple[int, str]]:
+    """Return who may be dead while all else goes on, as masks and in words."""
+    everyone = (1 << len(model.case.txns)) - 1
+    owners = [at for at, txn in enumerate(model.case.txns) if txn.kind in OWNERS]
+    return [
+        (0, "all messages arrive"),
+        (everyone, "all clients are dead"),
+        *((1 << at, f"T{at} is dead") for at in owners),
+    ]
 
 
 def settling(model: Model, state: State, dead: int) -> Iterator[Step[State]]:
@@ -166,7 +170,7 @@ def settling(model: Model, state: State, dead: int) -> Iterator[Step[State]]:
             yield from model.recovery(state, at)
 
 
-def _rest(state: State, dead: int) -> str | None:
+def rest(state: State, dead: int) -> str | None:
     """Return what has not ended, or None."""
     for number, cell in enumerate(state.cells):
         for at, record in enumerate(cell.records):
@@ -179,11 +183,3 @@ def _rest(state: State, dead: int) -> str | None:
         if client.phase in (IDLE, ASKING, READING, COMMITTING) and not dead >> at & 1:
             return f"T{at} is {client.phase} for ever"
     return None
-
-
-def _who(dead: int, everyone: int) -> str:
-    if not dead:
-        return "all messages arrive"
-    if dead == everyone:
-        return "all clients are dead"
-    return f"T{dead.bit_length() - 1} is dead"

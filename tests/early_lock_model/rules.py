@@ -47,6 +47,8 @@ class Rules:
     """A condition on a row is refused by an early lock of it, as a write is."""
     waits_for_weak = True
     """A writer waits for a weak holder that began before it, and in one cell for any."""
+    waits_for_weak_later = False
+    """A writer of two cells also waits for a weak holder that began later."""
     commits_locks = True
     """Rows that are locked early and not written are exclusive locks of the commit."""
     has_lease = True

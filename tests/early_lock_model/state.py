@@ -137,3 +137,22 @@ class State(NamedTuple):
 def rows_named(rows: int) -> str:
     """Return the letters of these rows."""
     return "".join(letter for bit, letter in enumerate("abcd") if rows >> bit & 1) or "nothing"
+
+
+def ranked(state: State) -> State:
+    """Return the state with its timestamps counted from 1, so that endless ones are alike."""
+    used = {it.start for it in state.clients} | {it.decided for it in state.clients}
+    for cell in state.cells:
+        used |= {cell.fence} | {it.p for it in cell.records} | {it.c for it in cell.records}
+    ranks = {it: rank for rank, it in enumerate(sorted(used - {ABORT} | {0}))} | {ABORT: ABORT}
+    clients = tuple(
+        it._replace(start=ranks[it.start], decided=ranks[it.decided]) for it in state.clients
+    )
+    cells = tuple(
+        cell._replace(
+            fence=ranks[cell.fence],
+            records=tuple(it._replace(p=ranks[it.p], c=ranks[it.c]) for it in cell.records),
+        )
+        for cell in state.cells
+    )
+    return state._replace(clock=max(ranks.values()) + 1, cells=cells, clients=clients)
