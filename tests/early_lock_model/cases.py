@@ -44,10 +44,11 @@ def sets() -> Case:
     )
 
 
-def pair() -> Case:
+def pair(*, ends: bool = True) -> Case:
     """Two owners of the same set."""
     both = Txn(WAIT, A | B, A | B)
-    return Case("two owners of the same set", (both, both), ONE_OF_TWO, leases_end=True)
+    title = f"two owners of the same set, ends={ends}"
+    return Case(title, (both, both), ONE_OF_TWO, leases_end=ends)
 
 
 def synced(*, writes: int, count: int = 2) -> Case:

@@ -178,9 +178,7 @@ class Cells:
             return self.rules.blind_queues
         return self.rules.closes and is_next(state.cells[cell], index)
 
-    def _holder(
-        self, state: State, at: int, other: int, cell: int, mine: int, weak: int
-    ) -> int:
+    def _holder(self, state: State, at: int, other: int, cell: int, mine: int, weak: int) -> int:
         """Return the rows that both want, unless both only want them weakly."""
         mask = self.masks[cell]
         theirs = self.exclusive(state, other) & mask

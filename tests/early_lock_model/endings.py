@@ -154,7 +154,10 @@ def _waits(state: State, at: int) -> bool:
 def _active(model: EarlyLockModel, members: set[State]) -> set[int]:
     """Return who does something inside the round."""
     return {
-        at for state in members for at, it in _moves(model, state) if model.pack(it.state) in members
+        at
+        for state in members
+        for at, it in _moves(model, state)
+        if model.pack(it.state) in members
     }
 
 

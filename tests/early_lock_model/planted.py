@@ -211,9 +211,7 @@ BUGS: Final = (
         "a blind transaction waits beside the queue", BlindBeside, overtaking(BLIND), "OVERTAKEN"
     ),
     PlantedBug("a plain writer passes an early lock", PlainPasses, hot_and(PLAIN), "MUTEX"),
-    PlantedBug(
-        "a plain writer waits for an early lock", PlainWaits, apart_and_plain(), "DEADLOCK"
-    ),
+    PlantedBug("a plain writer waits for an early lock", PlainWaits, apart_and_plain(), "DEADLOCK"),
     PlantedBug("a condition passes an early lock", ConditionPasses, required(), "NOLOSE"),
     PlantedBug("an owner is refused by an earlier weak lock", RefusedByWeak, required(), "NOLOSE"),
     PlantedBug(
