@@ -1,7 +1,7 @@
 """What a cell does: its queue of early locks, and the checks of a commit.
 
-Owns: grants, the ends of locks, and whether a commit takes its locks, waits, or is refused. Must not
-import: the model, promises.
+Owns: grants, the ends of locks, and whether a commit takes its locks, waits, or is refused. Must
+not import: the model, promises.
 """
 
 from typing import Final

@@ -16,6 +16,10 @@ from replication_model.explorer import explore
 from replication_model.step import Step
 
 Graph = dict[State, list[State]]
+Move = tuple[int, Step[State]]
+"""A step, and the transaction that it belongs to."""
+Node = tuple[State, frozenset[int]]
+"""A state on a way, and the transactions that have done something before it."""
 
 
 class Recorder:
@@ -141,7 +145,7 @@ def starved(model: EarlyLockModel, at: int) -> Starved | None:
     return Starved(tuple(step.text for _, step in (*into, *around)), len(around))
 
 
-def _moves(model: EarlyLockModel, state: State) -> Iterator[tuple[int, Step[State]]]:
+def _moves(model: EarlyLockModel, state: State) -> Iterator[Move]:
     for at in range(len(state.clients)):
         for step in model.moves(state, at):
             yield at, step
@@ -168,10 +172,9 @@ def _is_fair(model: EarlyLockModel, members: set[State]) -> bool:
 
 def _way(
     model: EarlyLockModel, first: State, goal: set[State], inside: set[State], actors: set[int]
-) -> list[tuple[int, Step[State]]]:
+) -> list[Move]:
     """Return the shortest way to the goal, on which each of the actors does something."""
-    Node = tuple[State, frozenset[int]]
-    parents: dict[Node, tuple[Node, tuple[int, Step[State]]] | None] = {}
+    parents: dict[Node, tuple[Node, Move] | None] = {}
     frontier: list[Node] = [(first, frozenset())]
     parents[frontier[0]] = None
     for node in frontier:
@@ -187,8 +190,8 @@ def _way(
     raise AssertionError("no way leads there")
 
 
-def _back(parents: dict, node: tuple) -> list[tuple[int, Step[State]]]:
-    way = []
+def _back(parents: dict[Node, tuple[Node, Move] | None], node: Node) -> list[Move]:
+    way = list[Move]()
     while (found := parents[node]) is not None:
         node, step = found
         way.append(step)

@@ -154,7 +154,7 @@ class EarlyLockModel(Cells):
         if client.place < len(self.routes[at]) and not is_enough:
             text = "T{} hears from cell {}: granted {}"
             return Step(text, (at, cell, rows_named(said)), state.with_client(at, client))
-        if txn.more and self.rules.refuses_second or not client.taken:
+        if (txn.more and self.rules.refuses_second) or not client.taken:
             text = "T{} locks nothing more, and gives up"
             return Step(text, (at,), state.with_client(at, client._replace(phase=FAILED)))
         return self._begin(state, at, client, "T{} has all its early locks, and begins at {}")
@@ -192,7 +192,8 @@ class EarlyLockModel(Cells):
 
     def _is_released(self, state: State, at: int, cell: int, client: Client) -> bool:
         """Return whether a release may arrive, and changes something."""
-        is_left = client.phase == DONE and cell not in self.participants(state, at)
+        # For a bug: a commit that leaves rows out does not end their early locks.
+        is_left = client.phase == DONE and not self.rules.commits_locks
         if client.phase != FAILED and not is_left:
             return False
         here = state.cells[cell]
@@ -210,7 +211,7 @@ class EarlyLockModel(Cells):
         if any((it.at, it.place) == (at, place) and it.granted for it in queue):
             return Step("cell {} grants T{} the rows {}", details, after)
         if txn.kind == NOWAIT and not self.rules.may_wait(txn):
-            blocked = self.answered(self.end(state, cell, at), at, place, 0)
+            blocked = self._blocked(state, cell, at, place)
             return Step("cell {} tells T{} that it is blocked, rows {}", details, blocked)
         return Step("cell {} queues T{} for rows {}", details, after)
 
@@ -225,27 +226,31 @@ class EarlyLockModel(Cells):
             if bit and got.bit_count() < wanted and self.is_free(state, cell, entry, bit, index):
                 got |= bit
         if not got:
-            after = self.answered(self.end(state, cell, at), at, place, 0)
+            after = self._blocked(state, cell, at, place)
         else:
             queue = (*here.queue, Entry(at, place, got, got))
             after = state.with_cell(cell, here._replace(queue=queue))
             after = self.answered(after, at, place, got)
         return Step("cell {} lets T{} have {}", (cell, at, rows_named(got)), after)
 
+    def _blocked(self, state: State, cell: int, at: int, place: int) -> State:
+        """An answer without rows ends the owner here, so that a late copy takes nothing."""
+        after = self.end(state, cell, at, remembers=self.rules.remembers_blocked)
+        return self.answered(after, at, place, 0)
+
     def _commit(self, state: State, at: int, cell: int) -> Steps:
-        if any(it.at == at and not it.granted for it in state.cells[cell].queue):
-            if self.case.txns[at].kind == BLIND:
-                return
+        is_blind = self.case.txns[at].kind == BLIND
+        if is_blind and any(it.at == at for it in state.cells[cell].queue):
+            return
         if state.clients[at].start <= state.cells[cell].fence:
             lost = self.owned(state, at, cell)
             violation = promises.lost(at, lost, cell)
             after = self.refused(state, at, cell)
             yield Step("cell {} refuses T{}: the fence", (cell, at), after, violation)
             return
-        if self.case.txns[at].kind == BLIND and self.rules.blind_queues:
-            if self.early(state, at, cell):
-                yield self._join(state, at, cell)
-                return
+        if is_blind and self.rules.blind_queues and self.early(state, at, cell):
+            yield self._join(state, at, cell)
+            return
         met, rows = self.meeting(state, at, cell)
         if met == STAY:
             return

@@ -22,6 +22,7 @@ from early_lock_model.cases import (
     required_both,
     sets,
     skipping,
+    skipping_apart,
     synced,
     twice,
     withdrawn,
@@ -139,6 +140,10 @@ class Forgotten(Rules):
     remembers_ended = False
 
 
+class ForgottenBlocked(Rules):
+    remembers_blocked = False
+
+
 class PastTheFence(Rules):
     obeys_fence = False
 
@@ -248,6 +253,12 @@ BUGS: Final = (
         "MUTEX",
     ),
     PlantedBug("an owner that ended is granted again", Forgotten, hot(2, ends=True), "NOLOSE"),
+    PlantedBug(
+        "an owner that found no row free is granted one later",
+        ForgottenBlocked,
+        skipping_apart(),
+        "DEADLOCK",
+    ),
     PlantedBug(
         "an owner from before a restart is granted again",
         PastTheFence,

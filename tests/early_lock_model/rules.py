@@ -55,6 +55,8 @@ class Rules:
     lease_keeps_commit = True
     """The end of a lease leaves the locks of a commit."""
     remembers_ended = True
+    remembers_blocked = True
+    """A cell that had no rows for a request with `nowait` or `skip_locked` ends its owner."""
     obeys_fence = True
     """A cell answers "ended" to owners whose name is not above its fence."""
     answers_ended = True
