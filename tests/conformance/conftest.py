@@ -7,7 +7,9 @@ from typing import Any, Final
 import pytest
 
 from conformance.backends import Backend, Embedded, Processes, Simulated
+from conformance.locking import LONG_MS
 from conformance.tables import PLAIN, MakeTable, Schema, create_spread
+from dodona._core.writing import early_locks
 from dodona.client import Client
 
 _table_numbers: Final = count(1)
@@ -65,3 +67,11 @@ def make_table(backend: Backend) -> MakeTable:
         return path
 
     return make
+
+
+@pytest.fixture
+def long_leases(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Early locks that last: a busy machine may stand still for longer than a lease. Virtual time
+    does not."""
+    if not isinstance(backend, Simulated):
+        monkeypatch.setattr(early_locks, "LEASE_MS", LONG_MS)
