@@ -19,6 +19,7 @@ from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import are_distinct, atomicity_mismatch, check_lease
 from dodona_tablets.core.commit.silence import blocked
 from dodona_wire.cores.effects import ReplyAtOnce
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded, LocksEnded, Overloaded
 from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.locks import (
@@ -191,9 +192,11 @@ class Locking:
                 is_over = now_us >= request.leased_until_us
             else:
                 is_over = now_us >= request.asked_until_us
-            if is_over:
-                self._cell.end_early(request)
-            elif request.routes and now_us >= request.wait_until_us:
+            if is_over or cell.fault_at(FaultPoint.END_LOCKS_EARLY):
+                cell.end_early(request)
+                continue
+            is_answered = now_us >= request.wait_until_us
+            if request.routes and (is_answered or cell.fault_at(FaultPoint.ANSWER_LINE_EARLY)):
                 self._answer(request, LocksAwaited(request.owner, self._reason(request)))
 
 
