@@ -160,16 +160,22 @@ class Locking:
 
     def _refuse(self, request: LockRequest) -> None:
         """Answer that a row is not free, and end the request."""
-        self._cell.end_early(request, self._reason(request))
+        reason = self._reason(request)
+        assert reason is not None, "the cell has just looked at it"
+        self._cell.end_early(request, reason)
 
     def _answer(self, request: LockRequest, body: Failure | LocksAwaited) -> None:
         routes, request.routes = request.routes, ()
         for route in routes:
             self._outbox.reply(route, body)
 
-    def _reason(self, request: LockRequest) -> Failure:
-        """Return which row a request waits for, and who holds it."""
-        row, head = self._cell.early.obstacle(request)
+    def _reason(self, request: LockRequest) -> Failure | None:
+        """Return which row a request waits for, and who holds it. None: it is about to be
+        granted."""
+        found = self._cell.early.obstacle(request)
+        if found is None:
+            return None
+        row, head = found
         named = row.tablet.schema.named_key(row.key)
         text = f"Row {named} is locked by another transaction"
         where = {"key": named, "table": row.tablet.assignment.path}
@@ -197,7 +203,9 @@ class Locking:
                 continue
             is_answered = now_us >= request.wait_until_us
             if request.routes and (is_answered or cell.fault_at(FaultPoint.ANSWER_LINE_EARLY)):
-                self._answer(request, LocksAwaited(request.owner, self._reason(request)))
+                reason = self._reason(request)
+                if reason is not None:
+                    self._answer(request, LocksAwaited(request.owner, reason))
 
 
 def _grant(request: LockRequest) -> LocksGranted:
