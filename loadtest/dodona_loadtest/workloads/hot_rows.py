@@ -110,11 +110,12 @@ class HotRows(Workload):
             yield from attempt.commit()
 
     def _raise_some(self, db: Recorder, attempt: Attempt, locked: Sequence[int]) -> Protocol[None]:
-        """Raise some of the locked rows, or none of them, and sometimes a row beside them."""
-        chosen = [number for number in locked if db.random.random() < 0.6]
-        if locked and db.random.random() < 0.4:
-            beside = self._draw_row(db.random)
-            chosen = list(dict.fromkeys([*chosen, beside]))
+        """Raise some of the locked rows, and sometimes another one. Or raise only another one: then
+        the locked rows keep others out, and are not written."""
+        is_beside = db.random.random() < 0.3
+        chosen = [] if is_beside else [it for it in locked if db.random.random() < 0.7]
+        if locked and (is_beside or db.random.random() < 0.3):
+            chosen = list(dict.fromkeys([*chosen, self._draw_row(db.random)]))
         yield from self._raise(db, attempt, chosen)
 
     def _raise(self, db: Recorder, attempt: Attempt, numbers: Sequence[int]) -> Protocol[None]:
