@@ -18,6 +18,7 @@ CORES: Final = ("tablets/dodona_tablets/core", "oracle/dodona_oracle/core")
 COMMIT_PATH: Final = tuple(
     f"client/dodona/_core/{name}.py"
     for name in (
+        "beginning",
         "protocol/attempts",
         "protocol/context",
         "protocol/reserve",
@@ -28,6 +29,7 @@ COMMIT_PATH: Final = tuple(
         "writing/fast_path",
         "writing/buffer",
         "writing/committing",
+        "writing/early_locks",
         "writing/outcomes",
         "writing/parts",
         "writing/transaction",
@@ -67,6 +69,8 @@ GRAVEST: Final = (
     "client/dodona/_core/writing/buffer.py",
     "client/dodona/_core/writing/committing.py",
     "oracle/dodona_oracle/core/allocator.py",
+    "tablets/dodona_tablets/core/cell/early_locks.py",
+    "tablets/dodona_tablets/core/commit/lines.py",
     "tablets/dodona_tablets/core/commit/admission.py",
     "tablets/dodona_tablets/core/rows/retention.py",
     "tablets/dodona_tablets/core/rows/version.py",
@@ -94,6 +98,9 @@ BESIDE: Final = {
     "tablets/dodona_tablets/core/commit/coordinator.py": (
         "tests/unit/tablets/test_coordinator.py",
     ),
+    "tablets/dodona_tablets/core/cell/early_locks.py": ("tests/unit/tablets/test_early_locks.py",),
+    "tablets/dodona_tablets/core/commit/lines.py": ("tests/unit/tablets/test_early_locks.py",),
+    "tablets/dodona_tablets/core/requests/locking.py": ("tests/unit/tablets/test_early_locks.py",),
     "tablets/dodona_tablets/core/commit/participant.py": (
         "tests/unit/tablets/test_participant.py",
     ),
@@ -130,9 +137,10 @@ SEEDS: Final = {
         Seed("column_groups", 2, 4),
         Seed("loads", 3, 4),
         Seed("retention", 4, 6),
+        Seed("hot_rows", 5, 4),
     ),
     "oracle": (Seed("bank", 1, 4), Seed("sideband", 2, 4)),
-    "client": (Seed("blind", 1, 4), Seed("slow_transactions", 2, 4)),
+    "client": (Seed("blind", 1, 4), Seed("slow_transactions", 2, 4), Seed("hot_rows", 3, 4)),
 }
 """By the module's top folder: after its tests, since they take longer."""
 

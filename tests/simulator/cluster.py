@@ -318,6 +318,18 @@ class Cluster:
                     found.append(f"{node.name}: {locked_count} rows are locked")
         return found
 
+    def lines_left(self) -> list[str]:
+        """Owners of early locks, and those who wait for them."""
+        return [
+            f"{node.name}: owner {owner} is in line"
+            for node in self.nodes
+            for owner in (node.core.cell.early.requests if node.is_up else ())
+        ]
+
+    def line_violations(self) -> list[Violation]:
+        """What was wrong with early locks while the run lasted."""
+        return [it for node in self.nodes for it in node.lines.violations]
+
     def loads_left(self) -> list[str]:
         """Bulk loads that are open in a cell."""
         return [

@@ -16,6 +16,7 @@ COSTLY: Final = {
     FaultPoint.COMPACT_EARLY: 0.1,
     FaultPoint.CHECKPOINT_EARLY: 0.1,
     FaultPoint.EXPIRE_LOAD_EARLY: 0.1,
+    FaultPoint.END_LOCKS_EARLY: 0.1,
 }
 """Points that are asked at every tick and lead to long work: so much of the rate they get."""
 

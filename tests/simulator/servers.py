@@ -52,6 +52,7 @@ from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply, Request
 from simulator.disk import Disk, DiskOptions
 from simulator.host import CoreStopped, Host
+from simulator.lines import LineWatch
 from simulator.takeover import LATE_US_MAX, LostDisk
 from simulator.transport import Route, Transport
 
@@ -214,6 +215,7 @@ class NodeHost(Host):
         self._has_one_question = has_one_question
         self._heartbeat: SendHeartbeat | None = None
         self._beating: list[SendHeartbeat] = []
+        self.lines = LineWatch(self.name)
         self._jobs: dict[int, None] = {}
         """Under way: the numbers of the files that they make."""
 
@@ -259,6 +261,7 @@ class NodeHost(Host):
         if isinstance(body, CellMessage):
             self.enter(self.core.handle_cell_message, body)
         else:
+            self.lines.note_request(body)
             super().receive(route, body)
 
     def _append(self, record: Any) -> None:
@@ -353,6 +356,7 @@ class NodeHost(Host):
     def crash(self) -> None:
         for number in self._jobs:
             self.disk.leave_unfinished(number)
+        self.lines.note_crash()
         super().crash()
 
     def _truncate(self, checkpoint: int) -> None:
@@ -369,6 +373,7 @@ class NodeHost(Host):
             raise CoreStopped(
                 self.name, AssertionError("a protocol violation, but our clients do not lie")
             )
+        self.lines.look(self.core.cell)
         if not self._has_one_question:
             self._ask_each()
             return

@@ -44,6 +44,8 @@ RESOLVE_US_MAX: Final = 10 * SECOND_US
 OUTCOMES_ASKED_MAX: Final = 30
 LOADS_END_US_MAX: Final = 10 * SECOND_US
 """How long a bulk load may be open without its owner: its lease, and a little."""
+LINES_END_US_MAX: Final = 12 * SECOND_US
+"""How long an owner that has vanished may have early locks: its lease, and a little."""
 DROP_US_MAX: Final = 5 * SECOND_US
 """How long a cell may keep a tablet that nobody needs."""
 OBJECTS_END_US_MAX: Final = 20 * SECOND_US
@@ -186,6 +188,7 @@ class Simulation:
             violations += self.cluster.disagreements()
             violations += self.workload.check(self.history)
             violations += self._follower.check(dump if self.options.is_followed else ())
+        violations += self.cluster.line_violations()
         violations += self.workload.violations
         self._report()
         self.cluster.close()
@@ -215,6 +218,7 @@ class Simulation:
         storm_over_us = self.cluster.network.empty_at_us
         self._demand(SESSIONS_END_US_MAX, self._unfinished_sessions)
         self._demand(RESOLVE_US_MAX, self.cluster.unresolved)
+        self._demand(LINES_END_US_MAX, self.cluster.lines_left)
         # A late copy of an operator's request must not unmount what is mounted from here on.
         self.world.run_until(max(self.world.now_us, storm_over_us))
         # Full memory is let go of as timestamps go on: they wait for a clock that stepped back.

@@ -51,6 +51,15 @@ class FaultPoint(enum.Enum):
     WAKE_FOR_NOTHING = enum.auto()
     """Waiters look again although nothing happened, and check everything (rules 4 and 12)."""
 
+    # A tablet node: early locks
+
+    END_LOCKS_EARLY = enum.auto()
+    """The locks of an owner, or its wait for them, end before their time. Nothing is derived from
+    early locks: a commit checks everything again. Its owner gets the same answer as after its
+    lease."""
+    ANSWER_LINE_EARLY = enum.auto()
+    """An owner in line is answered before its wait is over. It asks again, and keeps its place."""
+
     # A tablet node: decisions
 
     RECOVER_AT_ONCE = enum.auto()
@@ -151,6 +160,9 @@ class FaultPoint(enum.Enum):
     the same answer (rules 11, 16 and 17)."""
     REPEAT_COMMIT = enum.auto()
     """A copy of the request comes after its answer. No caller gets the second one (rule 11)."""
+    REPEAT_LOCKS = enum.auto()
+    """An owner asks again after its grant. It gets the same one, or hears that its locks have
+    ended."""
     LOSE_PREPARED = enum.auto()
     """A participant's answer counts as timed out. The coordinator, asked to abort, finds that all
     are prepared (rules 14 and 17)."""

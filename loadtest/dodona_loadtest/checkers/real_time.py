@@ -93,7 +93,7 @@ def check_false_conflicts(
     """Check each refusal. Its winner must be real, and must have touched the named row."""
     transactions = list(transactions)
     by_start = {t.start: t for t in transactions if t.is_fresh and not t.is_blind}
-    by_start |= {name: t for t in transactions for name in t.names}
+    by_start |= {name: t for t in transactions for name in (*t.names, *t.owners)}
     by_commit = {commit: t for t, commit in committed}
     violations = []
     for t in transactions:
@@ -125,6 +125,8 @@ def _false_winner(
         winner = by_start.get(conflict.winner_start)
     else:
         return None
+    if winner is not None and conflict.winner_start in winner.owners:
+        return _problem_of_owner(winner, conflict)
     # An abandoned attempt of its own may still hold rows in a cell that was not informed yet.
     is_itself = winner is loser and conflict.winner_start not in loser.names
     if winner is None or is_itself:
@@ -138,6 +140,14 @@ def _false_winner(
         return f"{winner.name} took no lock of the row that stands in the way"
     is_later = winner.commit_us is None or (loser.end_us or NEVER_US) < winner.commit_us
     return f"{winner.name} committed later" if is_later else None
+
+
+def _problem_of_owner(winner: Transaction, conflict: Conflict) -> str | None:
+    """Return why no early lock of the winner can be in the way, or None. It may be in line for the
+    row, and need not begin. A former name of the loser may still have the row."""
+    if any(row in winner.asked for row in conflict.rows):
+        return None
+    return f"{winner.name} did not ask for the row before it began"
 
 
 def _stands_against(

@@ -14,6 +14,7 @@ from typing import Any
 
 from dodona_loadtest.checkers.absences import Absences, absences, groups_of
 from dodona_loadtest.checkers.attribution import attribute
+from dodona_loadtest.checkers.exclusion import check_exclusion
 from dodona_loadtest.checkers.non_atomic import check_stamped
 from dodona_loadtest.checkers.real_time import check_false_conflicts, check_latest_reads
 from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
@@ -50,6 +51,7 @@ def check(history: History, dump: Iterable[Version]) -> list[Violation]:
             *check_timestamps(history.transactions, committed, history.acquisitions),
             *_Sweep(history.transactions, committed, dump, absent).run(),
             *check_latest_reads(history.latest_reads, committed),
+            *check_exclusion(committed),
             *check_false_conflicts(history.transactions, committed, absent),
             *check_stamped(history, [it for it in everything if it.row.table in stamped]),
         ]

@@ -48,7 +48,7 @@ def _names(transactions: list[Transaction]) -> list[Acquisition]:
     return [
         Acquisition(f"{t.name} as its name", t.begin_us, NEVER_US, name, name)
         for t in transactions
-        for name in t.names
+        for name in (*t.names, *t.owners)
     ]
 
 
@@ -84,7 +84,7 @@ def _check_unique(
     violations = []
     owners: dict[int, str] = {}
     points = [(t.start, f"the start of {t.name}") for t in begun]
-    points += [(name, f"a name of {t.name}") for t in named for name in t.names]
+    points += [(name, f"a name of {t.name}") for t in named for name in (*t.names, *t.owners)]
     points += [(commit, f"the commit of {t.name}") for t, commit in committed]
     for timestamp, owner in points:
         other = owners.setdefault(timestamp, owner)

@@ -17,6 +17,10 @@ Promise = Literal[
     "RWLOCK",
     "LOAD",
     "CONDITION",
+    "MUTEX",
+    "FIFO",
+    "EXCLUSION",
+    "NOLOSE",
     "ATOMICITY",
     "DURABILITY",
     "GHOST",
@@ -57,6 +61,14 @@ Promise = Literal[
 - LOAD: a bulk load inserts absent rows, updates existing rows, and leaves only its own rows in an
   erased range
 - CONDITION: what a commit requires of a row holds at its commit timestamp
+- MUTEX: two owners of early locks never have one row at a time, and no transaction holds a row that
+  another one has locked early. An owner whose locks have ended never gets them again.
+- FIFO: of two requests for one row in a cell, the later one gets its early locks only after the
+  earlier one got them or ended. The first one gets them in the step that frees its rows.
+- EXCLUSION: of two transactions that locked one row early and committed, one starts above the
+  commit of the other
+- NOLOSE: an owner that has kept its early lock of a row is not refused by a conflict on this row,
+  except with a transaction that only keeps the row as it is
 - ATOMICITY: all writes of a transaction are there at one timestamp, or none is
 - DURABILITY: each acknowledged write is in the dump
 - GHOST: exactly one transaction, which did not fail, wrote each version in the dump

@@ -236,6 +236,12 @@ class Transaction:
     """The names on the wire of one without a transaction, in turn, before it had its start. They
     are timestamps, mostly from a reserve, each used once, that say nothing of when. For a bulk
     load: the names of the transactions that were to publish it."""
+    owners: list[int] = field(default_factory=list)
+    """The names, which are timestamps, under which it asked for early locks."""
+    asked: list[RowKey] = field(default_factory=list)
+    """The rows that it asked for before it began."""
+    locked_early: list[RowKey] = field(default_factory=list)
+    """Those of them that it had when it began. They are in `locks`, too."""
     load: int = 0
     """The id of the bulk load that it is, 0 if it is none. One that overwrites is blind. Others
     conflict with writes since `start`, and with read locks since they took their own locks. That is

@@ -8,12 +8,13 @@ Python client's session, or by another with the same few operations (`RowSession
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from dodona._core.protocol.retry import Rerun
 from dodona._core.protocol.steps import Calls, Pause, Protocol, Step
 from dodona._core.session import Session
 from dodona._core.writing.conditions import Requirement
+from dodona._core.writing.early_locks import Waiting
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.histories.conditions import note_condition
@@ -32,6 +33,7 @@ from dodona_loadtest.histories.refusals import RowsByKey, fail, forget_start, ki
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
 from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
+from dodona_wire.messages.locks import AcquireLocks
 from dodona_wire.rows.columns import MAIN_LOCK
 from dodona_wire.types import (
     KEY_MAX,
@@ -49,6 +51,8 @@ ASK_LATE_MS_MAX: Final = 8_000
 """Half of them ask late, when the outcome may be forgotten."""
 LOOK_RATE: Final = 0.3
 """How often they only look. A pending outcome leaves them unsure."""
+
+Result = TypeVar("Result")
 
 
 class RowSession(typing.Protocol):
@@ -194,6 +198,36 @@ class Recorder:
         record.start, record.begun_us = buffer.start_timestamp, self.now_us
         return Attempt(self, buffer, record)
 
+    def begin_locked(
+        self, table: TableShape, keys: Sequence[Row], waiting: Waiting
+    ) -> Protocol["Attempt"]:
+        """Lock rows, then begin a transaction. Raises DodonaError. Only the Python client does
+        this."""
+        beginning = self.session.begin(locks={table.path: keys}, waiting=waiting)
+        return self._begin_watched([table.row_key(key) for key in keys], beginning)
+
+    def begin_again(self, rerun: Rerun) -> Protocol["Attempt"]:
+        """Begin the next attempt of a function as `run_in_transaction` does: after several
+        conflicts, it locks rows first. Raises DodonaError. Only the Python client does this."""
+        asked = [RowKey(path, bytes(it)) for path, keys in rerun.rows.items() for it in keys]
+        return self._begin_watched(asked, self.session.begin_attempt(rerun, ()))
+
+    def _begin_watched(
+        self, asked: Sequence[RowKey], beginning: Protocol[TransactionBuffer]
+    ) -> Protocol["Attempt"]:
+        record = self.history.begin(self.name, self.now_us)
+        record.asked.extend(asked)
+        try:
+            buffer = yield from _watch(beginning, lambda step: _note_owner(record, step))
+        except DodonaError as error:
+            record.status, record.end_us, record.error = "fail", self.now_us, str(error)
+            raise
+        assert buffer.start_timestamp is not None
+        record.start, record.begun_us = buffer.start_timestamp, self.now_us
+        attempt = Attempt(self, buffer, record)
+        attempt.note_early_locks()
+        return attempt
+
     def begin_reading(self) -> Protocol["Attempt"]:
         """Read the present as a snapshot that no server holds. Raises DodonaError."""
         record = self.history.begin(self.name, self.now_us)
@@ -268,23 +302,11 @@ class Recorder:
                 note_condition(record, table, row, required)
         texts = [table.key_text(row) for row in rows]
         rows_by_key = {text: [write.row] for text, write in zip(texts, writes, strict=True)}
-        return (yield from self.settle(record, self._watch(record, writing), rows_by_key))
-
-    def _watch(
-        self, record: Transaction, writing: Protocol[Timestamp | None]
-    ) -> Protocol[Timestamp | None]:
-        """Note the names of a write. It is blind only if the whole write goes to one cell."""
-        try:
-            step = next(writing)
-            while True:
-                self._note_name(record, step)
-                step = writing.send((yield step))
-        except StopIteration as end:
-            return cast("Timestamp | None", end.value)
-        finally:
-            writing.close()
+        watched = _watch(writing, lambda step: self._note_name(record, step))
+        return (yield from self.settle(record, watched, rows_by_key))
 
     def _note_name(self, record: Transaction, step: Step) -> None:
+        """Note the names of a write. It is blind only if the whole write goes to one cell."""
         for _, sent in step.requests if isinstance(step, Calls) else ():
             body = sent.request if isinstance(sent, ConditionalCommit) else sent
             if isinstance(body, CommitOne):
@@ -460,6 +482,24 @@ class Attempt:
         note_condition(self.record, table, key, required)
         self._rows_by_key.setdefault(table.key_text(key), []).append(table.row_key(key))
 
+    def note_early_locks(self) -> None:
+        """Note the rows that were locked before it began. They are exclusive locks of its
+        commit."""
+        assert self._buffer is not None
+        for path, keys in self._buffer.locked.rows.items():
+            names = self._buffer.locked_rows[path]
+            for key, named in zip(keys, names, strict=True):
+                row = RowKey(path, bytes(key))
+                self.record.locked_early.append(row)
+                self.record.locks.append(Lock(row, True, is_exclusive=True))
+                self._rows_by_key.setdefault(repr(named), []).append(row)
+
+    @property
+    def locked_keys(self) -> list[dict[str, Any]]:
+        """The keys of the rows of all tables that it locked before it began."""
+        assert self._buffer is not None
+        return [key for keys in self._buffer.locked_rows.values() for key in keys]
+
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
         assert write.row not in self._written, "a workload writes a row once a transaction"
         self._written[write.row] = None
@@ -489,7 +529,39 @@ class Attempt:
             self.record.status = "fail"
         return not is_committed
 
+    def abort(self, error: DodonaError | None = None) -> Protocol[None]:
+        """Abort, which releases the locks that it took before it began."""
+        assert self._buffer is not None
+        self._end_failed("aborted" if error is None else f"{error.kind}: {error.message}")
+        yield from self.session.abort(self._buffer)
+
+    def vanish(self) -> None:
+        """End without a word to any server."""
+        self._end_failed("vanished")
+
+    def _end_failed(self, text: str) -> None:
+        self.record.status, self.record.end_us = "fail", self._recorder.now_us
+        self.record.error = text
+
     def give_up(self, error: DodonaError) -> None:
         """Note an error from before the request of the commit."""
-        self.record.status, self.record.end_us = "fail", self._recorder.now_us
-        self.record.error = f"{error.kind}: {error.message}"
+        self._end_failed(f"{error.kind}: {error.message}")
+
+
+def _watch(protocol: Protocol[Result], note: Callable[[Step], None]) -> Protocol[Result]:
+    """Run a protocol, and note each of its steps before it is done."""
+    try:
+        step = next(protocol)
+        while True:
+            note(step)
+            step = protocol.send((yield step))
+    except StopIteration as end:
+        return cast("Result", end.value)
+    finally:
+        protocol.close()
+
+
+def _note_owner(record: Transaction, step: Step) -> None:
+    for _, sent in step.requests if isinstance(step, Calls) else ():
+        if isinstance(sent, AcquireLocks) and sent.owner not in record.owners:
+            record.owners.append(sent.owner)

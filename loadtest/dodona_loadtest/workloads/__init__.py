@@ -6,6 +6,7 @@ from dodona_loadtest.workloads.column_groups import ColumnGroups
 from dodona_loadtest.workloads.counters import Counters
 from dodona_loadtest.workloads.cycle import Cycle
 from dodona_loadtest.workloads.fencing import Fencing
+from dodona_loadtest.workloads.hot_rows import HotRows
 from dodona_loadtest.workloads.list_append import ListAppend
 from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_loadtest.workloads.retention import Retention
@@ -22,6 +23,7 @@ _ALL: tuple[type[Workload], ...] = (
     Counters,
     Cycle,
     Fencing,
+    HotRows,
     ListAppend,
     BulkLoads,
     Retention,
@@ -42,6 +44,7 @@ __all__ = [
     "Counters",
     "Cycle",
     "Fencing",
+    "HotRows",
     "ListAppend",
     "Retention",
     "Sideband",

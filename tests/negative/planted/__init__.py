@@ -6,6 +6,7 @@ from negative.planted import (
     client,
     conditions,
     durability,
+    early_locks,
     excused,
     further,
     gone,
@@ -34,6 +35,7 @@ CHAPTERS = (
     further,
     objects,
     conditions,
+    early_locks,
 )
 
 

@@ -20,13 +20,16 @@ SEEDS_MIN, SEEDS_MAX = 24, 96
 """Writers wait for each other in one run of a dozen."""
 DRAWS = 5_000
 WORKLOADS = {
+    FaultPoint.ANSWER_LINE_EARLY: "hot_rows",
     FaultPoint.CLOSE_LOAD_LATE: "loads",
+    FaultPoint.END_LOCKS_EARLY: "hot_rows",
     FaultPoint.EXPIRE_LOAD_EARLY: "loads",
     FaultPoint.FORGET_SEAL: "loads",
     FaultPoint.LEAVE_LOAD_OPEN: "loads",
     FaultPoint.LOSE_PUBLISHED: "loads",
     FaultPoint.LOSE_SEALED: "loads",
     FaultPoint.LOSE_STAGED: "loads",
+    FaultPoint.REPEAT_LOCKS: "hot_rows",
     FaultPoint.SEAL_TWICE: "loads",
 }
 """Of points that most workloads never come to."""

@@ -340,6 +340,24 @@ def test_a_lease_ends_and_the_next_one_goes(bench: Bench) -> None:
     assert isinstance(said(bench, route), LocksGranted | LocksAwaited)
 
 
+def test_a_lease_may_end_at_the_tick_that_ends_a_wait(bench: Bench) -> None:
+    """A request whose turn comes in this tick waits for nobody, and is granted."""
+    locked(bench, 1)
+    bench.pass_time(LEASE_MS / 1000 - 2)
+    route = ask(bench, new_owner(bench), 1, wait_ms=2_000)
+    bench.pass_time(2)
+    assert granted(bench, route) == [True]
+
+
+def test_a_lease_may_end_at_the_tick_that_ends_the_wait_of_a_blind_writer(bench: Bench) -> None:
+    locked(bench, 1)
+    bench.pass_time(LEASE_MS / 1000 - 5.1)
+    route = bench.commit_blind(bench.begin(), put(1, 5))
+    bench.pass_time(5.1)
+    assert kind_of(said(bench, route)) == "transaction_conflict"
+    assert not bench.nodes[CellId(0)].cell.early.requests
+
+
 def test_a_repeated_request_renews_the_lease(bench: Bench) -> None:
     owner = locked(bench, 1)
     for _ in range(2 * LEASE_MS // 1000):

@@ -24,6 +24,7 @@ from dodona._core.protocol.context import Context, is_recorded, not_mounted
 from dodona._core.protocol.retry import Patience, has_time
 from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,
@@ -228,6 +229,7 @@ class _Asking:
         self._patience: Patience | None = None
         self.asked: dict[CellId, AcquireLocks] = {}
         self.granted: dict[CellId, LocksGranted] = {}
+        self._lease_ms = min(LEASE_MS, context.limits.transaction.life_ms_max)
 
     def ask_all(self, parts: Parts) -> Protocol[DodonaError | None]:
         """Ask each cell in turn. Return the error of the first one that does not grant."""
@@ -235,7 +237,8 @@ class _Asking:
         for cell, tablets in parts.items():
             keys = [TabletKeys(it, rev, tuple(keys)) for it, (rev, keys) in tablets.items()]
             is_last = cell == max(parts)
-            request = AcquireLocks(self._owner, tuple(keys), LEASE_MS, 0, skip_left, is_last)
+            asked = self._owner, tuple(keys), self._lease_ms, 0, skip_left, is_last
+            request = AcquireLocks(*asked)
             self.asked[cell] = request
             done = yield from self._ask(cell, request)
             if isinstance(done, DodonaError):
@@ -249,6 +252,7 @@ class _Asking:
 
     def _ask(self, cell: CellId, request: AcquireLocks) -> Protocol[LocksGranted | DodonaError]:
         """Ask one cell until it has answered. Renew the locks in the cells before it meanwhile."""
+        context = self._context
         while True:
             wait_ms = min(self._left_ms, ASK_MS_MAX)
             asked = _with_wait(request, wait_ms)
@@ -258,16 +262,18 @@ class _Asking:
                 return LocksEnded("The locks of this owner have ended. Begin again.")
             reply = replies[0]
             if isinstance(reply, LocksGranted):
+                if context.injects_faults and context.fault_at(FaultPoint.REPEAT_LOCKS):
+                    continue
                 return reply
             if isinstance(reply, LocksAwaited):
                 if not self._left_ms:
-                    return self._context.error_of(reply.reason)
+                    return context.error_of(reply.reason)
                 continue
             assert isinstance(reply, Failure)
-            error = self._context.error_of(reply)
+            error = context.error_of(reply)
             if is_recorded(reply) or not isinstance(error, Unavailable):
                 return error
-            self._patience = self._patience or self._context.patience()
+            self._patience = self._patience or context.patience()
             if not (yield from has_time(self._patience, reply)):
                 return error
 

@@ -179,14 +179,16 @@ class EarlyLocks:
         transaction holds the row."""
         return self._head(row) is None and row.holder is None
 
-    def obstacle(self, request: LockRequest) -> tuple[Row, LockRequest | None]:
+    def obstacle(self, request: LockRequest) -> tuple[Row, LockRequest | None] | None:
         """Return the first row that a request waits for, and who is before it in line. Without
-        anybody there, a transaction holds the row."""
+        anybody there, a transaction holds the row. Return None if its turn has come in this
+        event."""
         for row in request.rows:
             head = self._head(row)
             if head is not request:
                 return row, head
-        return next(it for it in request.rows if it.holder is not None), None
+        held = next((it for it in request.rows if it.holder is not None), None)
+        return None if held is None else (held, None)
 
     def in_the_way(
         self, tablet: TabletId, locks: Iterable[tuple[Key, LockType | None]], owner: Owner

@@ -123,7 +123,10 @@ def _place_in_line(cell: Cell, waiter: Transaction) -> dict[str, Any]:
     request = cell.early.requests.get(waiter.owner)
     if request is None or request.is_granted:
         return {}
-    row, head = cell.early.obstacle(request)
+    obstacle = cell.early.obstacle(request)
+    if obstacle is None:
+        return {}
+    row, head = obstacle
     named_key = row.tablet.schema.named_key(row.key)
     found = {"key": named_key, "table": row.tablet.assignment.path}
     return found if head is None else {**found, "winner": head.owner}

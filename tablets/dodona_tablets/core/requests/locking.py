@@ -24,6 +24,7 @@ from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.tablet.snapshot import lookup
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.cores.effects import AskTimestamps, ReplyAtOnce
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded, LocksEnded, Overloaded
 from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import Lookup
@@ -219,16 +220,22 @@ class Locking:
 
     def _refuse(self, request: LockRequest) -> None:
         """Answer that a row is not free, and end the request."""
-        self._cell.end_early(request, self._reason(request))
+        reason = self._reason(request)
+        assert reason is not None, "the cell has just looked at it"
+        self._cell.end_early(request, reason)
 
     def _answer(self, request: LockRequest, body: Failure | LocksAwaited | LocksGranted) -> None:
         routes, request.routes = request.routes, ()
         for route in routes:
             self._outbox.reply(route, body)
 
-    def _reason(self, request: LockRequest) -> Failure:
-        """Return which row a request waits for, and who holds it."""
-        row, head = self._cell.early.obstacle(request)
+    def _reason(self, request: LockRequest) -> Failure | None:
+        """Return which row a request waits for, and who holds it. None: it is about to be
+        granted."""
+        found = self._cell.early.obstacle(request)
+        if found is None:
+            return None
+        row, head = found
         named = row.tablet.schema.named_key(row.key)
         text = f"Row {named} is locked by another transaction"
         where = {"key": named, "table": row.tablet.assignment.path}
@@ -251,13 +258,20 @@ class Locking:
                 is_over = now_us >= request.leased_until_us
             else:
                 is_over = now_us >= request.asked_until_us
-            if is_over:
-                self._cell.end_early(request)
-            elif request.routes and now_us >= request.wait_until_us:
-                if request.is_granted:  # the oracle does not answer: the owner asks it by itself
-                    self._answer(request, _grant(request))
-                else:
-                    self._answer(request, LocksAwaited(request.owner, self._reason(request)))
+            if is_over or cell.fault_at(FaultPoint.END_LOCKS_EARLY):
+                cell.end_early(request)
+                continue
+            is_answered = now_us >= request.wait_until_us
+            if request.routes and (is_answered or cell.fault_at(FaultPoint.ANSWER_LINE_EARLY)):
+                self._answer_those_in_line(request)
+
+    def _answer_those_in_line(self, request: LockRequest) -> None:
+        """Say that the owner still waits. If it waits for the oracle alone, it gets its grant, and
+        asks the oracle by itself."""
+        if request.is_granted:
+            self._answer(request, _grant(request))
+        elif (reason := self._reason(request)) is not None:
+            self._answer(request, LocksAwaited(request.owner, reason))
 
 
 def _grant(request: LockRequest) -> LocksGranted:
