@@ -24,7 +24,7 @@ from dodona._core.writing.early_locks import (
 )
 from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.transaction import TransactionBuffer, check_modes
-from dodona_wire.errors import DodonaError
+from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.types import Atomicity, Durability, Key, Timestamp
 
 
@@ -71,7 +71,10 @@ class Beginnings:
         it locks the rows of the last attempts first."""
         locked = NOTHING_LOCKED
         if rerun.rows:
-            locked = yield from acquire(self._context, rerun.rows, Waiting(rerun.left_ms))
+            try:
+                locked = yield from acquire(self._context, rerun.rows, Waiting(rerun.left_ms))
+            except InvalidRequest:  # a table was altered or replaced: these are no rows of it now
+                rerun.rows = {}
         try:
             buffer = yield from self.begin(prerequisites=prerequisites)
             yield from self._prepare_buffer(buffer, locked, ())

@@ -201,7 +201,8 @@ class Participant:
         except Lost as lost:
             if lost.conflict is not None:
                 self._cell.counts.conflicts[lost.conflict] += 1
-            shut_to_readers(self._cell, transaction.owner)
+            if transaction.owner:
+                shut_to_readers(self._cell, transaction.owner)
             self.refuse(transaction, lost.failure)
             return
         except ChunkAway as away:
@@ -218,7 +219,8 @@ class Participant:
             parts = with_locks(self._cell, transaction.conditions, parts)
         transaction.modifications = tuple(parts)
         take_locks(self._cell, transaction)
-        leave_line(self._cell, transaction)
+        if transaction.owner:
+            leave_line(self._cell, transaction)
         transaction.state = State.LOCKED
         transaction.since_us = self._cell.now.instant_us
         self.ask_timestamp(transaction)  # rule 1: only now
