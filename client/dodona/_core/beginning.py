@@ -52,17 +52,8 @@ class Beginnings:
         if locks is not None:
             wanted = yield from self._rows_of(check_locks(locks, atomicity))
             locked = yield from acquire(self._context, wanted, waiting)
-        try:
-            begun_us = self._context.instant_us()
-            start = None
-            if atomicity == "full":
-                start = locked.start or (yield from self._context.generate_timestamp())
-            buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
-            yield from self._prepare_buffer(buffer, locked, leases)
-        except DodonaError:
-            yield from release(locked)
-            raise
-        return buffer
+        modes = atomicity, durability, read_own_writes
+        return (yield from self._begun(*modes, leases, locked))
 
     def begin_attempt(
         self, rerun: Rerun, prerequisites: Iterable[Lease]
@@ -75,9 +66,26 @@ class Beginnings:
                 locked = yield from acquire(self._context, rerun.rows, Waiting(rerun.left_ms))
             except InvalidRequest:  # a table was altered or replaced: these are no rows of it now
                 rerun.rows = {}
+        leases = check_leases(prerequisites) if prerequisites else ()
+        return (yield from self._begun("full", "sync", False, leases, locked))
+
+    def _begun(
+        self,
+        atomicity: Atomicity,
+        durability: Durability,
+        read_own_writes: bool,
+        leases: Iterable[Lease],
+        locked: Locked,
+    ) -> Protocol[TransactionBuffer]:
+        """Return the buffer of a transaction that begins now, with the locks that it has. The last
+        grant may have its start timestamp."""
         try:
-            buffer = yield from self.begin(prerequisites=prerequisites)
-            yield from self._prepare_buffer(buffer, locked, ())
+            begun_us = self._context.instant_us()
+            start = None
+            if atomicity == "full":
+                start = locked.start or (yield from self._context.generate_timestamp())
+            buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+            yield from self._prepare_buffer(buffer, locked, leases)
         except DodonaError:
             yield from release(locked)
             raise

@@ -83,7 +83,7 @@ def test_an_attempt_locks_the_rows_and_waits_no_longer_than_the_reruns() -> None
     it = Play(clock, session.begin_attempt(rerun, ()))
     it.answer(stamp(OWNER))
     row = TabletKeys(TabletId(10), Revision(1), (key(1),))
-    assert it.call == (0, AcquireLocks(Owner(OWNER), (row,), LEASE_MS, 500))
+    assert it.call == (0, AcquireLocks(Owner(OWNER), (row,), LEASE_MS, 500, is_last=True))
     it.answer(LocksGranted(Owner(OWNER), (row,)))
     assert it.call == (ORACLE, GenerateTimestamps(1)), "after the grant"
     it.answer(stamp(START))
