@@ -169,14 +169,15 @@ class QueryResult(Answer, frozen=True):
     rows: list[Values]
 
 
-class Begun(Answer, frozen=True):
+class Begun(Answer, frozen=True, omit_defaults=True):
     """A transaction. Send all of its requests to `gateway`, the address of the gateway that holds
-    it."""
+    it. `locked_rows` are the keys of the rows that were locked before it began, by table."""
 
     transaction: str
     start_timestamp: Timestamp | None
     lease_ms: int
     gateway: str
+    locked_rows: dict[str, list[Values]] = {}
 
 
 class Buffered(Answer, frozen=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from dodona._core.catalog.catalog import MOUNT_TIMEOUT_MS
 from dodona._core.named_leases import LEASE_MS_MAX as NAMED_LEASE_MS_MAX
+from dodona._core.writing.early_locks import ROWS_MAX, WAIT_MS_MAX
 from dodona._core.writing.lease import EPOCH_MAX
 from dodona_gateway.core.holdings import LEASE_MS, LEASE_MS_MAX
 from dodona_wire.errors import InvalidRequest
@@ -38,6 +39,8 @@ Wait = Annotated[int, msgspec.Meta(ge=1, le=600_000)]
 Lease = Annotated[int, msgspec.Meta(ge=1, le=LEASE_MS_MAX)]
 LeaseMs = Annotated[int, msgspec.Meta(ge=1, le=NAMED_LEASE_MS_MAX)]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=EPOCH_MAX)]
+LineWait = Annotated[int, msgspec.Meta(ge=1, le=WAIT_MS_MAX)]
+FreeRows = Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=SELECT_ROWS_MAX)]
 
 
@@ -253,13 +256,20 @@ class HeldLease(Body, frozen=True):
 class BeginTransaction(Timed, frozen=True):
     """Begin a transaction that the gateway holds. The gateway aborts it if no call for it comes for
     `lease_ms`. With full atomicity it lives 60 s at most. Its commit fails unless each named lease
-    in `prerequisites` still has this owner and this epoch."""
+    in `prerequisites` still has this owner and this epoch. `locks` are the keys of rows, by table.
+    They are locked before the transaction begins, for 10 s at most. The call waits for them up to
+    `wait_ms` (10 s by default), or not at all with `nowait`. With `skip_locked`, it locks at most
+    so many of them, those that are free now."""
 
     atomicity: Atomicity = "full"
     durability: Durability = "sync"
     read_own_writes: bool = False
     lease_ms: Lease = LEASE_MS
     prerequisites: list[HeldLease] = []
+    locks: dict[str, list[Row]] | None = None
+    wait_ms: LineWait | None = None
+    nowait: bool = False
+    skip_locked: FreeRows | None = None
 
 
 class InsertInTransaction(Timed, frozen=True):

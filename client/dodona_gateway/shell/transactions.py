@@ -9,9 +9,9 @@ remember the outcome.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dodona._core.writing.lease import Lease
 from dodona._core.writing.transaction import TransactionBuffer
@@ -47,6 +47,19 @@ class HeldView(NamedTuple):
     is_committing: bool
 
 
+class EarlyLocks(NamedTuple):
+    """The rows that a transaction locks before it begins, and how it waits for them, as in
+    `AsyncClient.begin`."""
+
+    rows: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    wait_ms: int | None = None
+    nowait: bool = False
+    skip_locked: int | None = None
+
+
+NO_LOCKS: Final = EarlyLocks()
+
+
 class Held:
     """One transaction with its lock and its commit."""
 
@@ -64,7 +77,8 @@ class Transactions:
     def __init__(self, client: AsyncClient, gateway: int, limits: HoldingLimits) -> None:
         self._client = client
         self._gateway = gateway
-        self._holdings: Holdings[Held] = Holdings(gateway, limits, _give_up)
+        self._holdings: Holdings[Held] = Holdings(gateway, limits, self._give_up)
+        self._aborts: set[asyncio.Task[None]] = set()
         self.is_closed = False
         """Whether no transaction may begin any more."""
 
@@ -115,9 +129,10 @@ class Transactions:
         lease_ms: int,
         timeout_ms: int | None = None,
         prerequisites: Sequence[Lease] = (),
+        locks: EarlyLocks = NO_LOCKS,
     ) -> tuple[str, AsyncTransaction]:
         """Begin a transaction; return its id, and the transaction. `lease_ms` is its lease. Raises
-        Overloaded, InvalidRequest, Unavailable."""
+        Overloaded, InvalidRequest, Unavailable, RowBlocked."""
         if self.is_closed:
             raise Unavailable("This gateway is stopping. Begin the transaction at another gateway.")
         check_lease(lease_ms)
@@ -127,12 +142,20 @@ class Transactions:
             durability,
             read_own_writes,
             prerequisites=prerequisites,
+            locks=locks.rows,
+            wait_ms=locks.wait_ms,
+            nowait=locks.nowait,
+            skip_locked=locks.skip_locked,
             timeout_ms=timeout_ms,
         )
-        name = begun.start_timestamp
-        if name is None:
-            name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
-        self._holdings.check_room(owner)  # other transactions may have begun meanwhile
+        try:
+            name = begun.start_timestamp
+            if name is None:
+                name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
+            self._holdings.check_room(owner)  # other transactions may have begun meanwhile
+        except DodonaError:
+            await begun.abort()
+            raise
         its_id = HeldId(name, atomicity, self._gateway, secrets.randbits(32))
         self._holdings.add(its_id, owner, Held(begun), lease_ms, _now_us())
         return str(its_id), begun
@@ -199,9 +222,9 @@ class Transactions:
             raise TransactionClosed(
                 "The transaction is being committed. Ask for its outcome.", transaction=text
             )
-        buffer_of(found.held.transaction).abort()
         error = TransactionAborted("The transaction was aborted by its owner.", transaction=text)
         self._holdings.end(found, _now_us(), error=error, outcome="aborted")
+        await found.held.transaction.abort()
 
     async def outcome(
         self, text: str, owner: str, *, settle: bool, timeout_ms: int | None = None
@@ -231,6 +254,15 @@ class Transactions:
         raise TransactionClosed(
             f"The transaction is {what}. Begin a new transaction.", transaction=text
         )
+
+    def _give_up(self, held: Held) -> None:
+        """Abort a transaction whose lease is over. A task releases its early locks."""
+        if not buffer_of(held.transaction).locked.cells:
+            buffer_of(held.transaction).abort()
+            return
+        aborting = asyncio.create_task(held.transaction.abort())
+        self._aborts.add(aborting)
+        aborting.add_done_callback(self._aborts.discard)
 
     async def _commit(self, holding: Holding[Held], timeout_ms: int | None) -> Timestamp | None:
         with _InUse(self._holdings, holding):
@@ -320,11 +352,6 @@ def _again(error: DodonaError) -> DodonaError:
 def buffer_of(transaction: AsyncTransaction) -> TransactionBuffer:
     """Return the transaction's buffer and read timestamp, of which its public names say little."""
     return transaction._buffer
-
-
-def _give_up(held: Held) -> None:
-    """Abort a transaction whose lease is over."""
-    buffer_of(held.transaction).abort()
 
 
 def _now_us() -> int:

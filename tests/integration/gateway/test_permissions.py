@@ -287,6 +287,16 @@ def test_a_query_requires_the_read_grant_for_all_its_tables(realm: Realm) -> Non
     assert both("query_rows", sql=sql)["columns"] == ["id", "v"]
 
 
+def test_locks_require_the_write_grant_for_their_tables(realm: Realm) -> None:
+    locks = {TABLE: [{"id": 1}]}
+    reader = realm.caller(realm.token(f"read:{MINE}", f"write:{OTHERS}"))
+    assert reader.refused("begin_transaction", locks=locks).status == 403
+    writer = realm.caller(realm.token(f"write:{MINE}"))
+    begun = writer("begin_transaction", locks=locks)
+    assert begun["locked_rows"] == locks
+    writer("abort_transaction", begun["transaction"])
+
+
 def test_only_an_administrator_of_everything_can_access_the_table_of_tokens(realm: Realm) -> None:
     """Their table holds what would let one guess, or make, a token."""
     nearly = realm.caller(realm.token("admin://*", "admin://mine/**", "write:/", "admin://sys"))

@@ -108,6 +108,43 @@ def test_a_transaction_reads_as_of_its_start_and_its_own_writes_only_on_request(
         assert rest("query_rows_in_transaction", its_id, sql=sql)["rows"] == [[len(expected)]]
 
 
+def test_rows_are_locked_before_a_transaction_begins(rest: Rest, table: str) -> None:
+    locks = {table: [{"id": 1}, {"id": 150}]}
+    begun = rest("begin_transaction", locks=locks)
+    assert begun["locked_rows"] == locks
+    wanted = {table: [{"id": 1}, {"id": 2}, {"id": 150}]}
+    for how in ({"wait_ms": 20}, {"nowait": True}):
+        blocked = rest.refused("begin_transaction", locks=wanted, **how)
+        assert (blocked.kind, blocked.status, blocked.retryable) == ("row_blocked", 503, True)
+        assert blocked.attributes["key"] == {"id": 1}
+        assert blocked.attributes["table"] == table
+    free = rest("begin_transaction", locks=wanted, skip_locked=2)
+    assert free["locked_rows"] == {table: [{"id": 2}]}
+    rest("abort_transaction", free["transaction"])
+    insert(rest, begun["transaction"], table, 1)
+    rest("commit_transaction", begun["transaction"])
+    later = rest("begin_transaction", locks=wanted)
+    assert later["locked_rows"] == wanted
+    rest("abort_transaction", later["transaction"])
+    assert "locked_rows" not in rest("begin_transaction")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"locks": {}},
+        {"locks": []},
+        {"locks": {"//transactions/none": 1}},
+        {"nowait": True},
+        {"wait_ms": 30_001, "locks": {"//t": []}},
+        {"skip_locked": 0, "locks": {"//t": []}},
+    ],
+)
+def test_locks_that_mean_nothing_are_refused(rest: Rest, fields: dict[str, Any]) -> None:
+    refused = rest.refused("begin_transaction", **fields)
+    assert (refused.kind, refused.status) == ("invalid_request", 400)
+
+
 def test_a_lease_ends_and_is_renewed(rest: Rest, table: str) -> None:
     dropped = ""
 

@@ -16,7 +16,7 @@ from dodona_gateway.core.content import TYPES, VALUE_FORMS
 from dodona_gateway.core.query_work import Encoded
 from dodona_gateway.shell.rest.rows import selected
 from dodona_gateway.shell.routes import Call, route
-from dodona_gateway.shell.transactions import buffer_of
+from dodona_gateway.shell.transactions import EarlyLocks, buffer_of
 
 
 async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> answers.Begun:
@@ -24,6 +24,8 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
     call.principal.check_somewhere("read")
     for it in asked.prerequisites:
         call.principal.check("write", it.table)  # the commit locks its row
+    for path in asked.locks or ():
+        call.principal.check("write", path)
     leases = [Lease(it.table, it.name, it.owner, it.epoch) for it in asked.prerequisites]
     its_id, begun = await call.service.transactions.begin(
         call.owner,
@@ -33,9 +35,19 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
         asked.lease_ms,
         asked.timeout_ms,
         leases,
+        await _early_locks(call, asked),
     )
     gateway = call.service.settings.address
-    return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway)
+    locked = {path: await call.shown(path, keys) for path, keys in begun.locked_rows.items()}
+    return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway, locked)
+
+
+async def _early_locks(call: Call, asked: requests.BeginTransaction) -> EarlyLocks:
+    """Return the rows to lock with the values that the client takes."""
+    rows = None
+    if asked.locks is not None:
+        rows = {path: await call.given(path, keys) for path, keys in asked.locks.items()}
+    return EarlyLocks(rows, asked.wait_ms, asked.nowait, asked.skip_locked)
 
 
 async def insert_rows_in_transaction(call: Call, asked: requests.InsertInTransaction) -> Buffered:
