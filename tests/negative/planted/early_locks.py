@@ -6,6 +6,7 @@ import pytest
 
 from dodona._core.beginning import Beginnings
 from dodona._core.protocol.steps import Protocol
+from dodona._core.writing import early_locks
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.checkers.violation import Promise
 from dodona_tablets.core.cell.cell import Cell
@@ -18,11 +19,10 @@ from dodona_wire.types import MAX_TIMESTAMP, TransactionId
 from negative.bug import BUSY, Plant, PlantedBug, Where
 
 SECONDS: Final = 8
+SHORT_LEASE_MS: Final = 10
 HOT: Final = Where("hot_rows", seconds=SECONDS, changes=BUSY)
-LOSSY: Final = Where(
-    "hot_rows", seconds=SECONDS, changes=BUSY | {"fault_point_rate": 1.0, "patience_ms": 200}
-)
-"""Locks end early, and others get the rows of owners that still think."""
+LOSSY: Final = Where("hot_rows", seconds=SECONDS, changes=BUSY | {"fault_point_rate": 1.0})
+"""Locks end early."""
 CRASHING: Final = Where(
     "hot_rows",
     seconds=SECONDS,
@@ -121,6 +121,7 @@ def forget_the_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_unwritten_rows_out(patch: pytest.MonkeyPatch) -> None:
+    """Where leases are short, others get the rows of owners that still think."""
     hold = TransactionBuffer.hold
 
     def planted(buffer: TransactionBuffer, path: str, schema: Any, keys: Any) -> None:
@@ -128,6 +129,7 @@ def leave_unwritten_rows_out(patch: pytest.MonkeyPatch) -> None:
         buffer.tables[path].locks.clear()
 
     patch.setattr(TransactionBuffer, "hold", planted)
+    patch.setattr(early_locks, "LEASE_MS", SHORT_LEASE_MS)
 
 
 def begin_before_the_locks(patch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,7 @@ _RUNS: tuple[tuple[str, Plant, Promise, Where], ...] = (
         "rows that are locked early and not written have no part in the commit",
         leave_unwritten_rows_out,
         "EXCLUSION",
-        LOSSY,
+        HOT,
     ),
     ("the start is asked for before the locks", begin_before_the_locks, "NOLOSE", HOT),
 )

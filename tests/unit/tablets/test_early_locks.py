@@ -261,6 +261,20 @@ def test_a_blind_transaction_stands_in_line(bench: Bench) -> None:
     assert not bench.nodes[CellId(0)].cell.tablets[ATOMIC].locks
 
 
+def test_a_refusal_names_the_blind_transaction_that_is_next_in_line(bench: Bench) -> None:
+    """It closes its rows while it waits for a transaction alone."""
+    bench.prepare(bench.begin(), put(1, 1), cell=0)
+    bench.answer_oracle()
+    locked(bench, 2)
+    blind = bench.begin()
+    bench.commit_blind(blind, put(1, 5), put(2, 5))
+    release(bench, Owner(next(iter(bench.nodes[CellId(0)].cell.early.requests))))
+    refused = bench.try_commit(put(2, 2))
+    assert refused.attributes["winner"] == blind
+    waiting = said(bench, ask(bench, new_owner(bench), 2, wait_ms=0))
+    assert waiting.attributes["owner"] == blind
+
+
 def test_a_blind_transaction_that_waits_too_long_leaves_the_line(bench: Bench) -> None:
     first = locked(bench, 1)
     blind = bench.commit_blind(bench.begin(), put(1, 5), put(2, 5))

@@ -89,6 +89,11 @@ class LockRequest:
     def is_waiting(self) -> bool:
         return not self.is_granted
 
+    @property
+    def name(self) -> int:
+        """The name of the owner, or of the blind transaction, in errors."""
+        return self.owner if self.transaction is None else self.transaction.id
+
 
 class EarlyLocks:
     """The requests for early locks of one cell, in order of arrival, and the lines of its rows."""

@@ -96,6 +96,6 @@ def _lost(tablet: Tablet, transaction: Transaction, key: Key, request: LockReque
         "table": tablet.assignment.path,
         "tablet": tablet.assignment.tablet,
         "start_timestamp": transaction.start,
-        "winner": request.owner,
+        "winner": request.name,
     }
     return Lost(Failure(TransactionConflict.kind, text, attributes), "early_locked")

@@ -129,7 +129,7 @@ def _place_in_line(cell: Cell, waiter: Transaction) -> dict[str, Any]:
     row, head = obstacle
     named_key = row.tablet.schema.named_key(row.key)
     found = {"key": named_key, "table": row.tablet.assignment.path}
-    return found if head is None else {**found, "winner": head.owner}
+    return found if head is None else {**found, "winner": head.name}
 
 
 def _holder_of(cell: Cell, waiter: Transaction) -> tuple[Tablet, Key, Transaction] | None:

@@ -240,7 +240,7 @@ class Locking:
         text = f"Row {named} is locked by another transaction"
         where = {"key": named, "table": row.tablet.assignment.path}
         if head is not None:
-            return failure_of(blocked(self._cell, None, text, owner=head.owner, **where))
+            return failure_of(blocked(self._cell, None, text, owner=head.name, **where))
         return failure_of(blocked(self._cell, row.holder, text, **where))
 
     # Time
