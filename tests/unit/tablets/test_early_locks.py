@@ -307,22 +307,34 @@ def test_a_refused_owner_keeps_its_locks(bench: Bench) -> None:
     assert is_waiting(bench, waiting)
 
 
-def test_a_condition_passes_an_early_lock_until_it_has_refused_the_owner(bench: Bench) -> None:
+def keep(bench: Bench, number: int) -> Any:
+    """Prepare a transaction that only requires a row to stay as it is."""
+    condition = RowCondition(key(number), column_mask=1, values=(1,))
+    request = Prepare(bench.begin(), BOTH, (changes(),))
+    route = bench.ask(ConditionalCommit(request, (TabletConditions(ATOMIC, (condition,)),)))
+    bench.answer_oracle()
+    return said(bench, route)
+
+
+def test_a_condition_does_not_pass_an_early_lock(bench: Bench) -> None:
+    """It would refuse the owner."""
     bench.commit(put(1, 1))
-    owner, start = locked(bench, 1), bench.begin()
+    owner = locked(bench, 1)
+    assert kind_of(keep(bench, 1)) == "transaction_conflict"
+    assert isinstance(commit(bench, owner, put(1, 2)), Committed)
 
-    def keep(number: int) -> Any:
-        begun = bench.begin()
-        condition = RowCondition(key(number), column_mask=1, values=(1,))
-        given = (TabletConditions(ATOMIC, (condition,)),)
-        request = Prepare(begun, BOTH, (changes(),))
-        route = bench.ask(ConditionalCommit(request, given))
-        bench.answer_oracle()
-        return said(bench, route)
 
-    assert isinstance(keep(1), Prepared)
-    assert kind_of(commit(bench, owner, put(1, 2), start=start)) == "transaction_conflict"
-    assert kind_of(keep(1)) == "transaction_conflict"
+def test_a_request_waits_for_a_condition_that_was_there_before(bench: Bench) -> None:
+    bench.commit(put(1, 1))
+    prepared = keep(bench, 1)
+    assert isinstance(prepared, Prepared)
+    owner = new_owner(bench)
+    route = ask(bench, owner, 1)
+    assert is_waiting(bench, route)
+    bench.decide(prepared.transaction, bench.timestamp())
+    bench.settle()
+    assert granted(bench, route) == [True]
+    assert isinstance(commit(bench, owner, put(1, 2)), Committed)
 
 
 def test_a_lock_without_data_is_refused_too(bench: Bench) -> None:

@@ -164,7 +164,7 @@ def _attempt(
     parts = _parts(routes, wanted)
     if isinstance(parts, TableNotMounted):
         return Again(parts, routes, is_write=True)
-    owner = Owner((yield from context.generate_timestamp()))
+    owner = Owner(context.take_reserved_id() or (yield from context.reserve_ids()))
     asking = _Asking(context, owner, waiting, deadline_us)
     done = yield from asking.ask_all(parts)
     if done is None:
@@ -172,6 +172,7 @@ def _attempt(
     yield from release(Locked(owner, tuple(asking.asked)))
     if done.kind not in AGAIN_KINDS:
         raise done
+    context.drop_reserve()  # other names may be older than the cell's start, too
     return Again(done, routes, is_write=True)
 
 

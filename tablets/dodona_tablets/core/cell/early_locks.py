@@ -20,11 +20,9 @@ from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.errors import DataCorrupted, LocksEnded
 from dodona_wire.messages.base import Failure
-from dodona_wire.types import Key, LockType, Owner, TabletId, Timestamp, TransactionId
+from dodona_wire.types import Key, Owner, TabletId, Timestamp, TransactionId
 
 LOCKS_ENDED: Final = Failure(LocksEnded.kind, "The locks of this owner have ended. Begin again.")
-PASSED_BY: Final[LockType] = "shared_weak"
-"""A lock of this type looks past early locks, and they past it: it only keeps a row as it is."""
 
 
 class Row(NamedTuple):
@@ -35,12 +33,10 @@ class Row(NamedTuple):
 
     @property
     def holder(self) -> Transaction | None:
-        """The transaction that commits and holds the row, by a lock that early locks do not
-        pass."""
+        """A transaction that commits and holds the row, by any lock."""
         publishing, locks = self.tablet.publishing, self.tablet.locks.get(self.key)
-        for it in () if locks is None else locks.holders:
-            if it.lock_type != PASSED_BY:
-                return it.transaction
+        if locks is not None and locks.holders:
+            return locks.holders[0].transaction
         if publishing is not None and _may_have(publishing.rows, self.key):
             return publishing.transaction
         return None
@@ -53,7 +49,6 @@ class LockRequest:
         "asked_until_us",
         "is_granted",
         "is_last",
-        "is_shut",
         "lease_ms",
         "leased_until_us",
         "owner",
@@ -71,9 +66,6 @@ class LockRequest:
         self.transaction = transaction
         """The blind transaction that stands in line for itself. It commits when its turn comes."""
         self.is_granted = False
-        self.is_shut = False
-        """Whether locks that pass early locks are refused, because one of them has refused the
-        owner."""
         self.is_last = False
         """Whether the grant has the start timestamp of the owner."""
         self.lease_ms = 0
@@ -196,21 +188,19 @@ class EarlyLocks:
         return None if held is None else (held, None)
 
     def in_the_way(
-        self, tablet: TabletId, locks: Iterable[tuple[Key, LockType | None]], owner: Owner
+        self, tablet: TabletId, keys: Iterable[Key], owner: Owner
     ) -> tuple[Key, LockRequest] | None:
-        """Return the first request that keeps a transaction off a row, and the key of the row.
-        `locks` are those that it wants: None stands for a write. `owner` is its own."""
+        """Return the first request that keeps a transaction off one of these rows, and the key of
+        the row. `owner` is the transaction's own."""
         lines = self._lines.get(tablet)
         if lines is None:
             return None
-        for key, lock_type in locks:
+        for key in keys:
             line = lines.get(key)
             if line is None or line[0].owner == owner:
                 continue
-            head = line[0]
-            is_passed = lock_type == PASSED_BY and not head.is_shut
-            if not is_passed and (head.is_granted or self.is_first(head)):
-                return key, head
+            if line[0].is_granted or self.is_first(line[0]):
+                return key, line[0]
         return None
 
     def keys(self, tablet: TabletId) -> Iterable[Key]:

@@ -8,14 +8,14 @@ line like an owner. The owner's own transaction passes.
 from collections.abc import Iterator
 
 from dodona_tablets.core.cell.cell import Cell
-from dodona_tablets.core.cell.early_locks import PASSED_BY, LockRequest, Row
+from dodona_tablets.core.cell.early_locks import LockRequest, Row
 from dodona_tablets.core.tablet.locks import Lost
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
 from dodona_wire.errors import TransactionConflict
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import Publication, TabletModifications
-from dodona_wire.types import MAX_TIMESTAMP, NO_OWNER, Key, LockType, Owner
+from dodona_wire.types import MAX_TIMESTAMP, NO_OWNER, Key, Owner
 
 
 def stands_in_line(cell: Cell, transaction: Transaction) -> bool:
@@ -44,19 +44,11 @@ def leave_line(cell: Cell, transaction: Transaction) -> None:
         cell.end_early(request)
 
 
-def shut_to_readers(cell: Cell, owner: Owner) -> None:
-    """Note that the owner was refused. From now on, no lock passes its early locks: otherwise
-    readers could refuse it again and again."""
-    request = cell.early.requests.get(owner)
-    if request is not None:
-        request.is_shut = True
-
-
 def _join(cell: Cell, transaction: Transaction) -> None:
     rows = {
         Row(tablet, key): None
         for tablet, part in [(cell.tablets[it.tablet], it) for it in transaction.modifications]
-        for key, _ in _wanted(cell, tablet, part, transaction)
+        for key in _wanted(cell, tablet, part, transaction)
     }
     transaction.owner = Owner(-transaction.id)  # no timestamp, so no other owner has it
     cell.early.join(LockRequest(transaction.owner, tuple(rows), transaction))
@@ -64,18 +56,18 @@ def _join(cell: Cell, transaction: Transaction) -> None:
 
 def _wanted(
     cell: Cell, tablet: Tablet, part: TabletModifications, transaction: Transaction
-) -> Iterator[tuple[Key, LockType | None]]:
-    """Yield the rows that a part locks. None stands for a write."""
+) -> Iterator[Key]:
+    """Yield the rows that a part locks in any way. A condition locks its row, too: if it passed an
+    early lock, it could refuse the owner."""
     if part.publication is not None:
-        for key in _published(cell, tablet, part.publication):
-            yield key, None
+        yield from _published(cell, tablet, part.publication)
         return
     for key, _, _ in tablet.schema.plain_writes(part.writes):
-        yield key, None
+        yield key
     for lock in part.locks:
-        yield lock.key, lock.lock_type
+        yield lock.key
     for row in transaction.conditions.get(part.tablet, ()):
-        yield row.key, PASSED_BY
+        yield row.key
 
 
 def _published(cell: Cell, tablet: Tablet, publication: Publication) -> list[Key]:

@@ -17,7 +17,7 @@ from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import check_parts, check_transaction, why_never
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
 from dodona_tablets.core.commit.conditions import admitted, with_locks
-from dodona_tablets.core.commit.lines import leave_line, shut_to_readers, stands_in_line
+from dodona_tablets.core.commit.lines import leave_line, stands_in_line
 from dodona_tablets.core.commit.presence import widened
 from dodona_tablets.core.commit.silence import wait_failure
 from dodona_tablets.core.commit.taking import check_part, take_locks
@@ -201,8 +201,6 @@ class Participant:
         except Lost as lost:
             if lost.conflict is not None:
                 self._cell.counts.conflicts[lost.conflict] += 1
-            if transaction.owner:
-                shut_to_readers(self._cell, transaction.owner)
             self.refuse(transaction, lost.failure)
             return
         except ChunkAway as away:
