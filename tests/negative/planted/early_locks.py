@@ -11,7 +11,7 @@ from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.checkers.violation import Promise
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.early_locks import EarlyLocks, LockRequest, Row
-from dodona_tablets.core.commit import participant
+from dodona_tablets.core.commit.lines import stands_in_line
 from dodona_tablets.core.commit.participant import Participant
 from dodona_tablets.core.requests.locking import Locking
 from dodona_tablets.core.tablet.transaction import State, Transaction
@@ -85,13 +85,11 @@ def wake_nobody_after_a_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_pass(patch: pytest.MonkeyPatch, *, is_blind: bool) -> None:
-    stands = participant.stands_in_line
-
     def planted(cell: Cell, transaction: Transaction) -> bool:
         is_it = is_blind == (transaction.start == MAX_TIMESTAMP)
-        return not is_it and stands(cell, transaction)
+        return not is_it and stands_in_line(cell, transaction)
 
-    patch.setattr(participant, "stands_in_line", planted)
+    patch.setattr("dodona_tablets.core.commit.participant.stands_in_line", planted)
 
 
 def let_blind_writers_pass(patch: pytest.MonkeyPatch) -> None:
