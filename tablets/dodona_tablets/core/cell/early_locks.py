@@ -178,7 +178,7 @@ class EarlyLocks:
 
     def obstacle(self, request: LockRequest) -> tuple[Row, LockRequest | None]:
         """Return the first row that a request waits for, and who is before it in line. Without
-        anybody there, a transaction holds the row."""
+        a request there, a transaction holds the row."""
         for row in request.rows:
             head = self._head(row)
             if head is not request:
