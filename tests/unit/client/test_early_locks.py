@@ -103,6 +103,11 @@ class Bench:
         wanted = IN_TWO_CELLS if locks is None else locks
         self.play = Play(self.clock, self.session.begin(locks=wanted, waiting=waiting))
 
+    def give_owner(self, at: int) -> None:
+        """Give the names of owners, of which the session keeps some for later."""
+        assert self.play.call == (ORACLE, GenerateTimestamps(RESERVE_COUNT))
+        self.play.answer(TimestampRange(Timestamp(at), RESERVE_COUNT))
+
     def give_stamp(self, at: int) -> None:
         assert self.play.call == (ORACLE, GenerateTimestamps(1))
         self.play.answer(stamp(at))
@@ -143,7 +148,7 @@ def release_of(*cells: int, owner: int = OWNER) -> list[tuple[int, Request]]:
 def begun(locks: Any = None) -> tuple[Bench, TransactionBuffer]:
     """A transaction that has begun, with its locks."""
     bench = Bench(locks)
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     if locks is None:
         bench.play.answer(granted(SECOND), granted(FIRST))
@@ -156,7 +161,7 @@ def begun(locks: Any = None) -> tuple[Bench, TransactionBuffer]:
 
 def test_cells_are_asked_in_ascending_order_and_one_at_a_time() -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     request = AcquireLocks(Owner(OWNER), (FIRST,), LEASE_MS, ASK_MS_MAX)
     assert bench.asked == [(0, request)]
     bench.play.answer(granted(FIRST))
@@ -174,7 +179,7 @@ def test_a_cell_is_asked_once_for_all_rows_of_all_tables() -> None:
     there = table((tablet(20, 1, None), tablet(21, 0, 100)), path=OTHER)
     locks = {OTHER: keys_of(1, 100), PATH: keys_of(100, 1, 2, 1)}
     bench = Bench(locks, AS_USUAL, table(), there)
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     ((cell, body),) = bench.asked
     assert (cell, body.tablets) == (0, (part(21, 100), part(10, 1, 2)))
     bench.play.answer(granted(*body.tablets))
@@ -188,12 +193,12 @@ def test_an_unknown_table_is_asked_for_before_the_owner() -> None:
     play = Play(clock, session.begin(locks=IN_TWO_CELLS))
     assert play.call == (MASTER, GetTable(PATH))
     play.answer(table())
-    assert play.call == (ORACLE, GenerateTimestamps(1))
+    assert play.call == (ORACLE, GenerateTimestamps(RESERVE_COUNT))
 
 
 def test_no_rows_are_no_questions() -> None:
     bench = Bench({PATH: []})
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.give_stamp(START)
     assert bench.play.result.locked.cells == ()
     assert bench.play.result.locked_rows == {PATH: []}
@@ -204,7 +209,7 @@ def test_no_rows_are_no_questions() -> None:
 
 def test_earlier_cells_are_renewed_while_a_later_one_lets_the_owner_wait() -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     for _ in range(3):
         asking, renewal = bench.asked
@@ -219,7 +224,7 @@ def test_earlier_cells_are_renewed_while_a_later_one_lets_the_owner_wait() -> No
 
 def test_a_wait_has_an_end() -> None:
     bench = Bench(waiting=Waiting(3_000))
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     waits = []
 
     def let_wait(target: Target, body: Request) -> Reply:
@@ -236,7 +241,7 @@ def test_a_wait_has_an_end() -> None:
 
 def test_without_a_wait_the_answer_is_final() -> None:
     bench = Bench(waiting=Waiting(0))
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     assert bench.asked[0][1].wait_ms == 0
     bench.play.answer(granted(FIRST))
     error, posted = failed(
@@ -250,7 +255,7 @@ def test_free_rows_are_taken_from_cell_to_cell_up_to_the_number() -> None:
     tablets = (tablet(10, 0, None), tablet(11, 1, 100), tablet(12, 2, 200))
     locks = {PATH: keys_of(1, 2, 100, 101, 200)}
     bench = Bench(locks, Waiting(0, 3), table(tablets))
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     assert [(it.skip_max, it.wait_ms) for _, it in bench.asked] == [(3, 0)]
     bench.play.answer(granted(part(10, 2)))
     assert bench.asked[0][1].skip_max == 2
@@ -265,7 +270,7 @@ def test_free_rows_are_taken_from_cell_to_cell_up_to_the_number() -> None:
 
 def test_a_lost_answer_is_asked_for_again_under_the_same_owner() -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     before = bench.asked
     for reply in (LOST, NEVER_SENT):
@@ -277,7 +282,7 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_owner() -> None:
 
 def test_a_lost_renewal_changes_nothing() -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     bench.play.answer(granted(SECOND), LOST)
     bench.give_stamp(START)
@@ -286,7 +291,7 @@ def test_a_lost_renewal_changes_nothing() -> None:
 
 def test_a_silent_cell_is_given_up_and_all_locks_are_released() -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     began_us = bench.clock.now_us
     _, posted = failed(
@@ -299,14 +304,14 @@ def test_a_silent_cell_is_given_up_and_all_locks_are_released() -> None:
 @pytest.mark.parametrize("failure", [MOVED, ENDED, Failure("overloaded", "many rows")])
 def test_a_refusal_that_may_pass_begins_anew_under_a_new_owner(failure: Failure) -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     bench.play.answer(failure, granted(FIRST))
     assert list(bench.play.posted()) == release_of(0, 1)
     bench.play.wait()
     assert bench.play.call == (MASTER, GetTable(PATH))
     bench.play.answer(table((tablet(10, 5, None, revision=2), tablet(11, 1, 100))))
-    bench.give_stamp(OWNER + 1)
+    bench.give_owner(OWNER + 1)
     ((cell, body),) = bench.asked
     assert (cell, body.owner, body.tablets) == (1, OWNER + 1, (SECOND,))
     bench.play.answer(granted(SECOND, owner=OWNER + 1))
@@ -317,7 +322,7 @@ def test_a_refusal_that_may_pass_begins_anew_under_a_new_owner(failure: Failure)
 def test_locks_that_ended_in_an_earlier_cell_begin_anew() -> None:
     """Also if the later cell grants in the same moment: the owner has not got all of its rows."""
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     bench.play.answer(granted(SECOND), ENDED)
     assert list(bench.play.posted()) == release_of(0, 1)
@@ -349,7 +354,7 @@ def test_a_tablet_that_no_cell_serves_is_looked_for() -> None:
 @pytest.mark.parametrize("kind", ["schema_violation", "invalid_request", "forbidden"])
 def test_another_refusal_is_raised(kind: str) -> None:
     bench = Bench()
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     error, posted = failed(bench.play, DodonaError, lambda *_: Failure(kind, "no"))
     assert error.kind == kind
     assert posted == release_of(0)
@@ -357,7 +362,7 @@ def test_another_refusal_is_raised(kind: str) -> None:
 
 def test_a_transaction_without_a_start_timestamp_releases_its_rows() -> None:
     bench = Bench({PATH: keys_of(1)})
-    bench.give_stamp(OWNER)
+    bench.give_owner(OWNER)
     bench.play.answer(granted(FIRST))
     _, posted = failed(bench.play, Unavailable, lambda *_: LOST)
     assert posted == release_of(0)

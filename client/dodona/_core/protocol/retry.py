@@ -154,7 +154,7 @@ class Rerun:
 
     def note_rows(self, rows: Mapping[str, Iterable[Key]]) -> None:
         """Note which rows an attempt wrote or locked that met a conflict. From the third one on,
-        the next attempt locks them first, with those of the attempts before it: then it waits in
+        the next attempt locks them first, with those of the attempts before it. So it waits in
         line, and does not lose again. Very many rows are not locked."""
         self._conflict_count += 1
         known = self.rows if self._conflict_count > CONFLICTS_BEFORE_LOCKS else {}

@@ -178,7 +178,7 @@ class EarlyLocks:
 
     def obstacle(self, request: LockRequest) -> tuple[Row, LockRequest | None] | None:
         """Return the first row that a request waits for, and who is before it in line. Without
-        anybody there, a transaction holds the row. Return None if its turn has come in this
+        a request there, a transaction holds the row. Return None if its turn has come in this
         event."""
         for row in request.rows:
             head = self._head(row)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.early_locks import LOCKS_ENDED, LockRequest, Row
 from dodona_tablets.core.cell.outbox import Outbox
-from dodona_tablets.core.commit.admission import are_distinct, atomicity_mismatch, check_lease
+from dodona_tablets.core.commit.admission import are_distinct, atomicity_mismatch
 from dodona_tablets.core.commit.silence import blocked
 from dodona_tablets.core.rows.chunks.chunk import ChunkAway
 from dodona_tablets.core.tablet.snapshot import lookup
@@ -48,7 +48,7 @@ CELL_REQUESTS_MAX: Final = 10_000
 WAIT_MS_MAX: Final = 2_000
 """A request in line is answered after this time at the latest. Its client then repeats it."""
 ASKED_MS: Final = 5_000
-"""A request in line ends if its client has not repeated it for so long: nobody waits any more."""
+"""A request in line ends if its client has not repeated it for so long: no program waits any more."""
 ROUTES_MAX: Final = 8
 ROWS_TOLD_MAX: Final = 100
 BYTES_TOLD_MAX: Final = 1 << 20
@@ -89,7 +89,7 @@ class Locking:
         if body.skip_max:
             rows = [row for row in rows if self._cell.early.is_free(row)][: body.skip_max]
         request = LockRequest(body.owner, tuple(rows))
-        request.lease_ms, request.is_last = body.lease_ms, body.is_last
+        request.lease_ms, request.is_last = self._lease_ms(body), body.is_last
         self._cell.early.join(request)
         self._ask(route, request, body)
         self.look(request)
@@ -98,7 +98,7 @@ class Locking:
 
     def _repeat(self, route: Any, body: AcquireLocks, known: LockRequest) -> None:
         """Renew the lease of a request, and answer as before."""
-        known.lease_ms = body.lease_ms
+        known.lease_ms = self._lease_ms(body)
         if known.is_waiting:
             self._ask(route, known, body)
             return
@@ -132,7 +132,6 @@ class Locking:
             raise InvalidRequest("The owner is a timestamp of the oracle.", cell=cell.id)
         if body.owner <= cell.fence:
             raise LocksEnded(LOCKS_ENDED.message)
-        check_lease("lock", body.lease_ms, cell.limits.transaction_life_s_max * 1000)
         if body.lease_ms < 1 or body.wait_ms < 0 or body.skip_max < 0:
             raise InvalidRequest("A lease is at least 1 ms, and a wait or a number at least 0.")
         cell.room.check_draining()
@@ -143,6 +142,10 @@ class Locking:
         is_full = len(early.requests) >= CELL_REQUESTS_MAX
         if is_full or early.row_count + row_count > CELL_ROWS_MAX:
             raise Overloaded("Too many rows of this cell are locked early.", cell=cell.id)
+
+    def _lease_ms(self, body: AcquireLocks) -> int:
+        """Return the lease of an owner, which is not longer than the life of a transaction."""
+        return min(body.lease_ms, self._cell.limits.transaction_life_s_max * 1000)
 
     def _is_issued(self, owner: Owner) -> bool:
         return owner > 0 and self._cell.may_be_issued(Timestamp(owner))
