@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dodona._core.protocol.reserve import RESERVE_COUNT
 from dodona._core.protocol.steps import MASTER, ORACLE, Calls, Pause, Post, Target
 from dodona._core.writing.early_locks import (
     AS_USUAL,
