@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from dodona_wire.messages.base import Failure, Message
+from dodona_wire.messages.base import Message
 from dodona_wire.messages.conditions import TabletConditions
-from dodona_wire.messages.locks import (
-    AcquireLocks,
-    LocksAwaited,
-    LocksGranted,
-    LocksReleased,
-    ReleaseLocks,
-)
+from dodona_wire.messages.locks import LocksReply, LocksRequest
 from dodona_wire.types import (
     NO_LOAD,
     NO_OWNER,
@@ -483,8 +477,7 @@ DataRequest = (
     | StageArrow
     | SealLoad
     | SplitTablet
-    | AcquireLocks
-    | ReleaseLocks
+    | LocksRequest
 )
 DataReply = (
     TimestampRange
@@ -503,8 +496,5 @@ DataReply = (
     | Staged
     | LoadSealed
     | SplitKeys
-    | LocksGranted
-    | LocksAwaited
-    | LocksReleased
-    | Failure
+    | LocksReply
 )

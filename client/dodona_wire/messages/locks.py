@@ -70,3 +70,7 @@ class LocksReleased(Message, frozen=True, array_like=True, gc=False, tag=62):
     """The owner has no locks in this cell, and waits for none."""
 
     owner: Owner
+
+
+LocksRequest = AcquireLocks | ReleaseLocks
+LocksReply = LocksGranted | LocksAwaited | LocksReleased | Failure

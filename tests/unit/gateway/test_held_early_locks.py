@@ -97,7 +97,7 @@ async def test_the_end_of_its_lease_releases_its_rows(
     now_us += 2_000_000
     await until(lambda: held.open_count == 0)
     await wait_until_free(held)
-    assert not held._aborts
+    await until(lambda: not held._aborts)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
