@@ -269,7 +269,7 @@ def test_a_refusal_names_the_blind_transaction_that_is_next_in_line(bench: Bench
     blind = bench.begin()
     bench.commit_blind(blind, put(1, 5), put(2, 5))
     release(bench, Owner(next(iter(bench.nodes[CellId(0)].cell.early.requests))))
-    refused = bench.try_commit(put(2, 2))
+    refused: Any = bench.try_commit(put(2, 2))
     assert refused.attributes["winner"] == blind
     waiting = said(bench, ask(bench, new_owner(bench), 2, wait_ms=0))
     assert waiting.attributes["owner"] == blind
