@@ -194,15 +194,6 @@ def required_beside() -> Case:
     )
 
 
-def required_both() -> Case:
-    """Two transactions of two cells. Each has a condition on a row that the other one writes."""
-    return Case(
-        "two cells, conditions on rows that the other one writes",
-        (Txn(PLAIN, writes=B, requires=A), Txn(PLAIN, writes=A, requires=B)),
-        APART,
-    )
-
-
 CASES: Final = (
     hot(2),
     hot(3),
@@ -235,5 +226,4 @@ CASES: Final = (
     skipping_apart(ends=True),
     required(),
     required_beside(),
-    required_both(),
 )

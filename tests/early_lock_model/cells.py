@@ -85,7 +85,7 @@ class Cells:
             if record.phase not in HELD or at == entry.at:
                 continue
             held = self.exclusive(state, at)
-            if self.case.txns[entry.at].kind == BLIND:
+            if rules.grants_wait_for_weak or self.case.txns[entry.at].kind == BLIND:
                 held |= self.case.txns[at].requires
             if held & rows and rules.is_holder(record, bool(rows & self.claimed(state, at))):
                 return False
@@ -151,7 +151,7 @@ class Cells:
             if other == at or record.phase not in HELD or not record.is_held:
                 continue
             met = self._holder(state, at, other, cell, mine, weak)
-            if met and self._waits_for(state, at, other, record, met):
+            if met and self._waits_for(state, at, record):
                 must_wait = True
             else:
                 lost |= met
@@ -184,17 +184,11 @@ class Cells:
         theirs = self.exclusive(state, other) & mask
         return mine & (theirs | self.case.txns[other].requires & mask) | weak & theirs
 
-    def _waits_for(self, state: State, at: int, other: int, record: Record, met: int) -> bool:
+    def _waits_for(self, state: State, at: int, record: Record) -> bool:
         """Return whether a writer waits for the outcome of a holder. Otherwise it is refused."""
         start, txn = state.clients[at].start, self.case.txns[at]
         is_prepared_before = record.phase == PREPARED and record.p < start
-        if txn.kind == BLIND or is_prepared_before:
-            return True
-        is_weak = not met & self.exclusive(state, other)
-        if not is_weak or not self.rules.waits_for_weak:
-            return False
-        is_before = state.clients[other].start < start or self.rules.waits_for_weak_later
-        return is_before or len(self.participants(state, at)) == 1
+        return txn.kind == BLIND or is_prepared_before
 
     def _newer(self, state: State, at: int, cell: int, mine: int) -> int:
         """Return the rows of its writes and locks that were committed after its start."""

@@ -19,7 +19,6 @@ from early_lock_model.cases import (
     pair,
     read_beside,
     required,
-    required_both,
     sets,
     skipping,
     skipping_apart,
@@ -103,12 +102,8 @@ class ConditionPasses(Rules):
     refuses_conditions = False
 
 
-class RefusedByWeak(Rules):
-    waits_for_weak = False
-
-
-class WaitsForEachWeak(Rules):
-    waits_for_weak_later = True
+class GrantedOverWeak(Rules):
+    grants_wait_for_weak = False
 
 
 class BeforeTheLastGrant(Rules):
@@ -217,14 +212,8 @@ BUGS: Final = (
     ),
     PlantedBug("a plain writer passes an early lock", PlainPasses, hot_and(PLAIN), "MUTEX"),
     PlantedBug("a plain writer waits for an early lock", PlainWaits, apart_and_plain(), "DEADLOCK"),
-    PlantedBug("a condition passes an early lock", ConditionPasses, required(), "NOLOSE"),
-    PlantedBug("an owner is refused by an earlier weak lock", RefusedByWeak, required(), "NOLOSE"),
-    PlantedBug(
-        "a writer of two cells waits for any weak lock",
-        WaitsForEachWeak,
-        required_both(),
-        "DEADLOCK",
-    ),
+    PlantedBug("a condition passes an early lock", ConditionPasses, required(), "MUTEX"),
+    PlantedBug("a row is granted over a weak lock", GrantedOverWeak, required(), "MUTEX"),
     PlantedBug("s is asked for before the last grant", BeforeTheLastGrant, hot(2), "NOLOSE"),
     PlantedBug(
         "a commit trusts an early lock, and checks no version",

@@ -95,14 +95,13 @@ def _in_cell(model: Model, state: State, number: int, cell: Cell) -> str | None:
 
 
 def _holders(model: Model, state: State, number: int, entry: Entry) -> list[int]:
-    """Return the commits that hold rows of a request. Early locks pass weak locks."""
-    is_blind = model.case.txns[entry.at].kind == BLIND
+    """Return the commits that hold rows of a request in any way."""
     found = []
     for at, record in enumerate(state.cells[number].records):
         if at == entry.at or record.phase not in (LOCKED, PREPARED):
             continue
         rows = model.written(state, at) | model.claimed(state, at)
-        rows |= model.case.txns[at].requires if is_blind else 0
+        rows |= model.case.txns[at].requires
         if rows & entry.asked:
             found.append(at)
     return found

@@ -45,10 +45,8 @@ class Rules:
     """A plain writer waits for an early lock."""
     refuses_conditions = True
     """A condition on a row is refused by an early lock of it, as a write is."""
-    waits_for_weak = True
-    """A writer waits for a weak holder that began before it, and in one cell for any."""
-    waits_for_weak_later = False
-    """A writer of two cells also waits for a weak holder that began later."""
+    grants_wait_for_weak = True
+    """A request also waits for commits that hold its rows weakly: they could refuse the owner."""
     commits_locks = True
     """Rows that are locked early and not written are exclusive locks of the commit."""
     has_lease = True
