@@ -26,9 +26,9 @@ def check_timestamps(
     transactions = list(transactions)
     begun = [t for t in transactions if t.is_fresh and t.begun_us is not None]
     acquisitions = list(acquisitions)
-    starts = _starts(begun)
+    starts, acquired = _starts(begun), [t for t in begun if not t.is_start_of_cell]
     return [
-        *_check_ranges(starts + _names(transactions) + acquisitions),
+        *_check_ranges(_starts(acquired) + _names(transactions) + acquisitions),
         *_check_unique(begun, transactions, committed),
         *_check_monotonic(starts + _commits(committed) + acquisitions),
         *_check_order(committed),

@@ -242,6 +242,8 @@ class Transaction:
     """The rows that it asked for before it began."""
     locked_early: list[RowKey] = field(default_factory=list)
     """Those of them that it had when it began. They are in `locks`, too."""
+    is_start_of_cell: bool = False
+    """Whether a cell had acquired `start`, and gave it with the last grant."""
     load: int = 0
     """The id of the bulk load that it is, 0 if it is none. One that overwrites is blind. Others
     conflict with writes since `start`, and with read locks since they took their own locks. That is

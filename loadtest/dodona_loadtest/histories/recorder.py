@@ -224,6 +224,7 @@ class Recorder:
             raise
         assert buffer.start_timestamp is not None
         record.start, record.begun_us = buffer.start_timestamp, self.now_us
+        record.is_start_of_cell = buffer.start_timestamp == buffer.locked.start
         attempt = Attempt(self, buffer, record)
         attempt.note_early_locks()
         return attempt
