@@ -81,7 +81,7 @@ async def test_a_wait_ends_with_the_row_and_its_owner(
         owner = tx._buffer.locked.owner
         for how in ({"wait_ms": 50}, {"nowait": True}):
             with refused(RowBlocked, is_retryable=True, key={"k": FAR}, table=path, owner=owner):
-                await db.begin(locks={path: keys(1, FAR)}, **how)  # type: ignore[arg-type]
+                await db.begin(locks={path: keys(1, FAR)}, **how)
             await wait_until(db, path, 1, is_so=True)
 
 

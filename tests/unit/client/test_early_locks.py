@@ -188,7 +188,7 @@ def test_an_unknown_table_is_asked_for_before_the_owner() -> None:
     play = Play(clock, session.begin(locks=IN_TWO_CELLS))
     assert play.call == (MASTER, GetTable(PATH))
     play.answer(table())
-    assert play.call == (ORACLE, GenerateTimestamps(1))
+    assert play.calls == ((ORACLE, GenerateTimestamps(1)),)
 
 
 def test_no_rows_are_no_questions() -> None:

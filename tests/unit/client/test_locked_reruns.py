@@ -85,7 +85,7 @@ def test_an_attempt_locks_the_rows_and_waits_no_longer_than_the_reruns() -> None
     row = TabletKeys(TabletId(10), Revision(1), (key(1),))
     assert it.call == (0, AcquireLocks(Owner(OWNER), (row,), LEASE_MS, 500))
     it.answer(LocksGranted(Owner(OWNER), (row,)))
-    assert it.call == (ORACLE, GenerateTimestamps(1)), "after the grant"
+    assert it.calls == ((ORACLE, GenerateTimestamps(1)),), "after the grant"
     it.answer(stamp(START))
     assert it.result.locked_rows == {PATH: [{"id": 1}]}
     assert it.result.start_timestamp == START

@@ -497,4 +497,4 @@ def test_transactions_leave_no_trace(bench: Bench) -> None:
     owner = locked(bench, 1, 2)
     assert isinstance(commit(bench, owner, put(1, 1), update(2, a=1)), Committed)
     cell = bench.nodes[CellId(0)].cell
-    assert not (cell.early.requests or cell.early.row_count or cell.early._lines)
+    assert (cell.early.requests, cell.early.row_count, cell.early._lines) == ({}, 0, {})
