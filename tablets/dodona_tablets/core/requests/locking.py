@@ -39,7 +39,7 @@ CELL_REQUESTS_MAX: Final = 10_000
 WAIT_MS_MAX: Final = 2_000
 """A request in line is answered after this time at the latest. Its client then repeats it."""
 ASKED_MS: Final = 5_000
-"""A request in line ends if its client has not repeated it for so long: no program waits any more."""
+"""A request in line ends if its client has not repeated it for so long: the client has gone."""
 ROUTES_MAX: Final = 8
 
 
