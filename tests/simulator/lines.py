@@ -19,8 +19,6 @@ from dodona_wire.types import NO_OWNER, Owner
 
 VIOLATIONS_MAX: Final = 20
 """Of one cell: one that breaks a promise breaks it after each step."""
-KEEPS_ONLY: Final = "shared_weak"
-"""The lock of a condition: it only keeps a row as it is."""
 
 Place = tuple[TabletId, Key]
 
@@ -134,9 +132,8 @@ class LineWatch:
             table, named = row.tablet.assignment.path, row.tablet.schema.named_key(row.key)
             if said("key") != named or said("table") not in (None, table):
                 continue
-            if not _keeps(row, said("winner")):
-                text = f"{transaction} of owner {request.owner} lost {named}: {failure.message}"
-                self._flag("NOLOSE", text)
+            text = f"{transaction} of owner {request.owner} lost {named}: {failure.message}"
+            self._flag("NOLOSE", text)
 
     def _flag(self, promise: Promise, text: str) -> None:
         if len(self.violations) < VIOLATIONS_MAX:
@@ -144,15 +141,6 @@ class LineWatch:
 
 
 def _holder(row: Row) -> Transaction | None:
-    """Who holds a row at commit time, and excludes others."""
+    """Who holds a row at commit time."""
     locks = row.tablet.locks.get(row.key)
-    for it in () if locks is None else locks.holders:
-        if it.lock_type != KEEPS_ONLY:
-            return it.transaction
-    return None
-
-
-def _keeps(row: Row, transaction: object) -> bool:
-    locks = row.tablet.locks.get(row.key)
-    holders = () if locks is None else locks.holders
-    return any(it.lock_type == KEEPS_ONLY and it.transaction.id == transaction for it in holders)
+    return locks.holders[0].transaction if locks is not None and locks.holders else None

@@ -177,7 +177,7 @@ class Begun(Answer, frozen=True, omit_defaults=True):
     start_timestamp: Timestamp | None
     lease_ms: int
     gateway: str
-    locked_rows: dict[str, list[Row | None]] = {}
+    locked_rows: dict[str, list[Row]] = {}
 
 
 class Buffered(Answer, frozen=True):

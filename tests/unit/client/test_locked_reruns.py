@@ -1,7 +1,5 @@
 """Functions that run again: which rows the next attempt locks before it begins, and how many."""
 
-from typing import Any
-
 import pytest
 
 from dodona._core.protocol.retry import CONFLICTS_BEFORE_LOCKS, LOCKED_ROWS_MAX, Rerun
@@ -87,8 +85,7 @@ def test_an_attempt_locks_the_rows_and_waits_no_longer_than_the_reruns() -> None
     row = TabletKeys(TabletId(10), Revision(1), (key(1),))
     assert it.call == (0, AcquireLocks(Owner(OWNER), (row,), LEASE_MS, 500, is_last=True))
     it.answer(LocksGranted(Owner(OWNER), (row,)))
-    asked: Any = it.call
-    assert asked == (ORACLE, GenerateTimestamps(1)), "after the grant"
+    assert it.calls == ((ORACLE, GenerateTimestamps(1)),), "after the grant"
     it.answer(stamp(START))
     assert it.result.locked_rows == {PATH: [{"id": 1}]}
     assert it.result.start_timestamp == START

@@ -38,7 +38,10 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
         await _early_locks(call, asked),
     )
     gateway = call.service.settings.address
-    locked = {path: await call.shown(path, keys) for path, keys in begun.locked_rows.items()}
+    locked = {
+        path: [it for it in await call.shown(path, keys) if it is not None]
+        for path, keys in begun.locked_rows.items()
+    }
     return answers.Begun(its_id, begun.start_timestamp, asked.lease_ms, gateway, locked)
 
 

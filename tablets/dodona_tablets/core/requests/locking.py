@@ -48,7 +48,7 @@ CELL_REQUESTS_MAX: Final = 10_000
 WAIT_MS_MAX: Final = 2_000
 """A request in line is answered after this time at the latest. Its client then repeats it."""
 ASKED_MS: Final = 5_000
-"""A request in line ends if its client has not repeated it for so long: no program waits now."""
+"""A request in line ends if its client has not repeated it for so long: the client has gone."""
 ROUTES_MAX: Final = 8
 ROWS_TOLD_MAX: Final = 100
 BYTES_TOLD_MAX: Final = 1 << 20
