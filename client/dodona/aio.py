@@ -22,13 +22,13 @@ from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
-from dodona._core.writing.early_locks import waiting_of
+from dodona._core.writing.early_locks import Locked, waiting_of
 from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger, async_close_all
 from dodona._io.beginning import Beginning
-from dodona._io.bounds import AsyncDriver, AsyncUntil, async_within
+from dodona._io.bounds import AsyncDriver, AsyncRun, AsyncUntil, async_within
 from dodona._io.opening import async_connected, async_opened
 from dodona._io.running import async_finished, check_async_function
 from dodona._io.sessions import CONNECT_TIMEOUT_MS, FolderPath
@@ -359,7 +359,8 @@ class AsyncClient(AsyncReader):
         names a row and its owner, and TableNotMounted.
 
         With asyncio, use `async with db.begin() as tx`, or `tx = await db.begin()`."""
-        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked)
+        limit_ms = self._bound_ms(timeout_ms)
+        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked, limit_ms)
         begin = partial(
             self._session.begin,
             atomicity,
@@ -372,11 +373,26 @@ class AsyncClient(AsyncReader):
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 
     async def _begin_rows(
-        self, begin: Callable[[], steps.Protocol[TransactionBuffer]], timeout_ms: int | None
+        self,
+        begin: Callable[[list[Locked]], steps.Protocol[TransactionBuffer]],
+        timeout_ms: int | None,
     ) -> AsyncTransaction:
         run = async_within(self._run, timeout_ms)
-        buffer = await run(begin())
+        buffer = await self._begun(run, begin)
         return AsyncTransaction(run, self._session, buffer, self._bound_ms(timeout_ms))
+
+    async def _begun(
+        self, run: AsyncRun, begin: Callable[[list[Locked]], steps.Protocol[TransactionBuffer]]
+    ) -> TransactionBuffer:
+        """Begin a transaction. If the caller is interrupted, release the locks that were asked
+        for."""
+        asked: list[Locked] = []
+        try:
+            return await run(begin(asked))
+        except BaseException:
+            if asked:
+                await self._run(self._session.give_up(asked), None)
+            raise
 
     async def run_in_transaction(
         self,
@@ -415,7 +431,7 @@ class AsyncClient(AsyncReader):
         while True:
             transaction, results = None, []
             try:
-                begun = await run(session.begin_attempt(rerun, leases))
+                begun = await self._begun(run, partial(session.begin_attempt, rerun, leases))
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

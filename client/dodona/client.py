@@ -20,11 +20,11 @@ from dodona._core.protocol.retry import RERUN_DEADLINE_MS
 from dodona._core.reading.holding import LEASE_MS, Hold
 from dodona._core.session import Session
 from dodona._core.writing.conditions import requirement_of
-from dodona._core.writing.early_locks import waiting_of
+from dodona._core.writing.early_locks import Locked, waiting_of
 from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
-from dodona._io.bounds import Driver, Until, within
+from dodona._io.bounds import Driver, Run, Until, within
 from dodona._io.opening import connected, opened
 from dodona._io.pinger import Pinger, close_all
 from dodona._io.running import check_function, finished
@@ -338,7 +338,8 @@ class Client(Reader):
 
         Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
         names a row and its owner, and TableNotMounted."""
-        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked)
+        limit_ms = self._bound_ms(timeout_ms)
+        waiting = waiting_of(locks is not None, wait_ms, nowait, skip_locked, limit_ms)
         begin = partial(
             self._session.begin,
             atomicity,
@@ -351,11 +352,26 @@ class Client(Reader):
         return self._begin_rows(begin, timeout_ms)
 
     def _begin_rows(
-        self, begin: Callable[[], steps.Protocol[TransactionBuffer]], timeout_ms: int | None
+        self,
+        begin: Callable[[list[Locked]], steps.Protocol[TransactionBuffer]],
+        timeout_ms: int | None,
     ) -> Transaction:
         run = within(self._run, timeout_ms)
-        buffer = run(begin())
+        buffer = self._begun(run, begin)
         return Transaction(run, self._session, buffer, self._bound_ms(timeout_ms))
+
+    def _begun(
+        self, run: Run, begin: Callable[[list[Locked]], steps.Protocol[TransactionBuffer]]
+    ) -> TransactionBuffer:
+        """Begin a transaction. If the caller is interrupted, release the locks that were asked
+        for."""
+        asked: list[Locked] = []
+        try:
+            return run(begin(asked))
+        except BaseException:
+            if asked:
+                self._run(self._session.give_up(asked), None)
+            raise
 
     def run_in_transaction(
         self,
@@ -392,7 +408,7 @@ class Client(Reader):
         while True:
             transaction, results = None, []
             try:
-                begun = run(session.begin_attempt(rerun, leases))
+                begun = self._begun(run, partial(session.begin_attempt, rerun, leases))
                 transaction = Transaction(run, session, begun, self._call_timeout_ms)
                 with transaction:
                     results.append(finished(function(transaction)))

@@ -41,29 +41,34 @@ class Beginnings:
         prerequisites: Iterable[Lease] = (),
         locks: Mapping[str, Iterable[Row]] | None = None,
         waiting: Waiting = AS_USUAL,
+        asked: list[Locked] | None = None,
     ) -> Protocol[TransactionBuffer]:
         """Begin a transaction, and return its buffer, with conditions for the prerequisites.
-        `locks` are rows to lock before. Raises InvalidRequest, TableNotFound, Unavailable, and the
-        errors of `acquire`."""
+        `locks` are rows to lock before, and `asked` is as in `acquire`. Raises InvalidRequest,
+        TableNotFound, Unavailable, and the errors of `acquire`."""
         check_modes(atomicity, durability)
         check_flag(read_own_writes, "read_own_writes")
         leases = check_leases(prerequisites) if prerequisites else ()
         locked = NOTHING_LOCKED
         if locks is not None:
             wanted = yield from self._rows_of(check_locks(locks, atomicity))
-            locked = yield from acquire(self._context, wanted, waiting)
+            locked = yield from acquire(self._context, wanted, waiting, asked)
         modes = atomicity, durability, read_own_writes
         return (yield from self._begun(*modes, leases, locked))
 
     def begin_attempt(
-        self, rerun: Rerun, prerequisites: Iterable[Lease]
+        self,
+        rerun: Rerun,
+        prerequisites: Iterable[Lease],
+        asked: list[Locked] | None = None,
     ) -> Protocol[TransactionBuffer]:
         """Begin the next attempt of a function that runs as a transaction. After several failures,
         it locks the rows of the last attempts first."""
         locked = NOTHING_LOCKED
         if rerun.rows:
             try:
-                locked = yield from acquire(self._context, rerun.rows, Waiting(rerun.left_ms))
+                waiting = Waiting(rerun.left_ms)
+                locked = yield from acquire(self._context, rerun.rows, waiting, asked)
             except InvalidRequest:  # a table was altered or replaced: these are no rows of it now
                 rerun.rows = {}
         leases = check_leases(prerequisites) if prerequisites else ()
@@ -110,6 +115,11 @@ class Beginnings:
             encode = partial(encode_keys, keys=given)
             wanted[path] = yield from with_route(self._context, path, encode)
         return wanted
+
+    def give_up(self, asked: list[Locked]) -> Protocol[None]:
+        """Release what an interrupted `begin` has asked for."""
+        while asked:
+            yield from release(asked.pop())
 
     def abort(self, transaction: TransactionBuffer) -> Protocol[None]:
         """Drop the buffer, and release its early locks. Raises TransactionClosed after a

@@ -101,9 +101,14 @@ Parts = dict[CellId, dict[TabletId, tuple[Revision, list[Key]]]]
 
 
 def waiting_of(
-    has_locks: bool, wait_ms: int | None, nowait: bool, skip_locked: int | None
+    has_locks: bool,
+    wait_ms: int | None,
+    nowait: bool,
+    skip_locked: int | None,
+    timeout_ms: int | None = None,
 ) -> Waiting:
-    """Return how these arguments of a caller say to wait. Raises InvalidRequest."""
+    """Return how these arguments of a caller say to wait. The wait ends before the time of the call
+    does: then the error names the row. Raises InvalidRequest."""
     check_flag(nowait, "nowait")
     if not has_locks and (nowait or wait_ms is not None or skip_locked is not None):
         raise InvalidRequest("wait_ms, nowait and skip_locked are about locks: give locks, too.")
@@ -114,10 +119,9 @@ def waiting_of(
         return Waiting(0, skip_locked)
     if nowait:
         return Waiting(0)
-    if wait_ms is None:
-        return AS_USUAL
+    wait_ms = WAIT_MS if wait_ms is None else wait_ms
     check_number(wait_ms, "wait_ms", 1, WAIT_MS_MAX)
-    return Waiting(wait_ms)
+    return Waiting(wait_ms if timeout_ms is None else max(1, min(wait_ms, timeout_ms * 3 // 4)))
 
 
 def check_locks(
@@ -136,12 +140,18 @@ def check_locks(
 
 
 def acquire(
-    context: Context, wanted: Mapping[str, Sequence[Key]], waiting: Waiting
+    context: Context,
+    wanted: Mapping[str, Sequence[Key]],
+    waiting: Waiting,
+    asked: list[Locked] | None = None,
 ) -> Protocol[Locked]:
     """Lock these rows for a new owner. Raises RowBlocked if a row is not free in time, and names
-    the row. Raises TableNotMounted, TableNotFound, InvalidRequest, Overloaded, Unavailable."""
+    the row. Raises TableNotMounted, TableNotFound, InvalidRequest, Overloaded, Unavailable.
+
+    `asked` has what a caller must release that gives the protocol up in the middle."""
     deadline_us = context.instant_us() + waiting.wait_ms * 1000
-    return repeated(context, partial(_attempt, context, wanted, waiting, deadline_us))
+    left = [] if asked is None else asked
+    return repeated(context, partial(_attempt, context, wanted, waiting, deadline_us, left))
 
 
 def release(locked: Locked) -> Protocol[None]:
@@ -155,6 +165,7 @@ def _attempt(
     wanted: Mapping[str, Sequence[Key]],
     waiting: Waiting,
     deadline_us: int,
+    left: list[Locked],
     patience: Patience | None,
 ) -> Protocol[Locked | Again]:
     routes: list[TableRoute] = []
@@ -166,10 +177,12 @@ def _attempt(
         return Again(parts, routes, is_write=True)
     owner = Owner(context.take_reserved_id() or (yield from context.reserve_ids()))
     asking = _Asking(context, owner, waiting, deadline_us)
+    left[:] = [Locked(owner, tuple(parts))]
     done = yield from asking.ask_all(parts)
     if done is None:
         return _locked(owner, routes, asking.granted)
     yield from release(Locked(owner, tuple(asking.asked)))
+    left.clear()
     if done.kind not in AGAIN_KINDS:
         raise done
     context.drop_reserve()  # other names may be older than the cell's start, too

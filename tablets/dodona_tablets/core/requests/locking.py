@@ -25,7 +25,14 @@ from dodona_tablets.core.tablet.snapshot import lookup
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_wire.cores.effects import AskTimestamps, ReplyAtOnce
 from dodona_wire.cores.fault_points import FaultPoint
-from dodona_wire.errors import DodonaError, InvalidRequest, LimitExceeded, LocksEnded, Overloaded
+from dodona_wire.errors import (
+    DodonaError,
+    InvalidRequest,
+    LimitExceeded,
+    LocksEnded,
+    Overloaded,
+    RowBlocked,
+)
 from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import Lookup
 from dodona_wire.messages.locks import (
@@ -88,6 +95,10 @@ class Locking:
             return
         if body.skip_max:
             rows = [row for row in rows if self._cell.early.is_free(row)][: body.skip_max]
+            if not rows:  # a late copy of the request must lock nothing
+                self._cell.early.end(body.owner, LOCKS_ENDED)
+                self._outbox.reply(route, LocksGranted(body.owner))
+                return
         request = LockRequest(body.owner, tuple(rows))
         request.lease_ms, request.is_last = self._lease_ms(body), body.is_last
         self._cell.early.join(request)
@@ -243,8 +254,13 @@ class Locking:
         text = f"Row {named} is locked by another transaction"
         where = {"key": named, "table": row.tablet.assignment.path}
         if head is not None:
-            return failure_of(blocked(self._cell, None, text, owner=head.name, **where))
-        return failure_of(blocked(self._cell, row.holder, text, **where))
+            return failure_of(RowBlocked(text, owner=head.name, **where))
+        holder = row.holder
+        assert holder is not None
+        age_us = self._cell.now.instant_us - holder.since_us
+        if age_us < self._cell.limits.repeat_after_ms * 1000:  # too early to blame a server
+            return failure_of(RowBlocked(text, winner=holder.id, **where))
+        return failure_of(blocked(self._cell, holder, text, **where))
 
     # Time
 
