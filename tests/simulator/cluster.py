@@ -319,11 +319,13 @@ class Cluster:
         return found
 
     def lines_left(self) -> list[str]:
-        """Owners of early locks, and those who wait for them."""
+        """Who waits for early locks, and owners whose lease is over. An owner that has vanished
+        keeps its rows until then."""
         return [
             f"{node.name}: owner {owner} is in line"
             for node in self.nodes
-            for owner in (node.core.cell.early.requests if node.is_up else ())
+            for owner, it in (node.core.cell.early.requests.items() if node.is_up else ())
+            if it.is_waiting or it.leased_until_us < node.core.cell.now.instant_us
         ]
 
     def line_violations(self) -> list[Violation]:

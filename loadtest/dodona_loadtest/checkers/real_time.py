@@ -5,7 +5,7 @@ the same time may be seen in either order. Must not import: any core.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from dodona_loadtest.checkers.absences import Absences, groups_of
@@ -95,11 +95,12 @@ def check_false_conflicts(
     by_start = {t.start: t for t in transactions if t.is_fresh and not t.is_blind}
     by_start |= {name: t for t in transactions for name in (*t.names, *t.owners)}
     by_commit = {commit: t for t, commit in committed}
+    asked = frozenset([row for t in transactions for row in t.asked])
     violations = []
     for t in transactions:
         if t.conflict is None:
             continue
-        problem = _false_winner(t, t.conflict, by_start, by_commit, absent)
+        problem = _false_winner(t, t.conflict, by_start, by_commit, absent, asked)
         if problem:
             violations.append(Violation("FALSE-CONFLICT", f"{t.name} lost {t.conflict}: {problem}"))
     return violations
@@ -111,6 +112,7 @@ def _false_winner(
     by_start: dict[int, Transaction],
     by_commit: dict[int, Transaction],
     absent: Absences,
+    asked: Collection[RowKey],
 ) -> str | None:
     if conflict.winner_commit is not None:
         if loser.is_blind and not loser.load:  # the transaction that publishes a load has a start
@@ -134,7 +136,9 @@ def _false_winner(
     if not any(row in winner.rows or _is_erased(winner, row) for row in conflict.rows):
         return f"{winner.name} did not touch the row"
     is_held = conflict.winner_commit is None
-    if not any(
+    # One that is blind stands in line for whole rows, and no lock passes it.
+    is_in_line = is_held and winner.is_blind and any(row in asked for row in conflict.rows)
+    if not is_in_line and not any(
         _stands_against(loser, winner, row, absent, is_held=is_held) for row in conflict.rows
     ):
         return f"{winner.name} took no lock of the row that stands in the way"

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
-from dodona._core.protocol.retry import Rerun
 from dodona._core.protocol.steps import Calls, Pause, Protocol, Step
 from dodona._core.session import Session
 from dodona._core.writing.conditions import Requirement
-from dodona._core.writing.early_locks import Waiting
 from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.histories.conditions import note_condition
@@ -31,9 +29,9 @@ from dodona_loadtest.histories.history import (
 )
 from dodona_loadtest.histories.refusals import RowsByKey, fail, forget_start, kind_of
 from dodona_loadtest.histories.shape import Row, TableShape
+from dodona_loadtest.histories.watching import watched
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
 from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
-from dodona_wire.messages.locks import AcquireLocks
 from dodona_wire.rows.columns import MAIN_LOCK
 from dodona_wire.types import (
     KEY_MAX,
@@ -198,37 +196,6 @@ class Recorder:
         record.start, record.begun_us = buffer.start_timestamp, self.now_us
         return Attempt(self, buffer, record)
 
-    def begin_locked(
-        self, table: TableShape, keys: Sequence[Row], waiting: Waiting
-    ) -> Protocol["Attempt"]:
-        """Lock rows, then begin a transaction. Raises DodonaError. Only the Python client does
-        this."""
-        beginning = self.session.begin(locks={table.path: keys}, waiting=waiting)
-        return self._begin_watched([table.row_key(key) for key in keys], beginning)
-
-    def begin_again(self, rerun: Rerun) -> Protocol["Attempt"]:
-        """Begin the next attempt of a function as `run_in_transaction` does: after several
-        conflicts, it locks rows first. Raises DodonaError. Only the Python client does this."""
-        asked = [RowKey(path, bytes(it)) for path, keys in rerun.rows.items() for it in keys]
-        return self._begin_watched(asked, self.session.begin_attempt(rerun, ()))
-
-    def _begin_watched(
-        self, asked: Sequence[RowKey], beginning: Protocol[TransactionBuffer]
-    ) -> Protocol["Attempt"]:
-        record = self.history.begin(self.name, self.now_us)
-        record.asked.extend(asked)
-        try:
-            buffer = yield from _watch(beginning, lambda step: _note_owner(record, step))
-        except DodonaError as error:
-            record.status, record.end_us, record.error = "fail", self.now_us, str(error)
-            raise
-        assert buffer.start_timestamp is not None
-        record.start, record.begun_us = buffer.start_timestamp, self.now_us
-        record.is_start_of_cell = buffer.start_timestamp == buffer.locked.start
-        attempt = Attempt(self, buffer, record)
-        attempt.note_early_locks()
-        return attempt
-
     def begin_reading(self) -> Protocol["Attempt"]:
         """Read the present as a snapshot that no server holds. Raises DodonaError."""
         record = self.history.begin(self.name, self.now_us)
@@ -303,8 +270,8 @@ class Recorder:
                 note_condition(record, table, row, required)
         texts = [table.key_text(row) for row in rows]
         rows_by_key = {text: [write.row] for text, write in zip(texts, writes, strict=True)}
-        watched = _watch(writing, lambda step: self._note_name(record, step))
-        return (yield from self.settle(record, watched, rows_by_key))
+        noted = watched(writing, lambda step: self._note_name(record, step))
+        return (yield from self.settle(record, noted, rows_by_key))
 
     def _note_name(self, record: Transaction, step: Step) -> None:
         """Note the names of a write. It is blind only if the whole write goes to one cell."""
@@ -381,8 +348,10 @@ class Attempt:
         self.record = record
         self._recorder = recorder
         self._rows = recorder.rows
-        self._buffer = buffer
+        self.buffer = buffer
         self._rows_by_key: dict[str, list[RowKey]] = {}
+        self.locked_keys: list[dict[str, Any]] = []
+        """The keys of the rows of all tables that it locked before it began."""
         self._written: dict[RowKey, None] = {}
 
     @property
@@ -440,10 +409,10 @@ class Attempt:
         is_shared: bool = False,
     ) -> Protocol[None]:
         """Buffer one row. A workload writes each row at most once a transaction."""
-        assert self._buffer is not None
+        assert self.buffer is not None
         lock_type: LockType = "shared_write" if is_shared else "exclusive"
         yield from self._rows.insert_rows(
-            self._buffer, table.path, [row], is_update, is_aggregate, lock_type
+            self.buffer, table.path, [row], is_update, is_aggregate, lock_type
         )
         write = table.write(
             row, is_update=is_update, is_aggregate=is_aggregate, is_shared=is_shared
@@ -451,8 +420,8 @@ class Attempt:
         self._keep(table, row, write)
 
     def delete(self, table: TableShape, key: Row) -> Protocol[None]:
-        assert self._buffer is not None
-        yield from self._rows.delete_rows(self._buffer, table.path, [key])
+        assert self.buffer is not None
+        yield from self._rows.delete_rows(self.buffer, table.path, [key])
         self._keep(table, key, Write(table.row_key(key), None))
 
     def lock(
@@ -466,40 +435,26 @@ class Attempt:
     ) -> Protocol[None]:
         """Buffer a lock without data on some lock groups of a row: on the main one, if none is
         named. It is for reading, unless it is exclusive."""
-        assert self._buffer is not None
+        assert self.buffer is not None
         lock_type: LockType = "shared_strong" if is_strong else "shared_weak"
         if is_exclusive:
             lock_type = "exclusive"
-        yield from self._rows.lock_rows(self._buffer, table.path, [key], locks, lock_type)
+        yield from self._rows.lock_rows(self.buffer, table.path, [key], locks, lock_type)
         groups = table.groups_named([MAIN_LOCK] if locks is None else locks)
         row = table.row_key(key)
         self.record.locks.append(Lock(row, is_strong, groups, is_exclusive))
         self._rows_by_key.setdefault(table.key_text(key), []).append(row)
 
+    def name_row(self, text: str, row: RowKey) -> None:
+        """Know the row by the text that errors have of its key."""
+        self._rows_by_key.setdefault(text, []).append(row)
+
     def require(self, table: TableShape, key: Row, required: Requirement) -> Protocol[None]:
         """Buffer a condition for a row that this transaction does not write."""
-        assert self._buffer is not None
-        yield from self.session.require_rows(self._buffer, table.path, [key], required)
+        assert self.buffer is not None
+        yield from self.session.require_rows(self.buffer, table.path, [key], required)
         note_condition(self.record, table, key, required)
         self._rows_by_key.setdefault(table.key_text(key), []).append(table.row_key(key))
-
-    def note_early_locks(self) -> None:
-        """Note the rows that were locked before it began. They are exclusive locks of its
-        commit."""
-        assert self._buffer is not None
-        for path, keys in self._buffer.locked.rows.items():
-            names = self._buffer.locked_rows[path]
-            for key, named in zip(keys, names, strict=True):
-                row = RowKey(path, bytes(key))
-                self.record.locked_early.append(row)
-                self.record.locks.append(Lock(row, True, is_exclusive=True))
-                self._rows_by_key.setdefault(repr(named), []).append(row)
-
-    @property
-    def locked_keys(self) -> list[dict[str, Any]]:
-        """The keys of the rows of all tables that it locked before it began."""
-        assert self._buffer is not None
-        return [key for keys in self._buffer.locked_rows.values() for key in keys]
 
     def _keep(self, table: TableShape, row: Row, write: Write) -> None:
         assert write.row not in self._written, "a workload writes a row once a transaction"
@@ -514,27 +469,16 @@ class Attempt:
 
     def commit(self) -> Protocol[bool]:
         """Commit. Return whether the answer says that it is committed."""
-        assert self._buffer is not None
-        committing = self._rows.commit(self._buffer)
+        assert self.buffer is not None
+        committing = self._rows.commit(self.buffer)
         settling = self._recorder.settle(self.record, committing, self._rows_by_key)
         return (yield from settling)
 
-    def is_to_run_again(self, rerun: Rerun) -> Protocol[bool]:
-        """Return whether the Python client runs its function again, after a commit that was not
-        acknowledged. It pauses first, as `run_in_transaction` does. Then this attempt has had no
-        effect. Raises DodonaError if the client would stop trying."""
-        failure = self._recorder.failure
-        assert failure is not None
-        is_committed = yield from self.session.after_failure(rerun, self._buffer, failure)
-        if not is_committed and self.record.status != "ok":
-            self.record.status = "fail"
-        return not is_committed
-
     def abort(self, error: DodonaError | None = None) -> Protocol[None]:
         """Abort, which releases the locks that it took before it began."""
-        assert self._buffer is not None
+        assert self.buffer is not None
         self._end_failed("aborted" if error is None else f"{error.kind}: {error.message}")
-        yield from self.session.abort(self._buffer)
+        yield from self.session.abort(self.buffer)
 
     def vanish(self) -> None:
         """End without a word to any server."""
@@ -547,22 +491,3 @@ class Attempt:
     def give_up(self, error: DodonaError) -> None:
         """Note an error from before the request of the commit."""
         self._end_failed(f"{error.kind}: {error.message}")
-
-
-def _watch(protocol: Protocol[Result], note: Callable[[Step], None]) -> Protocol[Result]:
-    """Run a protocol, and note each of its steps before it is done."""
-    try:
-        step = next(protocol)
-        while True:
-            note(step)
-            step = protocol.send((yield step))
-    except StopIteration as end:
-        return cast("Result", end.value)
-    finally:
-        protocol.close()
-
-
-def _note_owner(record: Transaction, step: Step) -> None:
-    for _, sent in step.requests if isinstance(step, Calls) else ():
-        if isinstance(sent, AcquireLocks) and sent.owner not in record.owners:
-            record.owners.append(sent.owner)

@@ -14,6 +14,11 @@ from dodona._core.protocol.steps import Pause, Protocol
 from dodona._core.writing.conditions import Requirement
 from dodona._core.writing.early_locks import Waiting
 from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.early_locks import (
+    begin_again,
+    begin_locked,
+    is_to_run_again,
+)
 from dodona_loadtest.histories.history import History
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
@@ -93,7 +98,7 @@ class HotRows(Workload):
         self, db: Recorder, numbers: Sequence[int], waiting: Waiting
     ) -> Protocol[None]:
         keys = [{"id": number} for number in numbers]
-        attempt = yield from db.begin_locked(self.table, keys, waiting)
+        attempt = yield from begin_locked(db, self.table, keys, waiting)
         try:
             locked = [key["id"] for key in attempt.locked_keys]
             yield from self._think(db.random)
@@ -140,7 +145,7 @@ class HotRows(Workload):
         numbers = self._draw_rows(db.random)
         rerun = db.session.rerun(RERUNS_MAX, RERUN_MS_MAX)
         while True:
-            attempt = yield from db.begin_again(rerun)
+            attempt = yield from begin_again(db, rerun)
             try:
                 yield from self._think(db.random)
                 yield from self._raise(db, attempt, numbers)
@@ -149,7 +154,7 @@ class HotRows(Workload):
                 raise
             if (yield from attempt.commit()):
                 break
-            if not (yield from attempt.is_to_run_again(rerun)):
+            if not (yield from is_to_run_again(db, attempt, rerun)):
                 break
             self.count("locked after conflicts", bool(rerun.rows))
 

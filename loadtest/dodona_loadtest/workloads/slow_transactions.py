@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dodona._core.protocol.steps import Pause, Protocol
 from dodona_loadtest.checkers.violation import Violation
+from dodona_loadtest.histories.early_locks import is_to_run_again
 from dodona_loadtest.histories.history import History, RowKey, Transaction
 from dodona_loadtest.histories.recorder import Attempt, Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
@@ -97,7 +98,7 @@ class SlowTransactions(Workload):
             attempt = yield from self._attempt(db, numbers)
             if (yield from attempt.commit()):
                 break
-            if not (yield from attempt.is_to_run_again(rerun)):
+            if not (yield from is_to_run_again(db, attempt, rerun)):
                 break
             self.count("run again")
 

@@ -12,7 +12,7 @@ Invariants:
 - An owner that has not got everything releases what it has.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -121,7 +121,9 @@ def waiting_of(
         return Waiting(0)
     wait_ms = WAIT_MS if wait_ms is None else wait_ms
     check_number(wait_ms, "wait_ms", 1, WAIT_MS_MAX)
-    return Waiting(wait_ms if timeout_ms is None else max(1, min(wait_ms, timeout_ms * 3 // 4)))
+    if type(timeout_ms) is int and timeout_ms > 0:  # the call itself refuses other values
+        wait_ms = max(1, min(wait_ms, timeout_ms * 3 // 4))
+    return Waiting(wait_ms)
 
 
 def check_locks(
@@ -218,18 +220,28 @@ def _locked(
     owner: Owner, routes: Sequence[TableRoute], granted: Mapping[CellId, LocksGranted]
 ) -> Locked:
     """Return what an owner has when all of its cells have granted."""
-    of_tablet = {it.tablet: route for route in routes for it in route.tablets}
-    rows: dict[str, list[Key]] = {route.path: [] for route in routes}
+    grants = [(it, known) for grant in granted.values() for it, known in _parts_of(grant)]
+    by_tablet = {it.tablet: (it.keys, known) for it, known in grants}
+    rows: dict[str, list[Key]] = {}
     found: dict[str, LockedRows] = {}
-    for grant in granted.values():
-        for it in grant.tablets:
-            rows[of_tablet[it.tablet].path] += it.keys
-        for it, known in zip(grant.tablets, grant.rows, strict=False):
-            route = of_tablet[it.tablet]
-            of_table = found.setdefault(route.path, LockedRows(route.schema, {}))
-            of_table.rows.update(zip(it.keys, known, strict=True))
+    for route in routes:
+        rows[route.path] = []
+        for tablet in route.tablets:
+            keys, known = by_tablet.get(tablet.tablet, ((), None))
+            rows[route.path] += keys
+            if known is not None:
+                of_table = found.setdefault(route.path, LockedRows(route.schema, {}))
+                of_table.rows.update(zip(keys, known, strict=True))
     start = max([it.start for it in granted.values()], default=NULL_TIMESTAMP)
     return Locked(owner, tuple(granted), rows, start, found if start else {})
+
+
+def _parts_of(
+    grant: LocksGranted,
+) -> Iterator[tuple[TabletKeys, tuple[StoredRow | None, ...] | None]]:
+    """Yield the rows of a grant by tablet, with their values if the cell has told them."""
+    for at, it in enumerate(grant.tablets):
+        yield it, grant.rows[at] if grant.rows else None
 
 
 class _Asking:
