@@ -12,6 +12,7 @@ from dodona._core.protocol.arguments import (
     Parameters,
     Row,
     check_flag,
+    check_path,
     repeatable,
     repeatable_names,
 )
@@ -267,7 +268,10 @@ class ReadSession:
 
 def _known(transaction: TransactionBuffer | None, path: str) -> LockedRows | None:
     """Return the rows of a table that came to the transaction with its locks, or None."""
-    return None if transaction is None else transaction.locked.found.get(path)
+    if transaction is None or not transaction.locked.found:
+        return None
+    check_path(path)
+    return transaction.locked.found.get(path)
 
 
 def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:

@@ -239,7 +239,7 @@ def _locked(
 def _parts_of(
     grant: LocksGranted,
 ) -> Iterator[tuple[TabletKeys, tuple[StoredRow | None, ...] | None]]:
-    """Yield the rows of a grant by tablet, with their values if the cell has told them."""
+    """Yield the rows of a grant by tablet, with their values if the grant has them."""
     for at, it in enumerate(grant.tablets):
         yield it, grant.rows[at] if grant.rows else None
 
