@@ -48,6 +48,7 @@ def is_free(client: Client, path: str, key: int) -> bool:
         client.begin(locks={path: keys(key)}, nowait=True).abort()
     except RowBlocked:
         return False
+    client.lookup_rows(path, keys(key))  # behind the release, on the same connection
     return True
 
 
@@ -65,11 +66,17 @@ def wait_until_free(backend: Backend, client: Client, path: str, *rows: int) -> 
         wait_until(backend, partial(is_free, client, path, it), f"row {it} stays locked")
 
 
-def stand_in_line(backend: Backend, client: Client, locks: Locks) -> Started[TransactionBuffer]:
-    """A transaction that waits for a row. Another row, the last of `locks`, shows that it is in
-    line."""
+def stand_in_line(
+    backend: Backend, client: Client, locks: Locks, *others: int
+) -> Started[TransactionBuffer]:
+    """A transaction that waits for a row. The last of `locks` is a row that shows that it is in
+    line, and so is each of `others`. The lower cell is asked first, and either may be the lower."""
     beginning = begin_beside(backend, client, locks)
     path, rows = list(locks.items())[-1]
-    last = rows[-1]["k"]
-    wait_until(backend, lambda: not is_free(client, path, last), "its request does not arrive")
+    shown_by = [rows[-1]["k"], *others]
+
+    def is_in_line() -> bool:
+        return not all(is_free(client, path, it) for it in shown_by)
+
+    wait_until(backend, is_in_line, "its request does not arrive")
     return beginning

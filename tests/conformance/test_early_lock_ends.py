@@ -72,9 +72,9 @@ def test_the_end_of_a_transaction_releases_its_locks(
 ) -> None:
     path = make_table(PLAIN, pivot_keys=APART)
     tx = db.begin(locks={path: keys(1, FAR)})
-    waiting = stand_in_line(backend, other, {path: keys(1, FAR, 3)})
+    waiting = stand_in_line(backend, other, {path: keys(1, FAR, 3, FAR + 3)}, 3)
     ENDS[end_of_it](db, tx, path)
-    assert waiting.result().locked_rows == {path: keys(1, 3, FAR)}
+    assert waiting.result().locked_rows == {path: keys(1, 3, FAR, FAR + 3)}
     end(other, waiting.result())
     wait_until_free(backend, db, path, FAR)
 

@@ -32,9 +32,7 @@ from dodona._core.reading.holding import Holds
 from dodona._core.reading.read_session import ReadSession
 from dodona._core.writing.committing import Answered, commit_atomic
 from dodona._core.writing.conditions import Requirement
-from dodona._core.writing.early_locks import (
-    release,
-)
+from dodona._core.writing.early_locks import release
 from dodona._core.writing.fast_path import write_on_fast_path
 from dodona._core.writing.outcomes import ABORTED, Outcome, find_outcome
 from dodona._core.writing.transaction import ShortMode, TransactionBuffer
