@@ -18,8 +18,8 @@ from dodona.client import Client
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona.types import Atomicity, CellId, LoadId
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import LoadHeld, OpenLoad, PeekLoad
 from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import LoadHeld, OpenLoad, PeekLoad
 
 pytestmark = UNDER_VIRTUAL_TIME
 

@@ -15,7 +15,7 @@ from dodona.client import Client
 from dodona.errors import InvalidRequest, LoadEnded, Overloaded, SnapshotTooOld
 from dodona.types import LoadMode
 from dodona_wire.messages.catalog import MountTable
-from dodona_wire.messages.data import OpenLoad
+from dodona_wire.messages.loads import OpenLoad
 
 LEASE_MS = 20_000
 LATER_MS = 25_000

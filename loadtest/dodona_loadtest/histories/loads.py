@@ -26,14 +26,9 @@ from dodona_loadtest.histories.history import (
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona_wire.messages.data import (
-    CloseLoad,
-    CommitOne,
-    ConditionalCommit,
-    LoadHeld,
-    Prepare,
-)
+from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
 from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import CloseLoad, LoadHeld
 from dodona_wire.types import KEY_MAX, KEY_MIN, LoadMode, Timestamp
 
 PRESENCES: Final[dict[LoadMode, Presence]] = {

@@ -57,7 +57,6 @@ from dodona_wire.messages.cells import (
 )
 from dodona_wire.messages.data import (
     AskOutcome,
-    CloseLoad,
     CommitOne,
     ConditionalCommit,
     CountVersions,
@@ -66,19 +65,22 @@ from dodona_wire.messages.data import (
     HoldSnapshot,
     Lookup,
     LookupVersions,
-    OpenLoad,
-    PeekLoad,
     PeekOutcome,
     Prepare,
-    RenewLoad,
     Scan,
     ScanArrow,
     ScanVersions,
-    SealLoad,
     SplitTablet,
-    StageArrow,
     WriteArrow,
     WriteNonAtomic,
+)
+from dodona_wire.messages.loads import (
+    CloseLoad,
+    OpenLoad,
+    PeekLoad,
+    RenewLoad,
+    SealLoad,
+    StageArrow,
 )
 from dodona_wire.messages.locks import AcquireLocks, ReleaseLocks
 from dodona_wire.types import (

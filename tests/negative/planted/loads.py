@@ -24,7 +24,7 @@ from dodona_tablets.core.rows.chunks.view import ChunkView
 from dodona_tablets.core.tablet.loads import CellLoads, Load
 from dodona_tablets.core.tablet.publications import Publishing
 from dodona_tablets.core.tablet.transaction import Transaction
-from dodona_wire.messages.data import CloseLoad, LoadHeld, SealLoad
+from dodona_wire.messages.loads import CloseLoad, LoadHeld, SealLoad
 from negative.bug import BUSY, CheckedBug, PlantedBug, Where
 
 LOADS = Where("loads", seconds=15, changes=BUSY)

@@ -11,8 +11,8 @@ from dodona._core.session import Session
 from dodona.types import CellId, LoadId, Timestamp
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cell, Cluster, GetCluster
-from dodona_wire.messages.data import LoadHeld, RenewLoad
 from dodona_wire.messages.families import Reply, Request
+from dodona_wire.messages.loads import LoadHeld, RenewLoad
 from unit.client.protocols import LOST, Clock, new_session, nobody, play, table
 
 LEASE_MS = 60_000

@@ -19,7 +19,8 @@ from dodona._core.writing.senders import StagedBatch
 from dodona.errors import CommitOutcomeUnknown, DodonaError, LoadEnded, Unavailable
 from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_tablets.core.node import NodeCore
-from dodona_wire.messages.data import LookupVersions, OpenLoad
+from dodona_wire.messages.data import LookupVersions
+from dodona_wire.messages.loads import OpenLoad
 from simulator.driver import Task
 from simulator.faults import Options
 from simulator.simulation import SECOND_US, Simulation

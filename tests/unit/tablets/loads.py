@@ -6,19 +6,9 @@ import pyarrow as pa
 
 from dodona.types import MAX_TIMESTAMP, BatchKind, Key, LoadId, LoadMode, Timestamp, TransactionId
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import (
-    CloseLoad,
-    CommitOne,
-    LoadSealed,
-    OpenLoad,
-    Prepare,
-    Publication,
-    SealLoad,
-    StageArrow,
-    Staged,
-    TabletModifications,
-)
+from dodona_wire.messages.data import CommitOne, Prepare, Publication, TabletModifications
 from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import CloseLoad, LoadSealed, OpenLoad, SealLoad, StageArrow, Staged
 from dodona_wire.rows.arrow import arrow_schema, stream_of
 from unit.tablets.cells import ATOMIC, REVISION, SCHEMA, Bench
 

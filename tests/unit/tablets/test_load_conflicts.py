@@ -16,7 +16,8 @@ from dodona.errors import (
 from dodona.types import KEY_MAX, KEY_MIN, CellId, Key, LoadMode, TableSettings
 from dodona_tablets.core.tablet import publishing
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import Committed, LoadHeld
+from dodona_wire.messages.data import Committed
+from dodona_wire.messages.loads import LoadHeld
 from unit.tablets.cells import ATOMIC, Bench, delete, put
 from unit.tablets.loads import Loading, failure
 

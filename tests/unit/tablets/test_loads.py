@@ -25,19 +25,15 @@ from dodona.types import (
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.requests.nonatomic import OFF_LIMITS
 from dodona_tablets.core.tablet.loads import ENDED_MAX
-from dodona_wire.messages.data import (
+from dodona_wire.messages.data import Committed, Lookup, LookupReply, WriteArrow, Written
+from dodona_wire.messages.loads import (
     CloseLoad,
-    Committed,
     LoadHeld,
-    Lookup,
-    LookupReply,
     OpenLoad,
     PeekLoad,
     RenewLoad,
     SealLoad,
     Staged,
-    WriteArrow,
-    Written,
 )
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
 from unit.tablets.loads import LEASE_MS, Loading, batch, failure

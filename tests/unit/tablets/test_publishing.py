@@ -26,16 +26,14 @@ from dodona_wire.messages.data import (
     Aborted,
     CommitOne,
     Committed,
-    LoadHeld,
     LookupReply,
-    PeekLoad,
     Prepared,
     RowLock,
     ScanArrow,
     ScanPage,
-    SealLoad,
 )
 from dodona_wire.messages.data import Scan as ScanRows
+from dodona_wire.messages.loads import LoadHeld, PeekLoad, SealLoad
 from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, key, put
 from unit.tablets.loads import Loading, failure
 

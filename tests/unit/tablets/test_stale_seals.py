@@ -4,7 +4,8 @@ import pytest
 
 from dodona.errors import ConcurrentAppend, ProtocolChanged, SnapshotTooOld
 from dodona.types import CellId, LoadMode, TableSettings, Timestamp
-from dodona_wire.messages.data import Committed, LoadSealed
+from dodona_wire.messages.data import Committed
+from dodona_wire.messages.loads import LoadSealed
 from unit.tablets.cells import Bench, delete, key, put
 from unit.tablets.loads import Loading, failure
 

@@ -15,15 +15,9 @@ from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import LoadEnded, Unavailable
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Cluster, GetCluster
-from dodona_wire.messages.data import (
-    CloseLoad,
-    DataRequest,
-    LoadHeld,
-    OpenLoad,
-    PeekLoad,
-    RenewLoad,
-)
+from dodona_wire.messages.data import DataRequest
 from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import CloseLoad, LoadHeld, OpenLoad, PeekLoad, RenewLoad
 from dodona_wire.types import CellId, LoadId, TabletId
 
 ASK_AGAIN_KINDS: Final = frozenset({"unavailable", "overloaded"})

@@ -51,7 +51,8 @@ from dodona_wire.errors import (
     Unavailable,
 )
 from dodona_wire.messages.base import Failure
-from dodona_wire.messages.data import LoadSealed, Publication, SealLoad
+from dodona_wire.messages.data import Publication
+from dodona_wire.messages.loads import LoadSealed, SealLoad
 from dodona_wire.types import Key, TabletId
 
 FINAL: Final = (

@@ -14,8 +14,9 @@ from dodona._core.writing.writing import Account
 from dodona_wire.cores.fault_points import FaultAt, FaultPoint, no_faults
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
-from dodona_wire.messages.data import DataRequest, StageArrow, Staged, WriteArrow, Written
+from dodona_wire.messages.data import DataRequest, WriteArrow, Written
 from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import StageArrow, Staged
 from dodona_wire.types import BatchKind, LoadId, TabletId, Timestamp
 
 

@@ -42,7 +42,8 @@ from dodona_wire.cores.effects import RemoveChunks, RunJob
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DodonaError, InvalidRequest, Overloaded, ProtocolChanged
 from dodona_wire.messages.base import Failure, failure_of
-from dodona_wire.messages.data import (
+from dodona_wire.messages.families import Reply
+from dodona_wire.messages.loads import (
     CloseLoad,
     LoadHeld,
     LoadSealed,
@@ -53,7 +54,6 @@ from dodona_wire.messages.data import (
     StageArrow,
     Staged,
 )
-from dodona_wire.messages.families import Reply
 from dodona_wire.types import MAX_TIMESTAMP, MIN_TIMESTAMP, LoadId, ReaderId, TabletId, Timestamp
 
 HOLD_PERIOD_MS: Final = 5_000
