@@ -16,6 +16,7 @@ from dodona_wire.messages.loads import (
     Staged,
 )
 from dodona_wire.messages.locks import LocksReply, LocksRequest
+from dodona_wire.messages.reads import ReadRange
 from dodona_wire.types import (
     NO_LOAD,
     NO_OWNER,
@@ -76,7 +77,8 @@ class Publication(Message, frozen=True, array_like=True, gc=False):
 
 class TabletModifications(Message, frozen=True, array_like=True, gc=False):
     """What one transaction does to one tablet: writes and locks of rows, or the publication of a
-    load. A key has at most one write. `special` is about some of these keys."""
+    load. A key has at most one write. `special` is about some of these keys. `reads` must still be
+    as they were at the start of the transaction, and stay so until its outcome."""
 
     tablet: TabletId
     revision: Revision
@@ -84,6 +86,7 @@ class TabletModifications(Message, frozen=True, array_like=True, gc=False):
     locks: tuple[RowLock, ...] = ()
     special: SpecialWrites | None = None
     publication: Publication | None = None
+    reads: tuple[ReadRange, ...] = ()
 
 
 class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
@@ -113,6 +116,13 @@ class ConditionalCommit(Message, frozen=True, array_like=True, gc=False, tag=46)
     conditions: tuple[TabletConditions, ...]
     owner: Owner = NO_OWNER
     """The owner of early locks that this transaction passes, and that its commit ends."""
+
+
+class ValidatedCommit(Message, frozen=True, array_like=True, gc=False, tag=58):
+    """The request, whose parts have reads. It is a message of its own, so that an older cell
+    refuses it, and can't ignore the reads. → as the request."""
+
+    request: CommitOne | Prepare | ConditionalCommit
 
 
 class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
@@ -384,6 +394,7 @@ DataRequest = (
     | CommitOne
     | Prepare
     | ConditionalCommit
+    | ValidatedCommit
     | Decide
     | AskOutcome
     | PeekOutcome
