@@ -25,6 +25,7 @@ from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.early_locks import Locked, waiting_of
 from dodona._core.writing.lease import Lease, check_leases
 from dodona._core.writing.outcomes import Outcome
+from dodona._core.writing.reads import check_isolation
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona._io.aio_pinger import AsyncPinger, async_close_all
 from dodona._io.beginning import Beginning
@@ -45,6 +46,7 @@ from dodona_wire.types import (
     Atomicity,
     CellId,
     Durability,
+    Isolation,
     ReaderId,
     Timestamp,
     TransactionId,
@@ -60,6 +62,7 @@ async def connect(
     timeout_ms: int = CONNECT_TIMEOUT_MS,
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
+    isolation: Isolation | None = None,
 ) -> "AsyncClient":
     """Connect to the cluster whose master is at `url`, such as `http://127.0.0.1:8500`.
 
@@ -69,13 +72,17 @@ async def connect(
       round trip less. After that, the outcome can only be a commit.
     - `call_timeout_ms`: the time limit of each later call that has no `timeout_ms` of its own, in
       ms. By default there is no limit, and calls wait about 10 to 20 s for a silent server.
+    - `isolation`: the isolation of transactions, as in `AsyncClient.begin`, for tables that have no
+      such setting.
 
     A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
     commit. The attributes of the error name the server that did not answer: `cell` or `server`, and
     `address`.
 
     Raises Unavailable, InvalidRequest."""
-    return await async_connected(AsyncClient, url, timeout_ms, acknowledgement, call_timeout_ms)
+    return await async_connected(
+        AsyncClient, url, timeout_ms, acknowledgement, call_timeout_ms, isolation
+    )
 
 
 async def open(
@@ -83,6 +90,7 @@ async def open(
     *,
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
+    isolation: Isolation | None = None,
 ) -> "AsyncClient":
     """Open a database in this process, with its data in the folder `path`.
 
@@ -93,12 +101,13 @@ async def open(
       because the database has one cell.
     - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other tasks, and for
       rows that other tasks hold. It does not interrupt a sync of the disk.
+    - `isolation`: as in `connect`.
 
     Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
     installed).
 
     With asyncio, the calls run in threads, so that no call blocks the event loop."""
-    return await async_opened(AsyncClient, path, acknowledgement, call_timeout_ms)
+    return await async_opened(AsyncClient, path, acknowledgement, call_timeout_ms, isolation)
 
 
 class AsyncClient(AsyncReader):
@@ -336,6 +345,7 @@ class AsyncClient(AsyncReader):
         wait_ms: int | None = None,
         nowait: bool = False,
         skip_locked: int | None = None,
+        isolation: Isolation | None = None,
         timeout_ms: int | None = None,
     ) -> "Beginning[AsyncTransaction]":
         """Begin a transaction. It may live for at most 60 s.
@@ -354,6 +364,10 @@ class AsyncClient(AsyncReader):
         - `nowait`: do not wait.
         - `skip_locked`: lock at most so many of the rows, those that are free now.
           `AsyncTransaction.locked_rows` has them.
+        - `isolation`: with `"serializable"`, the commit of a transaction that writes raises
+          TransactionConflict if another transaction has changed what it read. With `"snapshot"`,
+          only writes conflict. Without it, each table has the isolation of its settings, else that
+          of the client, else `"snapshot"`. Tables with atomicity `"none"` have none.
 
         Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
         names a row and its owner, and TableNotMounted.
@@ -369,6 +383,7 @@ class AsyncClient(AsyncReader):
             prerequisites,
             locks,
             waiting,
+            isolation=isolation,
         )
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 
@@ -401,6 +416,7 @@ class AsyncClient(AsyncReader):
         deadline_ms: int = RERUN_DEADLINE_MS,
         *,
         prerequisites: Sequence[Lease] = (),
+        isolation: Isolation | None = None,
         timeout_ms: int | None = None,
     ) -> Result:
         """Run `function(transaction)` and commit, again until the commit succeeds. Returns the
@@ -411,11 +427,12 @@ class AsyncClient(AsyncReader):
         not to be committed.
 
         From the third conflict on, the call first locks the rows that the function wrote or locked
-        in the attempts before. So it waits in line, and does not lose again and again.
+        in the attempts before. So it waits in line, and does not lose again and again. These are
+        also rows that a serializable transaction looked up.
 
         - `attempts_max`: the largest number of attempts. The default is no limit.
         - `deadline_ms`: no attempt begins later than this many ms after the call.
-        - `prerequisites`: leases, as in `begin`.
+        - `prerequisites`, `isolation`: as in `begin`.
         - `timeout_ms`: limits all calls of all attempts together, also the calls of the function.
           It does not interrupt other work of the function.
 
@@ -428,10 +445,12 @@ class AsyncClient(AsyncReader):
         rerun = session.rerun(attempts_max, deadline_ms, timeout_ms)
         check_async_function(function)
         leases = check_leases(prerequisites) if prerequisites else ()
+        check_isolation(isolation)
+        begin = partial(session.begin_attempt, rerun, leases, isolation)
         while True:
             transaction, results = None, []
             try:
-                begun = await self._begun(run, partial(session.begin_attempt, rerun, leases))
+                begun = await self._begun(run, begin)
                 transaction = AsyncTransaction(run, session, begun, self._call_timeout_ms)
                 async with transaction:
                     results.append(await async_finished(function(transaction)))

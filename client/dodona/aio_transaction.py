@@ -18,7 +18,7 @@ from dodona._core.writing.transaction import ShortMode, TransactionBuffer, Trans
 from dodona._io.aio_running import async_answer
 from dodona._io.aio_writes import Writes
 from dodona._io.bounds import AsyncRun
-from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
+from dodona_wire.types import NULL_TIMESTAMP, Isolation, LockType, Timestamp, TransactionId
 
 Row = Mapping[str, Any]
 
@@ -61,6 +61,12 @@ class AsyncTransaction(ProcessBound):
         """The commit timestamp. None before the commit, and if the transaction wrote nothing. If
         the transaction is not atomic, the largest timestamp of its rows."""
         return self._buffer.commit_timestamp
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """The `isolation` that the transaction began with. None: each table has its own, or else
+        that of the client."""
+        return self._buffer.isolation
 
     @property
     def locked_rows(self) -> dict[str, list[dict[str, Any]]]:
@@ -123,7 +129,8 @@ class AsyncTransaction(ProcessBound):
         writes. Otherwise as `AsyncClient.lookup_versions`."""
         await self._writes.settle(timeout_ms)  # asyncio only
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
-        read = lookup(path, keys, columns, keep_missing, at, since, below, limit)
+        asked = keys, columns, keep_missing, at, since, below, limit
+        read = lookup(path, *asked, transaction=self._buffer)
         return await self._run(read, timeout_ms)
 
     async def select(

@@ -17,7 +17,7 @@ from dodona._core.writing.conditions import requirement_of
 from dodona._core.writing.transaction import ShortMode, TransactionBuffer, TransactionState
 from dodona._io.bounds import Run
 from dodona._io.running import answer
-from dodona_wire.types import NULL_TIMESTAMP, LockType, Timestamp, TransactionId
+from dodona_wire.types import NULL_TIMESTAMP, Isolation, LockType, Timestamp, TransactionId
 
 Row = Mapping[str, Any]
 
@@ -59,6 +59,12 @@ class Transaction(ProcessBound):
         """The commit timestamp. None before the commit, and if the transaction wrote nothing. If
         the transaction is not atomic, the largest timestamp of its rows."""
         return self._buffer.commit_timestamp
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """The `isolation` that the transaction began with. None: each table has its own, or else
+        that of the client."""
+        return self._buffer.isolation
 
     @property
     def locked_rows(self) -> dict[str, list[dict[str, Any]]]:
@@ -119,7 +125,8 @@ class Transaction(ProcessBound):
         """Return the history of each row up to the start of the transaction, without its own
         writes. Otherwise as `Client.lookup_versions`."""
         at, lookup = self._buffer.read_timestamp(), self._session.lookup_versions
-        read = lookup(path, keys, columns, keep_missing, at, since, below, limit)
+        asked = keys, columns, keep_missing, at, since, below, limit
+        read = lookup(path, *asked, transaction=self._buffer)
         return self._run(read, timeout_ms)
 
     def select(

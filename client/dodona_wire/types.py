@@ -58,6 +58,7 @@ DELETE_MASK: Final = 0
 
 Atomicity = Literal["full", "none"]
 Durability = Literal["sync", "async"]
+Isolation = Literal["snapshot", "serializable"]
 LockType = Literal["shared_weak", "shared_strong", "exclusive", "shared_write"]
 InMemoryMode = Literal["none", "compressed", "uncompressed"]
 BatchKind = Literal["write", "update", "delete"]

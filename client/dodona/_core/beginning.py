@@ -23,9 +23,10 @@ from dodona._core.writing.early_locks import (
     release,
 )
 from dodona._core.writing.lease import Lease, check_leases
+from dodona._core.writing.reads import TransactionReads, check_isolation
 from dodona._core.writing.transaction import TransactionBuffer, check_modes
 from dodona_wire.errors import DodonaError, InvalidRequest
-from dodona_wire.types import Atomicity, Durability, Key, Timestamp
+from dodona_wire.types import Atomicity, Durability, Isolation, Key, Timestamp
 
 
 class Beginnings:
@@ -42,11 +43,15 @@ class Beginnings:
         locks: Mapping[str, Iterable[Row]] | None = None,
         waiting: Waiting = AS_USUAL,
         asked: list[Locked] | None = None,
+        isolation: Isolation | None = None,
     ) -> Protocol[TransactionBuffer]:
         """Begin a transaction, and return its buffer, with conditions for the prerequisites.
         `locks` are rows to lock before, and `asked` is as in `acquire`. Raises InvalidRequest,
         TableNotFound, Unavailable, and the errors of `acquire`."""
         check_modes(atomicity, durability)
+        check_isolation(isolation)
+        if isolation is not None and atomicity == "none":
+            raise InvalidRequest("A transaction with atomicity none has no isolation.")
         check_flag(read_own_writes, "read_own_writes")
         leases = check_leases(prerequisites) if prerequisites else ()
         locked = NOTHING_LOCKED
@@ -54,12 +59,13 @@ class Beginnings:
             wanted = yield from self._rows_of(check_locks(locks, atomicity))
             locked = yield from acquire(self._context, wanted, waiting, asked)
         modes = atomicity, durability, read_own_writes
-        return (yield from self._begun(*modes, leases, locked))
+        return (yield from self._begun(*modes, leases, locked, isolation))
 
     def begin_attempt(
         self,
         rerun: Rerun,
         prerequisites: Iterable[Lease],
+        isolation: Isolation | None = None,
         asked: list[Locked] | None = None,
     ) -> Protocol[TransactionBuffer]:
         """Begin the next attempt of a function that runs as a transaction. After several failures,
@@ -72,7 +78,7 @@ class Beginnings:
             except InvalidRequest:  # a table was altered or replaced: these are no rows of it now
                 rerun.rows = {}
         leases = check_leases(prerequisites) if prerequisites else ()
-        return (yield from self._begun("full", "sync", False, leases, locked))
+        return (yield from self._begun("full", "sync", False, leases, locked, isolation))
 
     def _begun(
         self,
@@ -81,6 +87,7 @@ class Beginnings:
         read_own_writes: bool,
         leases: Iterable[Lease],
         locked: Locked,
+        isolation: Isolation | None,
     ) -> Protocol[TransactionBuffer]:
         """Return the buffer of a transaction that begins now, with the locks that it has. The last
         grant may have its start timestamp."""
@@ -90,6 +97,9 @@ class Beginnings:
             if atomicity == "full":
                 start = locked.start or (yield from self._context.generate_timestamp())
             buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
+            buffer.isolation = isolation
+            if atomicity == "full" and isolation != "snapshot":
+                buffer.reads = TransactionReads(isolation, self._context.isolation)
             yield from self._prepare_buffer(buffer, locked, leases)
         except DodonaError:
             yield from release(locked)

@@ -52,6 +52,7 @@ from dodona_wire.types import (
     BatchKind,
     CellId,
     Durability,
+    Isolation,
     LockType,
     Timestamp,
     TransactionId,
@@ -76,6 +77,7 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
         routing: Routing | None = None,
         limits: SessionLimits | None = None,
         acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
+        isolation: Isolation | None = None,
         fault_at: FaultAt = no_faults,
     ) -> None:
         """Make a session. `instant_us` and `unix_us` are the clocks of this process in
@@ -90,6 +92,7 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
             dice=dice,
             limits=self.limits,
             acknowledgement=acknowledgement,
+            isolation=isolation,
             fault_at=fault_at,
         )
         self.catalog = CatalogSession(self._context)

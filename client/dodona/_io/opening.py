@@ -11,6 +11,7 @@ from dodona._core.protocol.context import Acknowledgement
 from dodona._core.session import Session
 from dodona._io.bounds import AsyncDriver, Driver, check_call_timeout
 from dodona._io.sessions import FolderPath, check_folder, load_embedded, new_session
+from dodona_wire.types import Isolation
 
 Client = TypeVar("Client")
 AsyncClient = TypeVar("AsyncClient")
@@ -22,11 +23,12 @@ def connected(
     timeout_ms: int,
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
+    isolation: Isolation | None,
 ) -> Client:
     """Return a client of the cluster at `url`, after the first answer of the master."""
     from dodona._io.making_drivers import blocking_driver
 
-    session = new_session(acknowledgement)
+    session = new_session(acknowledgement, isolation)
     check_call_timeout(call_timeout_ms)
     driver = blocking_driver(url, session.routing)
     try:
@@ -44,11 +46,12 @@ async def async_connected(
     timeout_ms: int,
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
+    isolation: Isolation | None,
 ) -> AsyncClient:
     """Return a client of the cluster at `url`, as `connected` does, for asyncio."""
     from dodona._io.making_drivers import asyncio_driver
 
-    session = new_session(acknowledgement)
+    session = new_session(acknowledgement, isolation)
     check_call_timeout(call_timeout_ms)
     driver = asyncio_driver(url, session.routing)
     try:
@@ -65,9 +68,10 @@ def opened(
     path: FolderPath,
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
+    isolation: Isolation | None,
 ) -> Client:
     """Return a client of the embedded database in this folder."""
-    folder, session = check_folder(path), new_session(acknowledgement)
+    folder, session = check_folder(path), new_session(acknowledgement, isolation)
     check_call_timeout(call_timeout_ms)
     made: list[Any] = []
     try:
@@ -84,9 +88,10 @@ async def async_opened(
     path: FolderPath,
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
+    isolation: Isolation | None,
 ) -> AsyncClient:
     """Return a client of the embedded database in this folder, for asyncio."""
-    folder, session = check_folder(path), new_session(acknowledgement)
+    folder, session = check_folder(path), new_session(acknowledgement, isolation)
     check_call_timeout(call_timeout_ms)
     driver = await load_embedded().open_async(folder, session.routing)
     return make(driver, session, folder, call_timeout_ms)

@@ -17,9 +17,11 @@ from dodona._core.protocol.context import (
     check_acknowledgement,
 )
 from dodona._core.session import Session
+from dodona._core.writing.reads import check_isolation
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.net.descriptors import need_descriptors
 from dodona_wire.net.urls import hide_password
+from dodona_wire.types import Isolation
 
 FolderPath = str | os.PathLike[str]
 CONNECT_TIMEOUT_MS: Final = 10_000
@@ -35,14 +37,18 @@ SERVER_EXTRA: Final = (
 )
 
 
-def new_session(acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT) -> Session:
+def new_session(
+    acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT, isolation: Isolation | None = None
+) -> Session:
     """Return a session that no other client uses. Raises InvalidRequest."""
     check_acknowledgement(acknowledgement)
+    check_isolation(isolation)
     return Session(
         instant_us=instant_us,
         unix_us=_unix_us,
         dice=random.random,
         acknowledgement=acknowledgement,
+        isolation=isolation,
     )
 
 

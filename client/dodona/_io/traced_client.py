@@ -21,12 +21,12 @@ from dodona_wire.messages.cells import CellMessage
 from dodona_wire.messages.codec import TRACES_HEADER
 from dodona_wire.messages.data import (
     CommitOne,
-    ConditionalCommit,
     Lookup,
     LookupVersions,
     Prepare,
     WriteArrow,
     WriteNonAtomic,
+    bare_commit,
 )
 from dodona_wire.messages.families import RpcRequest
 from dodona_wire.messages.traced import Traced
@@ -84,8 +84,7 @@ class _Account:
                 self._note_request(body)
 
     def _note_request(self, body: object) -> None:
-        if isinstance(body, ConditionalCommit):
-            body = body.request
+        body = bare_commit(body)
         if isinstance(body, CommitOne):
             self._protocol = "blind" if body.is_blind else "one_cell"
             self._row_count += sum(len(part.writes) for part in body.modifications)

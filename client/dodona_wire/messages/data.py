@@ -125,6 +125,13 @@ class ValidatedCommit(Message, frozen=True, array_like=True, gc=False, tag=58):
     request: CommitOne | Prepare | ConditionalCommit
 
 
+def bare_commit(request: object) -> object:
+    """Return the CommitOne or Prepare that these requests wrap, or any other request as it is."""
+    if isinstance(request, ValidatedCommit):
+        request = request.request
+    return request.request if isinstance(request, ConditionalCommit) else request
+
+
 class Decide(Message, frozen=True, array_like=True, gc=False, tag=12):
     """To the coordinator: commit at this timestamp (all are prepared), or abort (None).
     → Committed | Aborted | OutcomeUnknown."""

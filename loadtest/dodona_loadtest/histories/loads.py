@@ -26,7 +26,7 @@ from dodona_loadtest.histories.history import (
 from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
-from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
+from dodona_wire.messages.data import CommitOne, Prepare, bare_commit
 from dodona_wire.messages.families import Reply
 from dodona_wire.messages.loads import CloseLoad, LoadHeld
 from dodona_wire.types import KEY_MAX, KEY_MIN, LoadMode, Timestamp
@@ -274,7 +274,7 @@ def vanish(protocol: Protocol[Any], steps_left: Callable[[Step], bool]) -> Proto
 
 def _note_names(record: Transaction, step: Step) -> None:
     for _, sent in step.requests if isinstance(step, Calls | Post) else ():
-        body = sent.request if isinstance(sent, ConditionalCommit) else sent
+        body = bare_commit(sent)
         if not isinstance(body, CommitOne | Prepare) or body.transaction in record.names:
             continue
         if any(part.publication is not None for part in body.modifications):

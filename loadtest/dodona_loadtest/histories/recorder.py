@@ -31,7 +31,7 @@ from dodona_loadtest.histories.refusals import RowsByKey, fail, forget_start, ki
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.histories.watching import watched
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
-from dodona_wire.messages.data import CommitOne, ConditionalCommit, Prepare
+from dodona_wire.messages.data import CommitOne, Prepare, bare_commit
 from dodona_wire.rows.columns import MAIN_LOCK
 from dodona_wire.types import (
     KEY_MAX,
@@ -276,7 +276,7 @@ class Recorder:
     def _note_name(self, record: Transaction, step: Step) -> None:
         """Note the names of a write. It is blind only if the whole write goes to one cell."""
         for _, sent in step.requests if isinstance(step, Calls) else ():
-            body = sent.request if isinstance(sent, ConditionalCommit) else sent
+            body = bare_commit(sent)
             if isinstance(body, CommitOne):
                 forget_start(record)
                 if record.names[-1:] != [body.transaction]:  # else it is sent once more

@@ -40,7 +40,7 @@ from dodona_wire.messages.catalog import (
 from dodona_wire.messages.data import GenerateTimestamps, TimestampRange
 from dodona_wire.messages.families import Reply
 from dodona_wire.shown import shown
-from dodona_wire.types import Timestamp, TransactionId
+from dodona_wire.types import Isolation, Timestamp, TransactionId
 
 BULK_PAUSE_MS_MAX: Final = 2_000
 """The longest pause for bulk data. It is long because each attempt sends the whole message
@@ -82,11 +82,14 @@ class Context:
         dice: Dice,
         limits: SessionLimits,
         acknowledgement: Acknowledgement,
+        isolation: Isolation | None,
         fault_at: FaultAt,
     ) -> None:
         self.fault_at = fault_at
         self.injects_faults = fault_at is not no_faults
         self.acknowledgement = acknowledgement
+        self.isolation = isolation
+        """The isolation of tables that have none of their own, in transactions without one."""
         self.routing = routing
         self.instant_us = instant_us
         self.unix_us = unix_us

@@ -29,6 +29,7 @@ from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.data import ArrowPage, Scan, ScanArrow, ScanPage
 from dodona_wire.messages.families import Reply
+from dodona_wire.rows.keys import successor
 from dodona_wire.rows.sizes import write_bytes
 from dodona_wire.types import KEY_MIN, SYNC_LAST_COMMITTED, Key
 
@@ -133,13 +134,18 @@ def first_rows(
     projection = Projection(route.schema, columns)
     scan = _FirstScan(context, route, at, projection, range_of(route.schema, lower, upper))
     wanted_bytes = bytes_max
-    while True:
-        yield from scan.read(count, wanted_bytes)
-        rows = scan.shown()
-        shown_count = _count_fitting(rows, count, bytes_max)
-        if shown_count < len(rows) or scan.is_over:
-            break
-        wanted_bytes += bytes_max  # own writes made the rows smaller
+    try:
+        while True:
+            yield from scan.read(count, wanted_bytes)
+            rows = scan.shown()
+            shown_count = _count_fitting(rows, count, bytes_max)
+            if shown_count < len(rows) or scan.is_over:
+                break
+            wanted_bytes += bytes_max  # own writes made the rows smaller
+        if shown_count < len(rows):
+            scan.end_behind(rows[shown_count][0])
+    finally:
+        scan.note()
     behind = route.schema.decode_key(rows[shown_count][0]) if shown_count < len(rows) else None
     row_of = projection.quick_row()
     shown = [row_of(key, values) for key, values in rows[:shown_count]]
@@ -175,6 +181,7 @@ class _FirstScan:
         self._own_count = 0 if at.own is None else len(at.own.writes)
         self._rows: list[_KeyedRow] = []
         self._size_bytes = 0
+        self._noted: Key | None = None
 
     @property
     def is_over(self) -> bool:
@@ -196,6 +203,17 @@ class _FirstScan:
             return self._rows
         mask = self._projection.mask
         return overlay_range(self._at.own, mask, self._begin, self._place, self._rows)
+
+    def end_behind(self, key: Key) -> None:
+        """Note that the caller learns no more than that there is a row with this key, and those
+        before it."""
+        self._noted = successor(key)
+
+    def note(self) -> None:
+        """Record what was read, if the transaction does so."""
+        if self._at.reads is not None:
+            read = self._begin, self._noted or self._place
+            self._at.reads.note_ranges(self._route, [read], self._projection.mask)
 
     def _read_page(self, count: int) -> Protocol[None]:
         context, at = self._context, self._at

@@ -29,6 +29,7 @@ from dodona._core.reading.splitting import split
 from dodona._core.reading.versions import VersionedRow, lookup_versions, version_range
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.early_locks import LockedRows
+from dodona._core.writing.reads import CallReads
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import MetadataChanged
 from dodona_wire.types import NULL_TIMESTAMP, SYNC_LAST_COMMITTED, ReaderId, Timestamp
@@ -61,7 +62,8 @@ class ReadSession:
         check_flag(keep_missing, "keep_missing")
         timestamp = reading.check_timestamp(timestamp)
         retention = reading.check_retention(retention_timestamp, timestamp)
-        at = ReadAt(timestamp, retention, _own_writes(transaction, path), _known(transaction, path))
+        own, known = _own_writes(transaction, path), _known(transaction, path)
+        at = ReadAt(timestamp, retention, own, known, _recorder(transaction))
         given, context = repeatable(keys), self._context
         rows, columns = None, repeatable_names(columns)
         if columns is None and at.own is None and at.known is None:
@@ -82,14 +84,16 @@ class ReadSession:
         since: Timestamp = NULL_TIMESTAMP,
         below: Timestamp | None = None,
         limit: int | None = None,
+        transaction: TransactionBuffer | None = None,
     ) -> Protocol[list[VersionedRow]]:
         """Return the versions of rows up to `timestamp`, or some of them. Missing rows are treated
-        as in `lookup_rows`."""
+        as in `lookup_rows`. A serializable transaction records the read."""
         check_flag(keep_missing, "keep_missing")
         at, asked = reading.check_timestamp(timestamp), version_range(since, below, limit)
         given, context = repeatable(keys), self._context
         names = repeatable_names(columns)
-        lookup = partial(lookup_versions, context, path, given, names, at, asked)
+        reads = _recorder(transaction)
+        lookup = partial(lookup_versions, context, path, given, names, at, asked, reads)
         rows = yield from unless_stale(context, path, lookup)
         return _found(rows, keep_missing)
 
@@ -237,7 +241,7 @@ class ReadSession:
     ) -> Protocol[tuple[Found, Timestamp]]:
         """Read at one timestamp, and return the result and the timestamp. If the table has become
         atomic meanwhile, choose the timestamp again."""
-        asked = path, timestamp, retention, transaction
+        asked = path, timestamp, retention, transaction, _recorder(transaction)
         at = yield from self._scan_at(*asked)
         try:
             found = yield from unless_stale(self._context, path, partial(read, at))
@@ -252,6 +256,7 @@ class ReadSession:
         timestamp: Timestamp,
         retention: Timestamp,
         transaction: TransactionBuffer | None,
+        reads: CallReads | None,
     ) -> Protocol[ReadAt]:
         """Return the timestamp of a scan. The many requests of a scan must see one state.
         Non-atomic tables have no such state, and their timestamps may be ahead of the oracle, so
@@ -263,7 +268,7 @@ class ReadSession:
             if route.atomicity == "full":
                 timestamp = yield from self._context.generate_timestamp()
                 reading.check_retention(retention, timestamp)
-        return ReadAt(timestamp, retention, _own_writes(transaction, path))
+        return ReadAt(timestamp, retention, _own_writes(transaction, path), None, reads)
 
 
 def _known(transaction: TransactionBuffer | None, path: str) -> LockedRows | None:
@@ -272,6 +277,12 @@ def _known(transaction: TransactionBuffer | None, path: str) -> LockedRows | Non
         return None
     check_path(path)
     return transaction.locked.found.get(path)
+
+
+def _recorder(transaction: TransactionBuffer | None) -> CallReads | None:
+    """Return the recorder of one read in the transaction, or None if it records no reads."""
+    reads = None if transaction is None else transaction.reads
+    return None if reads is None else CallReads(reads)
 
 
 def _own_writes(transaction: TransactionBuffer | None, path: str) -> TableBuffer | None:

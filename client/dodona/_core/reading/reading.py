@@ -20,6 +20,7 @@ from dodona._core.reading.rows import Rows
 from dodona._core.reading.scan_pages import Made, Page, ScanPages
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.early_locks import LockedRows
+from dodona._core.writing.reads import CallReads
 from dodona._core.writing.transaction import check_schema
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import InvalidRequest, LimitExceeded, SchemaViolation
@@ -85,6 +86,8 @@ class ReadAt(NamedTuple):
     own: TableBuffer | None = None
     known: LockedRows | None = None
     """Rows at the timestamp that the client has already."""
+    reads: CallReads | None = None
+    """Where to record what is read, before it is answered."""
 
     def has(self, schema: TableSchema, keys: Iterable[Key]) -> bool:
         """Return whether the client has these rows, in this schema."""
@@ -184,6 +187,8 @@ def lookup(
     if at.known is not None and at.has(route.schema, encoded):
         found = [projection.narrowed(at.known.rows[key]) for key in encoded]
     else:
+        if at.reads is not None:
+            at.reads.note_keys(route, encoded, projection.mask)
         question = LookupQuestion(projection.wire_mask, at)
         found = yield from look_up(context, route, encoded, question)
     if at.own is not None:
@@ -211,6 +216,8 @@ def lookup_on_fast_path(
     tablet = route.tablet_of(min(plain))
     if not is_served(tablet, is_write=False) or tablet is not route.tablet_of(max(plain)):
         return None
+    if at.reads is not None:
+        at.reads.note_keys(route, plain, schema.full_mask)
     mask = schema.pack_mask(schema.full_mask)
     asked = tablet.tablet, tablet.revision, at.timestamp, tuple(plain), mask, at.retention
     (reply,) = yield Calls(((tablet.cell, Lookup(*asked)),))  # type: ignore[arg-type]  # is served
@@ -397,7 +404,7 @@ def range_of(
 def _scan(
     context: Context,
     route: TableRoute,
-    ends: Iterable[tuple[Key, Key]],
+    ends: Sequence[tuple[Key, Key]],
     projection: Projection,
     at: ReadAt,
     pages: ScanPages[Page, Made],
@@ -406,6 +413,8 @@ def _scan(
     limit = context.limits.rows_per_page_max
     question = ScanQuestion(projection.wire_mask, at, limit, pages.kind)
     check_atomicity(route, None, at)
+    if at.reads is not None:
+        at.reads.note_ranges(route, ends, projection.mask)
     jobs = [(route, _ScanJob(question, first, end, pages)) for first, end in ends]
     yield from fan_out(context, jobs, meanwhile=pages.make_some)
     check_atomicity(route, context.routing.find(route.path), at)

@@ -17,6 +17,7 @@ from dodona._core.protocol.fan_out import Job, fan_out
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.reading import Projection, encode_keys, places_by_tablet
+from dodona._core.writing.reads import CallReads
 from dodona_wire.errors import InvalidRequest
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
@@ -79,12 +80,15 @@ def lookup_versions(
     columns: Sequence[str] | None,
     timestamp: Timestamp,
     asked: VersionRange,
+    reads: CallReads | None = None,
 ) -> Protocol[list[VersionedRow | None]]:
     """Return the versions of these keys up to a timestamp, in the order of the keys, with None for
     a missing row."""
     route = yield from context.route(path)
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
+    if reads is not None:
+        reads.note_keys(route, encoded, projection.mask)
     question = _Question(projection.wire_mask, timestamp, asked)
     found = [_Found() for _ in encoded]
     limit = context.limits.keys_per_request_max

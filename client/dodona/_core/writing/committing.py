@@ -30,7 +30,9 @@ from dodona._core.writing.parts import (
     modifications_of,
     publications_of,
     under,
+    with_reads,
 )
+from dodona._core.writing.reads import TransactionReads
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
@@ -47,6 +49,7 @@ from dodona_wire.errors import (
     Unavailable,
 )
 from dodona_wire.messages.base import Failure
+from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.messages.data import (
     Aborted,
@@ -73,6 +76,8 @@ LOST: Final = Failure("unavailable", "the answer was lost")
 
 Groups = dict[CellId, list[TabletModifications]]
 Conditions = Mapping[TabletId, list[RowCondition]]
+Modified = list[tuple[Tablet, TabletModifications]]
+"""The modifications of one table, by tablet."""
 
 
 class Answered(NamedTuple):
@@ -111,8 +116,8 @@ def _attempt(
     try:
         if answered is None:
             groups = _group(context, transaction, routes)
-            if isinstance(groups, TableNotMounted):
-                return Again(groups, routes, is_write=True)
+            if isinstance(groups, Again):
+                return groups
             transaction.coordinator = next(iter(groups))
             if transaction.is_blind:
                 yield from _name(context, transaction, cell_count=len(groups))
@@ -163,24 +168,54 @@ def _end(
 def routes_of(
     context: Context, transaction: TransactionBuffer, patience: Patience | None
 ) -> Protocol[list[TableRoute]]:
-    """Return the routes of all tables that the transaction writes, in the order of the buffer.
-    Raises InvalidRequest if the atomicity of a table is not that of the transaction. Raises
-    TransactionAborted if the schema of a table changed."""
+    """Return the routes of all tables that the transaction writes, in the order of the buffer, and
+    then of those that it has only read. Raises InvalidRequest if the atomicity of a table is not
+    that of the transaction. Raises TransactionAborted if the schema of a table changed."""
     routes = []
     for path, buffer in transaction.tables.items():
         if context.injects_faults and context.fault_at(FaultPoint.FORGET_ROUTE_OF_COMMIT):
             context.routing.forget(path)
-        route = context.routing.find(path)
-        if route is None:
-            route = yield from context.route(path, patience)
-        elif route.atomicity != transaction.atomicity:  # it may be another table by now
-            route = yield from context.fresh_route(path, patience)
+        route = yield from _route_of(context, path, transaction.atomicity, patience)
         check_table(route, buffer, transaction.atomicity)
         routes.append(route)
     for path in transaction.publications:
         route = yield from context.route(path, patience)
         routes.append(route)
+    if transaction.reads is not None:
+        routes += yield from _routes_of_reads(context, transaction, routes, patience)
     return routes
+
+
+def _routes_of_reads(
+    context: Context,
+    transaction: TransactionBuffer,
+    known: list[TableRoute],
+    patience: Patience | None,
+) -> Protocol[list[TableRoute]]:
+    """Return the routes of the tables that were only read. Check that all that were read are the
+    same tables as then. Raises TransactionAborted, InvalidRequest."""
+    assert transaction.reads is not None
+    routes = {route.path: route for route in known}
+    added: list[TableRoute] = []
+    for path, reads in transaction.reads.tables.items():
+        route = routes.get(path)
+        if route is None:
+            route = yield from _route_of(context, path, transaction.atomicity, patience)
+            check_mode(route, transaction.atomicity)
+            added.append(route)
+        reads.check(route)
+    return added
+
+
+def _route_of(
+    context: Context, path: str, atomicity: Atomicity, patience: Patience | None
+) -> Protocol[TableRoute]:
+    route = context.routing.find(path)
+    if route is None:
+        return (yield from context.route(path, patience))
+    if route.atomicity != atomicity:  # it may be another table by now
+        return (yield from context.fresh_route(path, patience))
+    return route
 
 
 def check_table(route: TableRoute, buffer: TableBuffer, atomicity: Atomicity) -> None:
@@ -198,23 +233,45 @@ def check_mode(route: TableRoute, atomicity: Atomicity) -> None:
 
 def _group(
     context: Context, transaction: TransactionBuffer, routes: list[TableRoute]
-) -> Groups | TableNotMounted:
-    """Group rows by tablet, and tablets by cell, with the coordinator first. Return the error if no
-    cell serves a tablet."""
+) -> Groups | Again:
+    """Group rows by tablet, and tablets by cell, with the coordinator first. Return the failure if
+    no cell serves a tablet. A tablet that was only read may be frozen."""
     groups: Groups = {}
     count = len(transaction.tables)
     parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
     parts += map(publications_of, routes[count:], transaction.publications.values())
+    if transaction.reads is not None:
+        parts = _with_reads(routes, parts, transaction, transaction.reads)
     for route, modified in zip(routes, parts, strict=True):
         for tablet, part in modified:
-            if not is_served(tablet, is_write=True):
-                return not_mounted(route, tablet, is_write=True)
+            is_write = bool(part.writes or part.locks or part.publication) or not part.reads
+            if not is_served(tablet, is_write=is_write):
+                error = not_mounted(route, tablet, is_write=is_write)
+                return Again(error, routes, is_write=is_write)
             assert tablet.cell is not None
             groups.setdefault(tablet.cell, []).append(part)
     if len(groups) == 1:
         return groups
     is_last_first = context.fault_at(FaultPoint.PREFER_LAST_COORDINATOR)
     return {cell: groups[cell] for cell in sorted(groups, reverse=is_last_first)}
+
+
+def _with_reads(
+    routes: list[TableRoute],
+    parts: list[Modified],
+    transaction: TransactionBuffer,
+    reads: TransactionReads,
+) -> list[Modified]:
+    """Return the modifications of each table, with what was read of it. Those that were only read
+    come last, and have no modifications yet."""
+    made: list[Modified] = []
+    for at, route in enumerate(routes):
+        modified = parts[at] if at < len(parts) else []
+        table = reads.tables.get(route.path)
+        if table is not None:
+            modified = with_reads(route, modified, table, transaction.tables.get(route.path))
+        made.append(modified)
+    return made
 
 
 def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> Protocol[None]:

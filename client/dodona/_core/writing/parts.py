@@ -6,8 +6,11 @@ tablet, as nearly all writes are.
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from dodona._core.protocol.routing import TableRoute
 from dodona._core.writing.buffer import Special, TableBuffer
+from dodona._core.writing.reads import TableReads
 from dodona_wire.errors import ProtocolChanged
 from dodona_wire.messages.catalog import Tablet
 from dodona_wire.messages.conditions import RowCondition, TabletConditions
@@ -18,7 +21,9 @@ from dodona_wire.messages.data import (
     Publication,
     RowLock,
     TabletModifications,
+    ValidatedCommit,
 )
+from dodona_wire.messages.reads import ReadRange
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.types import Key, Owner, SpecialWrites, TabletId, Write
 
@@ -86,6 +91,29 @@ def _special_modifications(
     ]
 
 
+def with_reads(
+    route: TableRoute,
+    modified: Iterable[tuple[Tablet, TabletModifications]],
+    reads: TableReads,
+    own: TableBuffer | None,
+) -> list[tuple[Tablet, TabletModifications]]:
+    """Return the modifications of a table with what the transaction has read of it. A tablet that
+    was only read has a part without writes. `own` are the writes of the transaction to the
+    table."""
+    by_tablet = {tablet.tablet: (tablet, part) for tablet, part in modified}
+    found: dict[TabletId, list[ReadRange]] = {}
+    for read in reads.all(own):
+        for tablet, lower, upper in route.parts_of(read.lower, read.upper):
+            empty = tablet, TabletModifications(tablet.tablet, tablet.revision, ())
+            by_tablet.setdefault(tablet.tablet, empty)
+            its = found.setdefault(tablet.tablet, [])
+            its.append(ReadRange(lower, upper, read.lock_mask))
+    return [
+        (tablet, replace(part, reads=tuple(found.get(tablet.tablet, ()))))
+        for tablet, part in by_tablet.values()
+    ]
+
+
 def conditions_of(
     routes: Iterable[TableRoute], buffers: Iterable[TableBuffer]
 ) -> dict[TabletId, list[RowCondition]]:
@@ -99,9 +127,17 @@ def conditions_of(
 
 def under(
     conditions: Mapping[TabletId, list[RowCondition]], owner: Owner, request: CommitOne | Prepare
-) -> CommitOne | Prepare | ConditionalCommit:
+) -> CommitOne | Prepare | ConditionalCommit | ValidatedCommit:
     """Return the request with the conditions for its tablets, if there are any, and with the owner
-    of early locks, if there is one."""
+    of early locks, if there is one. A request with reads is wrapped, so that the cell must know
+    what reads are."""
+    made = _with_conditions(conditions, owner, request)
+    return ValidatedCommit(made) if any(it.reads for it in request.modifications) else made
+
+
+def _with_conditions(
+    conditions: Mapping[TabletId, list[RowCondition]], owner: Owner, request: CommitOne | Prepare
+) -> CommitOne | Prepare | ConditionalCommit:
     if not conditions and not owner:
         return request
     tablets = [part.tablet for part in request.modifications]

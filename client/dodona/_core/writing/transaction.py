@@ -19,6 +19,7 @@ from dodona._core.protocol.retry import LOCKED_ROWS_MAX
 from dodona._core.writing.buffer import TableBuffer, merge
 from dodona._core.writing.conditions import NOTHING, Conditions, Requirement, conditions_of
 from dodona._core.writing.early_locks import NOTHING_LOCKED
+from dodona._core.writing.reads import TransactionReads
 from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -39,6 +40,7 @@ from dodona_wire.types import (
     Atomicity,
     CellId,
     Durability,
+    Isolation,
     Key,
     LockType,
     TabletId,
@@ -86,9 +88,11 @@ class TransactionBuffer:
         "coordinator",
         "durability",
         "id",
+        "isolation",
         "locked",
         "locked_rows",
         "publications",
+        "reads",
         "reads_own_writes",
         "refused_rows",
         "row_count",
@@ -131,8 +135,13 @@ class TransactionBuffer:
         """The early locks of the transaction."""
         self.locked_rows: dict[str, list[dict[str, Any]]] = {}
         """The keys of the rows that are locked early, by path."""
+        self.isolation: Isolation | None = None
+        """The isolation that the transaction was given, if it was."""
+        self.reads: TransactionReads | None = None
+        """What was read of serializable tables. None: reads are not recorded."""
         self.refused_rows: dict[str, list[Key]] = {}
-        """After a refusal, the rows that it wrote or locked, by path, unless they are many."""
+        """After a refusal, the rows that it wrote or locked, by path, unless they are many. Also
+        the recorded reads of single rows, unless they are many together."""
         self._begun_us = begun_us
         self._limits = limits
         self.row_count = 0
@@ -400,17 +409,17 @@ class TransactionBuffer:
         assert self.state is TransactionState.COMMITTING
         self.state = TransactionState.COMMITTED
         self.commit_timestamp = timestamp
-        self.tables = {}
+        self.tables, self.reads = {}, None
 
     def end_aborted(self) -> None:
         """End the commit after a refusal."""
         assert self.state is TransactionState.COMMITTING
         if self.row_count <= LOCKED_ROWS_MAX:
-            self.refused_rows = {
-                path: [*{**it.writes, **it.locks}] for path, it in self.tables.items()
-            }
+            rows = {path: [*{**it.writes, **it.locks}] for path, it in self.tables.items()}
+            reads = self.reads
+            self.refused_rows = rows if reads is None else reads.with_keys(rows, LOCKED_ROWS_MAX)
         self.state = TransactionState.ABORTED
-        self.tables = {}
+        self.tables, self.reads = {}, None
 
     def settle(self, timestamp: Timestamp | None) -> None:
         """End a commit whose outcome was unknown: committed at `timestamp`, or aborted for None."""
@@ -426,7 +435,7 @@ class TransactionBuffer:
             return
         self.check_active("abort")
         self.state = TransactionState.ABORTED
-        self.tables = {}
+        self.tables, self.reads = {}, None
 
     def check_active(self, action: str) -> None:
         """Raise TransactionClosed, which names the refused action, unless rows may be buffered."""

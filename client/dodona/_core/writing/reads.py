@@ -1,0 +1,271 @@
+"""What a serializable transaction has read, in the client that holds it. Pure.
+
+Owns: which reads are recorded, in which form, and how many. The isolation is chosen for each table
+that is read. The rules are in `docs/explanation/commit-protocol.md#serializable`.
+
+Invariants:
+- A read is recorded before the program has its answer.
+- What was recorded stays covered: ranges only become wider. Lock groups are only added.
+- A transaction has at most `READS_MAX` keys and ranges, or one for each table if that is more.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, get_args
+
+from dodona._core.protocol.routing import TableRoute
+from dodona._core.writing.buffer import ORDINARY, TableBuffer
+from dodona_wire.errors import InvalidRequest, TransactionAborted
+from dodona_wire.rows.columns import MAIN_LOCK_MASK
+from dodona_wire.rows.keys import successor
+from dodona_wire.rows.schema import TableSchema
+from dodona_wire.shown import shown
+from dodona_wire.types import Isolation, Key
+
+READS_MAX: Final = 1_000
+READS_KEPT: Final = 750
+"""How many are left when there were too many. It is lower, so that this is rare."""
+_GAP_BYTES: Final = 16
+
+
+def check_isolation(isolation: object) -> None:
+    """Check an isolation that a caller gives. None is not given. Raises InvalidRequest."""
+    if isolation is not None and isolation not in get_args(Isolation):
+        text = f'isolation is "snapshot" or "serializable", not {shown(isolation)}'
+        raise InvalidRequest(text)
+
+
+def isolation_of(route: TableRoute) -> Isolation | None:
+    """Return the isolation of the table's setting, or None."""
+    return None
+
+
+class ReadKeys(NamedTuple):
+    """Keys from `lower` up to `upper`, which is not one of them, read in these lock groups."""
+
+    lower: Key
+    upper: Key
+    lock_mask: int
+
+
+class TableReads:
+    """What a transaction has read of one table."""
+
+    __slots__ = ("_table", "is_altered", "keys", "only_call", "ranges", "schema")
+
+    def __init__(self, route: TableRoute, call: "CallReads") -> None:
+        self.schema = route.schema
+        self._table = route.table
+        self.keys: dict[Key, int] = {}
+        """The lock groups of single keys."""
+        self.ranges: dict[tuple[Key, Key], int] = {}
+        """The lock groups of ranges."""
+        self.only_call: CallReads | None = call
+        """The call that has made all of these reads, if it was one."""
+        self.is_altered = False
+        """Whether the table changed between two of these reads."""
+
+    @property
+    def count(self) -> int:
+        return len(self.keys) + len(self.ranges)
+
+    def is_of(self, route: TableRoute) -> bool:
+        """Return whether the route is of the table that was read, with the same schema."""
+        is_same = route.schema is self.schema or route.schema == self.schema
+        return is_same and not route.is_another(self._table)
+
+    def check(self, route: TableRoute) -> None:
+        """Check at the commit that the table is the one that was read. Raises
+        TransactionAborted."""
+        if self.is_altered or not self.is_of(route):
+            raise TransactionAborted(
+                "A table that the transaction has read was altered or replaced. "
+                "Run the transaction again.",
+                table=route.path,
+            )
+
+    def all(self, own: TableBuffer | None = None) -> Iterator[ReadKeys]:
+        """Yield all that was read, but keys that the writes and locks of the commit protect."""
+        for key, mask in self.keys.items():
+            if own is None or not _is_protected(own, key):
+                yield ReadKeys(key, successor(key), mask)
+        for (lower, upper), mask in self.ranges.items():
+            yield ReadKeys(lower, upper, mask)
+
+    def keep(self, reads: Iterable[ReadKeys]) -> None:
+        """Keep these reads instead of the present ones. They cover all that was read."""
+        self.keys = {}
+        self.ranges = {}
+        for lower, upper, mask in reads:
+            self.ranges[lower, upper] = self.ranges.get((lower, upper), 0) | mask
+
+
+def _is_protected(own: TableBuffer, key: Key) -> bool:
+    """Return whether the commit locks the main group of the row exclusively. This checks and holds
+    all of its groups, as a validation of the row would do."""
+    if own.locks and own.locks.get(key, {}).get("exclusive", 0) & MAIN_LOCK_MASK:
+        return True
+    write = own.writes.get(key)
+    if write is None:
+        return False
+    _, shared = own.special.get(key, ORDINARY)
+    return own.schema.lock_mask(write[1]) & ~shared & MAIN_LOCK_MASK != 0
+
+
+class TransactionReads:
+    """What a transaction has read, by path."""
+
+    __slots__ = ("_asked", "_default", "_is_condensed", "tables")
+
+    def __init__(self, asked: Isolation | None, default: Isolation | None) -> None:
+        """Record reads of a transaction. `asked` is the isolation of the transaction, if it was
+        given one. `default` is that of the client."""
+        self._asked = asked
+        self._default = default
+        self._is_condensed = False
+        self.tables: dict[str, TableReads] = {}
+
+    def records(self, route: TableRoute) -> bool:
+        """Return whether reads of the table are recorded."""
+        wanted = self._asked or isolation_of(route) or self._default
+        return wanted == "serializable" and route.atomicity == "full"
+
+    def with_keys(self, rows: dict[str, list[Key]], count_max: int) -> dict[str, list[Key]]:
+        """Return these rows and the single keys that were read, by path. If they are too many,
+        return only the rows."""
+        if self._is_condensed:
+            return rows
+        found = {path: dict.fromkeys(keys) for path, keys in rows.items()}
+        for path, table in self.tables.items():
+            found.setdefault(path, {}).update(dict.fromkeys(table.keys))
+        is_few = sum(map(len, found.values())) <= count_max
+        return {path: [*keys] for path, keys in found.items() if keys} if is_few else rows
+
+    def limit(self) -> None:
+        """Merge reads if there are too many."""
+        tables = self.tables.values()
+        if sum([it.count for it in tables]) <= READS_MAX:
+            return
+        self._is_condensed = True
+        merged = {path: merged_exactly(it.all()) for path, it in self.tables.items()}
+        excess = sum(map(len, merged.values())) - READS_KEPT
+        for path, reads in condensed(merged, excess).items():
+            self.tables[path].keep(reads)
+
+
+class CallReads:
+    """The recorder of one call. If the call begins again since its schema was old, the new reads
+    replace those that it has made before."""
+
+    __slots__ = ("_reads",)
+
+    def __init__(self, reads: TransactionReads) -> None:
+        self._reads = reads
+
+    def note_keys(self, route: TableRoute, keys: Iterable[Key], column_mask: int) -> None:
+        """Record that these keys are read, with these value columns."""
+        table = self._table(route)
+        if table is None:
+            return
+        mask, known = groups_of(route.schema, column_mask), table.keys
+        for key in keys:
+            known[key] = known.get(key, 0) | mask
+        self._reads.limit()
+
+    def note_ranges(
+        self, route: TableRoute, ranges: Iterable[tuple[Key, Key]], column_mask: int
+    ) -> None:
+        """Record that these ranges are read, with these value columns."""
+        table = self._table(route)
+        if table is None:
+            return
+        mask, known = groups_of(route.schema, column_mask), table.ranges
+        for ends in ranges:
+            if ends[0] < ends[1]:
+                known[ends] = known.get(ends, 0) | mask
+        self._reads.limit()
+
+    def _table(self, route: TableRoute) -> TableReads | None:
+        """Return where to record a read of the table, or None if it is not recorded."""
+        reads = self._reads
+        if not reads.records(route):
+            return None
+        known = reads.tables.get(route.path)
+        if known is not None and known.only_call is not self:
+            known.only_call = None
+            known.is_altered = known.is_altered or not known.is_of(route)
+            return known
+        if known is None or not known.is_of(route):
+            known = reads.tables[route.path] = TableReads(route, self)
+        return known
+
+
+def groups_of(schema: TableSchema, column_mask: int) -> int:
+    """Return the lock groups of a read of these value columns. A read of none depends on which rows
+    there are, and this on all groups."""
+    return schema.lock_mask(column_mask) if column_mask else schema.lock_mask_all
+
+
+def merged_exactly(reads: Iterable[ReadKeys]) -> list[ReadKeys]:
+    """Return the same reads, in the order of keys. Those that overlap or touch are one, if their
+    lock groups are equal."""
+    made: list[ReadKeys] = []
+    last_of: dict[int, int] = {}
+    for read in sorted(reads):
+        at = last_of.get(read.lock_mask)
+        if at is not None and read.lower <= made[at].upper:
+            made[at] = _hull(made[at], read)
+        else:
+            last_of[read.lock_mask] = len(made)
+            made.append(read)
+    return made
+
+
+def condensed(
+    reads_by_path: Mapping[str, list[ReadKeys]], excess: int
+) -> dict[str, list[ReadKeys]]:
+    """Return at least `excess` reads fewer, if that is possible, which cover all of these. The
+    reads of a table are in the order of keys. The nearest neighbours become one."""
+    gaps = [
+        (gap, path, at)
+        for path, reads in reads_by_path.items()
+        for at, gap in enumerate(_gaps(reads), 1)
+    ]
+    joined = {(path, at) for _, path, at in sorted(gaps)[: max(0, excess)]}
+    found: dict[str, list[ReadKeys]] = {}
+    for path, reads in reads_by_path.items():
+        made: list[ReadKeys] = []
+        for at, read in enumerate(reads):
+            if (path, at) in joined:
+                made[-1] = _hull(made[-1], read)
+            else:
+                made.append(read)
+        found[path] = made
+    return found
+
+
+def _hull(one: ReadKeys, other: ReadKeys) -> ReadKeys:
+    lower, upper = min(one.lower, other.lower), max(one.upper, other.upper)
+    return ReadKeys(lower, upper, one.lock_mask | other.lock_mask)
+
+
+def _gaps(reads: list[ReadKeys]) -> Iterator[int]:
+    """Yield how far each read is from the one before it, by the bytes in which the keys of the
+    table differ. The number only says which neighbours are near."""
+    if not reads:
+        return
+    shared = _shared_length(reads[0].lower, max([it.upper for it in reads]))
+    end = reads[0].upper
+    for read in reads[1:]:
+        yield _place(read.lower, shared) - _place(end, shared)
+        end = max(end, read.upper)
+
+
+def _shared_length(lowest: Key, highest: Key) -> int:
+    for at, (one, other) in enumerate(zip(lowest, highest, strict=False)):
+        if one != other:
+            return at
+    return min(len(lowest), len(highest))
+
+
+def _place(key: Key, shared: int) -> int:
+    return int.from_bytes(key[shared : shared + _GAP_BYTES].ljust(_GAP_BYTES, b"\0"))
