@@ -22,6 +22,7 @@ from dodona_wire.types import (
     TIMESTAMPS_PER_REQUEST_MAX,
     Atomicity,
     Durability,
+    Isolation,
     LoadMode,
     LockType,
     Timestamp,
@@ -259,7 +260,9 @@ class BeginTransaction(Timed, frozen=True):
     in `prerequisites` still has this owner and this epoch. `locks` are the keys of rows, by table.
     They are locked before the transaction begins, for 10 s at most. The call waits for them up to
     `wait_ms` (10 s by default), or not at all with `nowait`. With `skip_locked`, it locks at most
-    so many of them, those that are free now."""
+    so many of them, those that are free now. With the `isolation` `"serializable"`, the commit of a
+    transaction that writes is refused if another one has changed what it read. Without it, the
+    settings of each table decide."""
 
     atomicity: Atomicity = "full"
     durability: Durability = "sync"
@@ -270,6 +273,7 @@ class BeginTransaction(Timed, frozen=True):
     wait_ms: LineWait | None = None
     nowait: bool = False
     skip_locked: FreeRows | None = None
+    isolation: Isolation | None = None
 
 
 class InsertInTransaction(Timed, frozen=True):

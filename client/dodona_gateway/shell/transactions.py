@@ -27,7 +27,7 @@ from dodona_wire.errors import (
     TransactionNotFound,
     Unavailable,
 )
-from dodona_wire.types import Atomicity, Durability, Timestamp, TransactionId
+from dodona_wire.types import Atomicity, Durability, Isolation, Timestamp, TransactionId
 
 EXPIRY_SECONDS: Final = 0.25
 IDLE_SECONDS: Final = 1.0
@@ -130,6 +130,7 @@ class Transactions:
         timeout_ms: int | None = None,
         prerequisites: Sequence[Lease] = (),
         locks: EarlyLocks = NO_LOCKS,
+        isolation: Isolation | None = None,
     ) -> tuple[str, AsyncTransaction]:
         """Begin a transaction; return its id, and the transaction. `lease_ms` is its lease. Raises
         Overloaded, InvalidRequest, Unavailable, RowBlocked."""
@@ -146,6 +147,7 @@ class Transactions:
             wait_ms=locks.wait_ms,
             nowait=locks.nowait,
             skip_locked=locks.skip_locked,
+            isolation=isolation,
             timeout_ms=timeout_ms,
         )
         try:

@@ -36,6 +36,7 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
         asked.timeout_ms,
         leases,
         await _early_locks(call, asked),
+        asked.isolation,
     )
     gateway = call.service.settings.address
     locked = {
@@ -122,16 +123,17 @@ async def lookup_versions_in_transaction(
     """Return all versions of the rows of these keys until the transaction's start."""
     call.principal.check("read", asked.table)
     async with call.service.transactions.use(call.transaction, call.owner) as tx:
-        at = buffer_of(tx).read_timestamp()
+        buffer = buffer_of(tx)
         lookup = call.service.session.lookup_versions(
             asked.table,
             await call.given(asked.table, asked.keys),
             asked.columns,
             asked.keep_missing,
-            at,
+            buffer.read_timestamp(),
             asked.since,
             asked.below,
             asked.limit,
+            transaction=buffer,
         )
         rows = await call.service.look_up(lookup, asked.timeout_ms)
     return answers.FoundVersions(await call.shown_versions(asked.table, rows))
