@@ -41,6 +41,9 @@ CONFLICTS: Final = (
     "shared_write_held",
     "read_held",
     "early_locked",
+    "read_changed",
+    "read_met",
+    "held_by_reader",
     LOAD,
     "timeout",
 )

@@ -71,6 +71,7 @@ from dodona_wire.messages.data import (
     ScanArrow,
     ScanVersions,
     SplitTablet,
+    ValidatedCommit,
     WriteArrow,
     WriteNonAtomic,
 )
@@ -150,6 +151,7 @@ class NodeCore:
             CommitOne: self._participant.prepare,
             Prepare: self._participant.prepare,
             ConditionalCommit: self._participant.prepare_if,
+            ValidatedCommit: self._participant.prepare_validated,
             AcquireLocks: self._locking.acquire,
             ReleaseLocks: self._locking.release,
             Decide: self._decide,

@@ -25,6 +25,7 @@ from dodona_wire.messages.data import (
     GenerateTimestamps,
     Prepare,
     TimestampRange,
+    ValidatedCommit,
 )
 from dodona_wire.messages.families import Reply
 from dodona_wire.net.cluster_key import ClusterKey
@@ -34,7 +35,7 @@ from dodona_wire.net.silence import Silence
 from dodona_wire.types import CellId
 
 ORACLE_TIMEOUT_MS: Final = 2_000
-COMMITS: Final = frozenset({CommitOne, Prepare, ConditionalCommit})
+COMMITS: Final = frozenset({CommitOne, Prepare, ConditionalCommit, ValidatedCommit})
 
 _logger: Final = logging.getLogger("dodona.links")
 

@@ -242,7 +242,7 @@ class Cell:
         for part in transaction.modifications:
             tablet = self.tablets[part.tablet]
             self.apply_part(tablet, part, commit_timestamp)
-            self._let_go(tablet, transaction)
+            self._let_go(tablet, transaction, part)
         self._release(transaction, commit_timestamp)
         self.counts.applied += 1
 
@@ -304,9 +304,14 @@ class Cell:
             tablet.published.append(Published(at, rows))
             tablet.publication_count += 1
 
-    def _let_go(self, tablet: Tablet, transaction: Transaction) -> None:
-        """Note that the transaction no longer writes to the tablet."""
+    def _let_go(self, tablet: Tablet, transaction: Transaction, part: TabletModifications) -> None:
+        """Note that the transaction no longer writes to the tablet, and holds nothing that it has
+        read there."""
         tablet.active_count -= 1
+        if part.reads and tablet.read_holds is not None:
+            tablet.read_holds.release(transaction, part.reads)
+            if tablet.read_holds.is_empty:
+                tablet.read_holds = None
         if tablet.publishing is not None and tablet.publishing.transaction is transaction:
             tablet.publishing = None
 
@@ -322,7 +327,7 @@ class Cell:
         assert transaction.state is not State.COMMITTED
         if transaction.has_locks:
             for part in transaction.modifications:
-                self._let_go(self.tablets[part.tablet], transaction)
+                self._let_go(self.tablets[part.tablet], transaction, part)
         self._release(transaction, None)
         transaction.state = State.REFUSED
         self.transactions.pop(transaction.id, None)

@@ -31,6 +31,10 @@ from dodona_wire.types import NO_OWNER, TIMESTAMP_COUNTER_BITS, CellId, Owner, T
 CHUNKS_MAX: Final = 300
 """A tablet with so many chunks takes no writes, because compaction is behind."""
 
+READS_MAX: Final = 10_000
+"""The most ranges that a transaction has read in one cell. A client merges them above 1,000, then
+divides them among the tablets."""
+
 
 def why_never(body: CommitOne | Prepare, owner: Owner = NO_OWNER) -> str | None:
     """Return why no cell takes such a request, or None. `owner` has early locks."""
@@ -39,8 +43,8 @@ def why_never(body: CommitOne | Prepare, owner: Owner = NO_OWNER) -> str | None:
             return "A prepare needs two or more participants. Use CommitOne for one cell."
     elif body.is_blind and owner:  # type: ignore[union-attr]  # it is a CommitOne
         return "A blind transaction has no early locks. Begin one with a start timestamp."
-    elif body.is_blind and any(part.locks for part in body.modifications):  # type: ignore[union-attr]  # it is a CommitOne
-        return "A blind transaction can't lock rows. Begin one with a start timestamp."
+    elif body.is_blind and any(part.locks or part.reads for part in body.modifications):  # type: ignore[union-attr]  # it is a CommitOne
+        return "A blind transaction reads and locks no rows. Begin one with a start timestamp."
     return None
 
 
@@ -82,10 +86,15 @@ def check_parts(
         text = "The transaction has two parts for one tablet. Send one part per tablet."
         raise InvalidRequest(text, cell=cell.id)
     rows_left, bytes_left = limits.transaction_rows_max, limits.transaction_bytes_max
+    reads_left = READS_MAX
     for tablet, part in zip(tablets, modifications, strict=True):
         rows_left -= len(part.writes) + len(part.locks)
         if rows_left < 0:
             text = f"The transaction has more than {limits.transaction_rows_max} rows. Split it."
+            raise LimitExceeded(text)
+        reads_left -= len(part.reads)
+        if reads_left < 0:
+            text = f"The transaction has read more than {READS_MAX} ranges. Split it."
             raise LimitExceeded(text)
         if transaction <= tablet.fence:  # rule 9
             text = (

@@ -53,6 +53,7 @@ from dodona_wire.messages.data import (
     Prepare,
     Prepared,
     TabletModifications,
+    ValidatedCommit,
 )
 from dodona_wire.messages.families import Reply
 from dodona_wire.types import (
@@ -109,6 +110,14 @@ class Participant:
             self._outbox.reply(route, Failure(InvalidRequest.kind, text))
         elif self._cell.state_of(request.transaction) is State.NONE:
             self._begin(route, request, body)
+        else:
+            self.prepare(route, request)
+
+    def prepare_validated(self, route: Any, body: ValidatedCommit) -> None:
+        """Handle a request whose parts have reads."""
+        request = body.request
+        if isinstance(request, ConditionalCommit):
+            self.prepare_if(route, request)
         else:
             self.prepare(route, request)
 

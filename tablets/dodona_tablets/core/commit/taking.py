@@ -14,11 +14,13 @@ from dodona_tablets.core.tablet.lock_set import lock_locks, shared_groups_of, wr
 from dodona_tablets.core.tablet.locks import Lost, acquire_all, check_locks, check_versions
 from dodona_tablets.core.tablet.publications import Publishing
 from dodona_tablets.core.tablet.publishing import check_rows
+from dodona_tablets.core.tablet.read_holds import ReadHolds
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
+from dodona_tablets.core.tablet.validation import check_holds, check_holds_of_load, check_reads
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.base import failure_of
-from dodona_wire.messages.data import TabletModifications
+from dodona_wire.messages.data import Publication, TabletModifications
 from dodona_wire.types import MAX_TIMESTAMP
 
 
@@ -28,12 +30,16 @@ def check_part(
     """Return the transaction to wait for, or None. Raises Lost for the first row that is lost."""
     try:
         if part.publication is not None:
-            return check_sealed(cell, transaction, tablet, part.publication)
+            return _check_load(cell, transaction, tablet, part.publication)
         waits_for = None
         if transaction.conditions:  # first of all: they say why a conflict is one
             waits_for = check_conditions(transaction, tablet)
         if tablet.publishing is not None or tablet.published:
             waits_for = check_rows(transaction, tablet, part) or waits_for
+        if tablet.read_holds is not None:
+            waits_for = check_holds(transaction, tablet, part, tablet.read_holds) or waits_for
+        if part.reads:
+            waits_for = check_reads(transaction, tablet, part) or waits_for
         return _check_rows(transaction, tablet, part) or waits_for
     except DataCorrupted as error:  # in a chunk of a load: it may hide a conflict
         raise Lost(failure_of(error)) from None
@@ -42,6 +48,16 @@ def check_part(
             table=tablet.assignment.path, tablet=tablet.assignment.tablet
         )
         raise
+
+
+def _check_load(
+    cell: Cell, transaction: Transaction, tablet: Tablet, publication: Publication
+) -> Transaction | None:
+    waits_for, holds = check_sealed(cell, transaction, tablet, publication), tablet.read_holds
+    if holds is not None:
+        rows = cell.rows_of(tablet, publication)
+        waits_for = check_holds_of_load(transaction, tablet, rows, holds) or waits_for
+    return waits_for
 
 
 def _check_rows(
@@ -85,3 +101,6 @@ def take_locks(cell: Cell, transaction: Transaction) -> None:
             rows = cell.rows_of(tablet, part.publication)
             tablet.publishing = Publishing(transaction, rows)
         acquire_all(tablet.locks, tablet.schema, transaction, part)
+        if part.reads:
+            tablet.read_holds = tablet.read_holds or ReadHolds()
+            tablet.read_holds.take(transaction, part.reads)

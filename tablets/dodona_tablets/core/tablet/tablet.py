@@ -11,10 +11,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from dodona_tablets.core.rows.recent_keys import RecentKeys
 from dodona_tablets.core.rows.store import DynamicStore, Marks
 from dodona_tablets.core.rows.stores import Stores
 from dodona_tablets.core.rows.version import Values, bits_of
 from dodona_tablets.core.tablet.publications import Published, Publishing
+from dodona_tablets.core.tablet.read_holds import ReadHolds
 from dodona_tablets.core.tablet.transaction import LockTable
 from dodona_wire.errors import (
     InvalidRequest,
@@ -24,6 +26,7 @@ from dodona_wire.errors import (
 )
 from dodona_wire.messages.catalog import TabletAssignment, TabletSource
 from dodona_wire.messages.data import RowLock, TabletModifications
+from dodona_wire.messages.reads import ReadRange
 from dodona_wire.rows.arrow import rows_from_arrow
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import wire_bytes, write_bytes
@@ -71,6 +74,10 @@ class Tablet:
         self.schema = TableSchema(assignment.columns).stored
         self.stores = Stores(self.schema, flushed_ahead)
         self.locks: LockTable = {}
+        self.read_holds: ReadHolds | None = None
+        """What serializable transactions have read that commit now. None if there is nothing."""
+        self.recent: RecentKeys | None = None
+        """The rows that were changed lately, if ranges were validated lately."""
         self.fence: Timestamp = NULL_TIMESTAMP
         self.retained_timestamp: Timestamp = MIN_TIMESTAMP
         """Older versions may be gone, so no read below it is allowed. A new mount does not change
@@ -157,8 +164,9 @@ class Tablet:
         """Check a transaction's changes. Nothing is changed here. Raises SchemaViolation or
         InvalidRequest."""
         writes = modifications.writes
-        if modifications.publication is not None and (writes or modifications.locks):
-            text = "A publication of a load can't have other writes or locks in the same tablet."
+        others = writes or modifications.locks or modifications.reads
+        if modifications.publication is not None and others:
+            text = "A publication can't have writes, locks or reads in the same tablet."
             raise InvalidRequest(text, table=self.assignment.path)
         self.check_writes(writes)
         if len(writes) > 1 and len({write[0] for write in writes}) != len(writes):
@@ -168,6 +176,8 @@ class Tablet:
             self.check_special(writes, modifications.special)
         for lock in modifications.locks:
             self._check_lock(lock)
+        for read in modifications.reads:
+            self._check_read(read)
 
     def check_keys(self, keys: Sequence[Key]) -> None:
         """Check the keys of rows that a client wants to lock. Raises SchemaViolation or
@@ -240,6 +250,13 @@ class Tablet:
         self.schema.check_key(lock.key)
         self.check_range(lock.key)
 
+    def _check_read(self, read: ReadRange) -> None:
+        if not 0 < read.lock_mask <= self.schema.lock_mask_all:
+            raise InvalidRequest("No such lock group.", table=self.assignment.path)
+        if not self.assignment.lower <= read.lower < read.upper <= self.assignment.upper:
+            text = "A range that was read is empty, or lies outside this tablet."
+            raise InvalidRequest(text, table=self.assignment.path)
+
     def check_range(self, key: Key) -> None:
         """Raise InvalidRequest if the key lies outside this tablet."""
         if not self.assignment.lower <= key < self.assignment.upper:
@@ -263,6 +280,8 @@ class Tablet:
         if timestamp <= self.stores.hot_rows.newest_timestamp:
             self.stores.hot_rows.forget(plain, timestamp)
         self.active.apply(plain, timestamp, wire_bytes(writes), marks)
+        if self.recent is not None and not self.recent.add(plain, timestamp):
+            self.recent = None
 
     def apply_stamped(self, checked: CheckedWrites, stamp: Timestamp) -> Timestamp:
         """Add versions without atomicity, and return their timestamp. It is `stamp`, raised above
