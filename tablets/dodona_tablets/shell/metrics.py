@@ -45,8 +45,10 @@ COMMITS: Final = (
         "Conflicts found in this cell, by cause. After the transaction began, another one wrote "
         "the row (written, shared_written) or locked it without a write (locked, shared_locked, "
         "read_locked). Another one that commits now holds the row (write_held, "
-        "shared_write_held, read_held). A bulk load and another writer met (load). The wait for "
-        "a prepared row took too long (timeout)",
+        "shared_write_held, read_held), or locked it before it began (early_locked). What the "
+        "transaction has read was changed (read_changed) or is being written (read_met). A "
+        "serializable transaction that commits now has read the row (held_by_reader). A bulk "
+        "load and another writer met (load). The wait for a prepared row took too long (timeout)",
         "cell.conflicts_by_kind",
         ("kind",),
     ),
