@@ -67,6 +67,7 @@ class CommitCounts:
         "blind",
         "conflicts",
         "coordinated",
+        "early_grants",
         "last_protocol_violation",
         "lock_waits",
         "participated",
@@ -87,6 +88,7 @@ class CommitCounts:
         """Among them, commits in several cells that another cell decided."""
         self.participations_refused = 0
         self.lock_waits = 0
+        self.early_grants = 0
         self.conflicts: Counts = dict.fromkeys(CONFLICTS, 0)
         self.refused_count_by_kind: Counts = {}
         """Transactions that were refused here, by kind of error."""
@@ -149,6 +151,9 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     oldest_prepared_us: int
     """How long the oldest prepared transaction has been here. 0 if there is none."""
     lock_waits: int
+    early_locks_by_state: Counts
+    """Owners of early locks now: those that have their rows, and those in line."""
+    early_grants: int
     reads_waiting: int
     reads_waited: int
     reads_by_kind: Counts

@@ -100,6 +100,8 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         transactions_by_state=alive,
         oldest_prepared_us=_oldest_prepared_us(cell),
         lock_waits=cell.counts.lock_waits,
+        early_locks_by_state=_owners_by_state(cell),
+        early_grants=cell.counts.early_grants,
         reads_waiting=len(reads),
         reads_waited=reads.waited_count,
         reads_by_kind={KINDS[kind]: count for kind, count in reads.count_by_type.items()},
@@ -167,6 +169,12 @@ def _alive_by_state(cell: Cell) -> Counts:
     for alive in cell.transactions.values():
         counts[alive.state.value] += 1
     return counts
+
+
+def _owners_by_state(cell: Cell) -> Counts:
+    owners = [it for it in cell.early.requests.values() if it.transaction is None]
+    granted_count = sum(1 for it in owners if it.is_granted)
+    return {"granted": granted_count, "waiting": len(owners) - granted_count}
 
 
 def _oldest_prepared_us(cell: Cell) -> int:

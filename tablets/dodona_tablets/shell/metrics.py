@@ -59,6 +59,20 @@ COMMITS: Final = (
         "cell.lock_waits",
     ),
     Metric(
+        "early_locks",
+        "gauge",
+        "Owners of early locks by state: those that have all of their rows here (granted), and "
+        "those that wait in line (waiting)",
+        "cell.early_locks_by_state",
+        ("state",),
+    ),
+    Metric(
+        "early_grants",
+        "counter",
+        "How often all rows of an owner were locked before its transaction began",
+        "cell.early_grants",
+    ),
+    Metric(
         "transactions",
         "gauge",
         "Transactions under way by state: waiting for others, locked (waits for a timestamp), "

@@ -29,6 +29,9 @@ from dodona_wire.messages.data import (
     WriteNonAtomic,
 )
 from unit.tablets.cells import ATOMIC, NON_ATOMIC, REVISION, SECOND, Bench, key, put
+from unit.tablets.owners import ask as ask_locks
+from unit.tablets.owners import locked, new_owner, release
+from unit.tablets.reading import ask_one, reader, row
 
 # ---- with what
 
@@ -169,6 +172,38 @@ def test_waits_and_their_end_are_counted() -> None:
     assert found.conflicts_by_kind["timeout"] == 1
     assert found.oldest_prepared_us == 1_500_000
     assert counted(bench).oldest_prepared_us == 0
+
+
+def test_owners_of_early_locks_are_counted_by_state() -> None:
+    bench = Bench()
+    owner = locked(bench, 1, 2)
+    ask_locks(bench, new_owner(bench), 2, 3)
+    found = counted(bench)
+    assert found.early_locks_by_state == {"granted": 1, "waiting": 1}
+    assert found.early_grants == 1
+    bench.commit_blind(bench.begin(), put(1, 1))  # it stands in line, and is no owner
+    assert counted(bench).early_locks_by_state == found.early_locks_by_state
+    release(bench, owner)
+    found = counted(bench)
+    assert found.early_locks_by_state == {"granted": 1, "waiting": 0}
+    assert found.early_grants == 2
+
+
+def test_conflicts_of_reads_are_counted_by_cause() -> None:
+    bench = Bench(2)
+    early = bench.begin()
+    bench.commit(put(1, 1))
+    ask_one(bench, early, row(1), writes=[put(9, 1)])
+    assert conflicts(bench) == {"read_changed": 1}
+    start, writer = bench.begin(), bench.begin()
+    bench.commit_one(writer, put(2, 1))
+    ask_one(bench, start, row(2), writes=[put(9, 1)])
+    assert conflicts(bench) == {"read_changed": 1, "read_met": 1}
+    bench.answer_oracle()
+    late = bench.begin()
+    reader(bench, row(3))
+    bench.prepare(late, put(3, 1), cell=0)
+    assert conflicts(bench) == {"read_changed": 1, "read_met": 1, "held_by_reader": 1}
 
 
 def test_writes_without_atomicity_are_counted_by_request_and_row_and_their_clocks_seen() -> None:

@@ -188,6 +188,7 @@ class Locking:
             if request.transaction is not None:
                 self._cell.woken.append(request.transaction)
                 return
+            self._cell.counts.early_grants += 1
             request.leased_until_us = self._cell.now.instant_us + request.lease_ms * 1000
             if request.is_last:
                 self._outbox.send(AskTimestamps(OwnerToken(request.owner)))
