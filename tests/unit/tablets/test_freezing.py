@@ -25,6 +25,7 @@ from unit.tablets.cells import (
     delete,
     put,
 )
+from unit.tablets.reading import prepare, row
 
 CELL = CellId(0)
 OPEN = [assignment(ATOMIC, "full"), assignment(NON_ATOMIC, "none")]
@@ -238,3 +239,25 @@ def test_a_deletion_is_refused_as_a_write_is() -> None:
     route = bench.commit_one(bench.begin(), delete(1))
     assert failure(bench.answer(route)).kind == "table_not_mounted"
     assert bench.read(1) == (1, None)
+
+
+def test_a_transaction_may_read_a_frozen_tablet_and_write_elsewhere() -> None:
+    bench = Bench(2)
+    bench.commit(put(1, 1))
+    bench.assign(CELL, FROZEN)
+    answer = prepare(bench, bench.begin(), row(1))
+    assert isinstance(answer, Prepared)
+    refused = prepare(bench, bench.begin(), row(2), writes=[put(3, 1)])
+    assert failure(refused).attributes["state"] == "frozen"
+
+
+def test_a_reader_does_not_keep_a_tablet_from_freezing() -> None:
+    bench = Bench(2)
+    start, at = prepared(bench)
+    bench.assign(CELL, FROZEN)
+    reading = bench.begin()
+    assert failure(prepare(bench, reading, row(5))).kind == "transaction_aborted"
+    bench.decide(start, at)
+    bench.settle()
+    bench.pass_time(0.1)
+    assert isinstance(prepare(bench, bench.begin(), row(5)), Prepared)

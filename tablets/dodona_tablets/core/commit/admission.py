@@ -102,10 +102,12 @@ def check_parts(
                 "again."
             )
             raise SnapshotTooOld(text, table=tablet.assignment.path)
-        tablet.check_open()
+        is_reader = only_reads(part)
+        tablet.check_open(is_reader=is_reader)
         if not tablet.is_atomic:
             raise atomicity_mismatch("full", "none", tablet)
-        check_room(cell, tablet)
+        if not is_reader:
+            check_room(cell, tablet)
         tablet.check_modifications(part)
         bytes_left -= wire_bytes(part.writes)
         if bytes_left < 0:
@@ -116,6 +118,11 @@ def check_parts(
     if transaction <= cell.fence:  # if it touches no tablet
         text = "The transaction began before the cell restarted. Begin again."
         raise SnapshotTooOld(text, cell=cell.id)
+
+
+def only_reads(part: TabletModifications) -> bool:
+    """Return whether a transaction does nothing to a tablet, and has read it."""
+    return bool(part.reads) and not (part.writes or part.locks or part.publication)
 
 
 def check_room(cell: Cell, tablet: Tablet) -> None:

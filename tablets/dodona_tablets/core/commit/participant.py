@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from dodona_tablets.core.cell.cell import Cell
 from dodona_tablets.core.cell.outbox import Outbox
-from dodona_tablets.core.commit.admission import check_parts, check_transaction, why_never
+from dodona_tablets.core.commit.admission import (
+    check_parts,
+    check_transaction,
+    only_reads,
+    why_never,
+)
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
 from dodona_tablets.core.commit.conditions import admitted, with_locks
 from dodona_tablets.core.commit.lines import leave_line, stands_in_line
@@ -236,7 +241,8 @@ class Participant:
         """Check a waiting transaction again. Its tablets may have closed meanwhile."""
         try:
             for part in transaction.modifications:
-                self._cell.tablet(part.tablet, part.revision).check_open()
+                tablet = self._cell.tablet(part.tablet, part.revision)
+                tablet.check_open(is_reader=only_reads(part))
         except TabletMoved as error:
             text = "The table was unmounted while the transaction waited."
             self.refuse(transaction, failure_of(TransactionAborted(text, **error.attributes)))

@@ -151,12 +151,15 @@ class Tablet:
 
     # Checks of a client's writes
 
-    def check_open(self) -> None:
-        """Raise TransactionAborted or TableNotMounted if no writer may begin here."""
+    def check_open(self, *, is_reader: bool = False) -> None:
+        """Raise TransactionAborted or TableNotMounted if no writer may begin here. A transaction
+        that only reads here may begin in a frozen tablet. It would keep a tablet from freezing."""
         path, number = self.assignment.path, self.assignment.tablet
         if self.is_closing:
             raise TransactionAborted("The table is being unmounted.", table=path, tablet=number)
-        if self.is_freezing or self.is_frozen:
+        if is_reader and self.is_freezing:
+            raise TransactionAborted("The table is being frozen.", table=path, tablet=number)
+        if not is_reader and (self.is_freezing or self.is_frozen):
             text = f'Tablet {number} of table {path} is in "{FROZEN}" state'
             raise TableNotMounted(text, table=path, tablet=number, state=FROZEN)
 
