@@ -123,6 +123,9 @@ class ValidatedCommit(Message, frozen=True, array_like=True, gc=False, tag=58):
     refuses it, and can't ignore the reads. → as the request."""
 
     request: CommitOne | Prepare | ConditionalCommit
+    since: Timestamp = NULL_TIMESTAMP
+    """When the rows were read, if that was before the start of the transaction: in a new attempt
+    of a transaction that was refused."""
 
 
 def bare_commit(request: object) -> object:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dodona.schema import TableSchema
-from dodona.types import CellId, TransactionId
+from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.commit.admission import READS_MAX
 from dodona_tablets.core.records import PreparedHere
 from dodona_wire.messages.base import Failure
@@ -136,7 +136,7 @@ def test_rows_are_walked_where_recent_changes_are_not_known(bench: Bench) -> Non
     assert conflict(commit(bench, late, span(0, 9), writes=[put(100, 1)]))["key"] == {"id": 6}
     later = bench.begin()
     bench.commit(put(7, 1))
-    assert recent.changed_after(later, key(0), key(9)) == [key(7)]
+    assert recent.changed_after(Timestamp(later), key(0), key(9)) == [key(7)]
     assert conflict(commit(bench, later, span(0, 9), writes=[put(100, 1)]))["key"] == {"id": 7}
     assert isinstance(
         commit(bench, TransactionId(later - 1), span(8, 9), writes=[put(100, 1)]), Committed
@@ -350,3 +350,48 @@ def test_a_blind_transaction_and_a_publication_read_nothing(bench: Bench) -> Non
         answer = bench.answer(bench.ask(ValidatedCommit(request)))
         assert isinstance(answer, Failure)
         assert answer.kind == "invalid_request"
+
+
+# A new attempt, whose start is later than its reads
+
+
+def refresh(bench: Bench, since: TransactionId, *reads: ReadRange, writes: Any) -> Any:
+    """The answer to a new attempt of a transaction that has read at `since`."""
+    request = CommitOne(bench.begin(), (part(reads, *writes),))
+    route = bench.ask(ValidatedCommit(request, Timestamp(since)))
+    bench.answer_oracle()
+    return bench.answer(route)
+
+
+def test_a_new_attempt_is_checked_from_when_it_read(bench: Bench) -> None:
+    since = bench.begin()
+    bench.commit(put(5, 1))
+    bench.commit(put(7, 1))
+    assert isinstance(refresh(bench, since, row(6), writes=[put(5, 2)]), Committed)
+    assert conflict(refresh(bench, since, span(6, 9), writes=[put(5, 3)]))["key"] == {"id": 7}
+    assert bench.read(5) == (2, None)
+
+
+def test_a_new_attempt_waits_for_a_writer_that_was_prepared_before_its_start(bench: Bench) -> None:
+    since = bench.begin()
+    writer = bench.begin()
+    bench.prepare(writer, put(5, 1), cell=0)
+    bench.answer_oracle()
+    request = CommitOne(bench.begin(), (part((row(5),), put(9, 1)),))
+    route = bench.ask(ValidatedCommit(request, Timestamp(since)))
+    assert is_waiting(bench, route)
+    bench.decide(writer, bench.timestamp())
+    bench.settle()
+    assert conflict(bench.answer(route))["key"] == {"id": 5}
+
+
+def test_a_new_attempt_is_not_younger_than_its_reads(bench: Bench) -> None:
+    since = bench.begin()
+    bench.start(CellId(0))
+    bench.assign(CellId(0), bench.tables)
+    bench.answer_oracle()
+    assert refresh(bench, since, row(5), writes=[put(9, 1)]).kind == "snapshot_too_old"
+    since = bench.begin()
+    bench.pass_time(61)
+    bench.commit(put(1, 1))  # now the cell knows the time
+    assert refresh(bench, since, row(5), writes=[put(9, 1)]).kind == "snapshot_too_old"

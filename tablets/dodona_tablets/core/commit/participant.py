@@ -110,19 +110,21 @@ class Participant:
     def prepare_if(self, route: Any, body: ConditionalCommit) -> None:
         """Handle a request with conditions, or with the owner of early locks. These count at the
         first request. A repeated one gets the first answer (rule 11)."""
-        request = body.request
-        if (text := why_never(request, body.owner)) is not None:
-            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
-        elif self._cell.state_of(request.transaction) is State.NONE:
-            self._begin(route, request, body)
-        else:
-            self.prepare(route, request)
+        self._prepare_under(route, body, NULL_TIMESTAMP)
 
     def prepare_validated(self, route: Any, body: ValidatedCommit) -> None:
         """Handle a request whose parts have reads."""
         request = body.request
-        if isinstance(request, ConditionalCommit):
-            self.prepare_if(route, request)
+        if not isinstance(request, ConditionalCommit):
+            request = ConditionalCommit(request, ())
+        self._prepare_under(route, request, body.since)
+
+    def _prepare_under(self, route: Any, given: ConditionalCommit, since: Timestamp) -> None:
+        request = given.request
+        if (text := why_never(request, given.owner)) is not None:
+            self._outbox.reply(route, Failure(InvalidRequest.kind, text))
+        elif self._cell.state_of(request.transaction) is State.NONE:
+            self._begin(route, request, given, since)
         else:
             self.prepare(route, request)
 
@@ -140,7 +142,11 @@ class Participant:
     # Prepare (rules 1 to 4, 9, 11, 12 and 20)
 
     def _begin(
-        self, route: Any, body: CommitOne | Prepare, given: ConditionalCommit | None = None
+        self,
+        route: Any,
+        body: CommitOne | Prepare,
+        given: ConditionalCommit | None = None,
+        since: Timestamp = NULL_TIMESTAMP,
     ) -> None:
         cell, transaction, modifications = self._cell, body.transaction, body.modifications
         if transaction <= cell.outcomes.watermark:
@@ -163,8 +169,9 @@ class Participant:
             self._outbox.reply(route, failure_of(error))
             return
         try:
-            check_transaction(cell, transaction, participants)
-            check_parts(cell, transaction, modifications, tablets)
+            oldest = TransactionId(min(since or transaction, transaction))
+            check_transaction(cell, oldest, participants)
+            check_parts(cell, oldest, modifications, tablets)
             required = NO_CONDITIONS
             if given is not None:
                 required = admitted(cell, modifications, tablets, given.conditions)
@@ -176,7 +183,7 @@ class Participant:
             return
         now_us = cell.now.instant_us
         begun = Transaction(transaction, start, participants, modifications, now_us, (route,))
-        begun.conditions = required
+        begun.conditions, begun.read_at = required, Timestamp(oldest)
         begun.owner = NO_OWNER if given is None else given.owner
         cell.begin(begun)
         self.lock(begun)

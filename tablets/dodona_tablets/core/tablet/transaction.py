@@ -63,6 +63,7 @@ class Transaction:
         "owner",
         "participants",
         "prepare_timestamp",
+        "read_at",
         "retry_at_us",
         "routes",
         "since_us",
@@ -87,6 +88,9 @@ class Transaction:
         """Commits after this timestamp are in the way of the transaction. It is the transaction's
         id. For a blind transaction it is the largest timestamp: that one begins when its locks are
         free."""
+        self.read_at = start
+        """When its rows were read, if it has reads. A new attempt of a transaction that was refused
+        has a later start."""
         self.state = State.NONE
         self.participants = participants
         self.modifications = modifications

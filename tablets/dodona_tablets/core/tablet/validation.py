@@ -47,8 +47,8 @@ reader held what the transaction writes."""
 def check_reads(
     transaction: Transaction, tablet: Tablet, part: TabletModifications
 ) -> Transaction | None:
-    """Check whether all that was read is as it was at the start. Return the transaction whose
-    outcome decides that, or None. Raises Lost for the first read that is not valid."""
+    """Check whether all that was read is as it was then. Return the transaction whose outcome
+    decides that, or None. Raises Lost for the first read that is not valid."""
     waits_for = None
     for read in part.reads:
         try:
@@ -60,12 +60,12 @@ def check_reads(
 
 
 def _check_read(transaction: Transaction, tablet: Tablet, read: ReadRange) -> Transaction | None:
-    start, waits_for = transaction.start, None
-    for key in _changed_keys(tablet, read, start):
-        _check_changes(tablet, read, key, start)
+    since, waits_for = transaction.read_at, None
+    for key in _changed_keys(tablet, read, since):
+        _check_changes(tablet, read, key, since)
     for it in tablet.published:
-        if it.timestamp > start and _has_rows(it.rows, read):
-            raise _changed_by_load(it.timestamp, start)
+        if it.timestamp > since and _has_rows(it.rows, read):
+            raise _changed_by_load(it.timestamp, since)
     for key, held in _locked_rows(tablet, read):
         waits_for = _check_writers(transaction, tablet, read, key, held) or waits_for
     publishing = tablet.publishing
@@ -74,32 +74,32 @@ def _check_read(transaction: Transaction, tablet: Tablet, read: ReadRange) -> Tr
     return waits_for
 
 
-def _changed_keys(tablet: Tablet, read: ReadRange, start: Timestamp) -> Iterable[Key]:
-    """Return the rows of a read that have a version above the start."""
-    stores = [it for it in tablet.stores.in_memory if it.max_timestamp > start]
+def _changed_keys(tablet: Tablet, read: ReadRange, since: Timestamp) -> Iterable[Key]:
+    """Return the rows of a read that have a version above a timestamp."""
+    stores = [it for it in tablet.stores.in_memory if it.max_timestamp > since]
     if not stores:
         return ()
     if is_one_row(read):
         return (read.lower,)
     if tablet.recent is None:
         tablet.recent = RecentKeys(max([it.max_timestamp for it in stores]))
-    known = tablet.recent.changed_after(start, read.lower, read.upper)
+    known = tablet.recent.changed_after(since, read.lower, read.upper)
     if known is not None:
         return known
     walks = [it.walk(read.lower, read.upper) for it in stores]
-    return [key for key, newest in chain(*walks) if newest[0] > start]
+    return [key for key, newest in chain(*walks) if newest[0] > since]
 
 
-def _check_changes(tablet: Tablet, read: ReadRange, key: Key, start: Timestamp) -> None:
-    """Raise Lost if a change of a row after the start is one of what was read."""
+def _check_changes(tablet: Tablet, read: ReadRange, key: Key, since: Timestamp) -> None:
+    """Raise Lost if a change of a row above a timestamp is one of what was read."""
     heads = [it.rows.get(key) for it in tablet.stores.in_memory]
-    newer: list[Version] = [it for it in heads if it is not None and it[0] > start]
+    newer: list[Version] = [it for it in heads if it is not None and it[0] > since]
     if not newer:
         return
-    wanted = lock_locks(_groups(tablet, key, read.lock_mask, start), "shared_weak")
+    wanted = lock_locks(_groups(tablet, key, read.lock_mask, since), "shared_weak")
     for newest in newer:
         try:
-            check_versions(newest, key, tablet.schema, start, wanted)
+            check_versions(newest, key, tablet.schema, since, wanted)
         except Lost as lost:
             raise Lost(lost.failure, READ_CHANGED) from None
 
@@ -209,9 +209,9 @@ def _has_rows(rows: PublicationRows, read: ReadRange) -> bool:
     return any(view.count(read.lower, read.upper) for view in rows.views)
 
 
-def _changed_by_load(at: Timestamp, start: Timestamp) -> Lost:
+def _changed_by_load(at: Timestamp, since: Timestamp) -> Lost:
     text = "rows that the transaction has read were published by a load"
-    return _lost(text, start, READ_CHANGED, {"winner_timestamp": at})
+    return _lost(text, since, READ_CHANGED, {"winner_timestamp": at})
 
 
 def _lost(text: str, start: Timestamp, conflict: str, attributes: dict[str, Any]) -> Lost:
