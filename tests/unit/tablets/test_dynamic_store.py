@@ -301,6 +301,20 @@ def test_newer_rows_of_a_range_come_with_the_end_of_what_was_looked_at(
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("width", [1, 5, 20, 100])
+def test_changed_keys_of_a_range_are_found_in_both_ways(width: int) -> None:
+    store = DynamicStore(1)
+    for number in range(100):
+        store.apply(((_key(number), 1, (0,)),), Timestamp(1 + number % 2), 1)
+    for number in range(0, 100, 3):
+        store.apply(((_key(number), 1, (0,)),), Timestamp(10 + number), 1)
+    end = min(40 + width, 100)
+    found = store.changed_after(Timestamp(1), _key(40), _key(end))
+    expected = [it for it in range(40, end) if it % 2 or it % 3 == 0]
+    assert sorted(found) == [_key(it) for it in expected]
+    assert store.changed_after(Timestamp(200), _key(0), _key(99)) == []
+
+
 def test_samples_stand_for_all_keys_of_a_range() -> None:
     store = filled(*range(8))
     assert [*store.sample(key(1), key(7), 4)] == [(key(1), 4), (key(5), 2)]
@@ -325,3 +339,7 @@ def test_a_store_is_freed_in_steps_of_so_many_versions(step: int) -> None:
     assert calls == -(-6 // step)
     assert (len(store), walked(store), store.bounds) == (0, [], None)
     assert store.shrink(1)
+
+
+def _key(number: int) -> Key:
+    return Key(bytes([number]))

@@ -86,8 +86,7 @@ def _changed_keys(tablet: Tablet, read: ReadRange, since: Timestamp) -> Iterable
     known = tablet.recent.changed_after(since, read.lower, read.upper)
     if known is not None:
         return known
-    walks = [it.walk(read.lower, read.upper) for it in stores]
-    return [key for key, newest in chain(*walks) if newest[0] > since]
+    return chain(*[it.changed_after(since, read.lower, read.upper) for it in stores])
 
 
 def _check_changes(tablet: Tablet, read: ReadRange, key: Key, since: Timestamp) -> None:
