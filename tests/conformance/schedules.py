@@ -18,7 +18,7 @@ from dodona._core.protocol.steps import Protocol
 from dodona._core.protocol.steps import Step as Request
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona.errors import DodonaError, TransactionConflict
-from dodona.types import Atomicity, Timestamp
+from dodona.types import Atomicity, Isolation, Timestamp
 from dodona_wire.messages.families import Reply
 from suite.levels import some
 
@@ -69,7 +69,8 @@ class Actor(Account):
 
     def buffer(self) -> Protocol[TransactionBuffer]:
         if self._buffer is None:
-            self._buffer = yield from self.place.session.begin(self.place.atomicity)
+            begin, isolation = self.place.session.begin, self.place.isolation
+            self._buffer = yield from begin(self.place.atomicity, isolation=isolation)
         return self._buffer
 
     def end(self) -> TransactionBuffer:
@@ -158,10 +159,11 @@ def read(*rows: int) -> Step:
     """Look these rows up."""
 
     def step(actor: Actor) -> Protocol[None]:
-        at = (yield from actor.buffer()).read_timestamp()
+        buffer = yield from actor.buffer()
         keys = [{"row": row} for row in rows]
         session, path = actor.place.session, actor.place.path
-        found = yield from session.lookup_rows(path, keys, None, False, at)
+        asked = path, keys, None, False, buffer.read_timestamp()
+        found = yield from session.lookup_rows(*asked, transaction=buffer)
         actor.reads.append({row["row"]: row["value"] for row in found})
 
     return step
@@ -171,9 +173,10 @@ def read_where(is_wanted: Callable[[int], bool]) -> Step:
     """Scan all rows for those whose value is wanted."""
 
     def step(actor: Actor) -> Protocol[None]:
-        at = (yield from actor.buffer()).read_timestamp()
+        buffer = yield from actor.buffer()
         session, path = actor.place.session, actor.place.path
-        found = yield from session.select(path, None, None, None, at)
+        asked = path, None, None, None, buffer.read_timestamp()
+        found = yield from session.select(*asked, transaction=buffer)
         actor.reads.append({row["row"]: row["value"] for row in found if is_wanted(row["value"])})
 
     return step
@@ -289,6 +292,7 @@ class Place:
     path: str
     style: CommitStyle
     atomicity: Atomicity = "full"
+    isolation: Isolation | None = None
     session: Any = field(init=False)
 
     def __post_init__(self) -> None:

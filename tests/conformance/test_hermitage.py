@@ -2,7 +2,8 @@
 
 Owns: the cases, each as scripts of two or three transactions on the rows x = 10 and y = 20, run in
 all interleavings of their steps. What is prevented must show in none of them. What is allowed must
-show in some, and in none any more once the transactions lock the rows that they read.
+show in some, and in none any more once the transactions lock the rows that they read, or are
+serializable.
 """
 
 from collections.abc import Callable
@@ -350,6 +351,18 @@ def test_read_locks_prevent_the_anomalies_that_snapshot_isolation_allows(
     make, locks = ALLOWED[name]
     case = make(locks)
     runs = list(place_of(case).runs(case.scripts))
+    assert not [run for run in runs if case.is_anomaly(run)]
+    assert any(run.are_all_committed for run in runs)
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_no_interleaving_of_serializable_transactions_shows_them(
+    name: str, place_of: MakePlace
+) -> None:
+    make, _ = ALLOWED[name]
+    case, place = make(), place_of(make())
+    place.isolation = "serializable"
+    runs = list(place.runs(case.scripts))
     assert not [run for run in runs if case.is_anomaly(run)]
     assert any(run.are_all_committed for run in runs)
 

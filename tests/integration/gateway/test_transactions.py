@@ -262,3 +262,44 @@ def test_other_gateways_know_the_commits_of_a_dead_gateway(mortal: LocalCluster)
         gone = rest.refused("commit_transaction", open_one)
         assert (gone.status, gone.kind) == (404, "transaction_not_found")
         assert rows_of(rest, "//t") == [1, 101]
+
+
+READS: dict[str, dict[str, Any]] = {
+    "lookup_rows_in_transaction": {"keys": [{"id": 1}, {"id": 150}]},
+    "lookup_versions_in_transaction": {"keys": [{"id": 1}, {"id": 150}]},
+    "select_rows_in_transaction": {},
+    "query_rows_in_transaction": {"sql": "select count(*) from [{table}]"},
+}
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+@pytest.mark.parametrize("read", READS)
+def test_a_serializable_transaction_fails_if_what_it_read_has_changed(
+    rest: Rest, isolation: str, read: str
+) -> None:
+    table = f"//transactions/{isolation}/{read}"
+    rest("create_table", path=table, schema=SCHEMA, pivot_keys=[[], [100]], mount=True)
+    asked = {name: _with(value, table) for name, value in READS[read].items()}
+    if "sql" not in asked:
+        asked["table"] = table
+    first, second = begin(rest, isolation=isolation), begin(rest, isolation=isolation)
+    for its_id, own in ((first, 1), (second, 150)):
+        rest(read, its_id, **asked)
+        insert(rest, its_id, table, own)
+    rest("commit_transaction", first)
+    if isolation == "snapshot":
+        rest("commit_transaction", second)
+        return
+    lost = rest.refused("commit_transaction", second)
+    assert (lost.status, lost.kind, lost.retryable) == (409, "transaction_conflict", True)
+    assert lost.attributes["table"] == table
+
+
+def _with(value: Any, table: str) -> Any:
+    return value.replace("{table}", table) if isinstance(value, str) else value
+
+
+def test_an_isolation_is_one_of_two_and_needs_atomicity(rest: Rest) -> None:
+    assert rest.refused("begin_transaction", isolation="linearizable").status == 400
+    lost = rest.refused("begin_transaction", isolation="serializable", atomicity="none")
+    assert (lost.status, lost.kind) == (400, "invalid_request")

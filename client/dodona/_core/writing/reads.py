@@ -10,6 +10,7 @@ Invariants:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Final, NamedTuple, get_args
 
 from dodona._core.protocol.routing import TableRoute
@@ -22,9 +23,9 @@ from dodona_wire.shown import shown
 from dodona_wire.types import Isolation, Key
 
 READS_MAX: Final = 1_000
-READS_KEPT: Final = 750
+READS_KEPT: Final = 500
 """How many are left when there were too many. It is lower, so that this is rare."""
-_GAP_BYTES: Final = 16
+_GAP_BYTES: Final = 12
 
 
 def check_isolation(isolation: object) -> None:
@@ -142,8 +143,10 @@ class TransactionReads:
 
     def limit(self) -> None:
         """Merge reads if there are too many."""
-        tables = self.tables.values()
-        if sum([it.count for it in tables]) <= READS_MAX:
+        count = 0
+        for table in self.tables.values():
+            count += table.count
+        if count <= READS_MAX:
             return
         self._is_condensed = True
         merged = {path: merged_exactly(it.all()) for path, it in self.tables.items()}
@@ -211,12 +214,13 @@ def merged_exactly(reads: Iterable[ReadKeys]) -> list[ReadKeys]:
     made: list[ReadKeys] = []
     last_of: dict[int, int] = {}
     for read in sorted(reads):
-        at = last_of.get(read.lock_mask)
-        if at is not None and read.lower <= made[at].upper:
-            made[at] = _hull(made[at], read)
-        else:
-            last_of[read.lock_mask] = len(made)
+        lower, upper, mask = read
+        at = last_of.get(mask)
+        if at is None or lower > made[at].upper:
+            last_of[mask] = len(made)
             made.append(read)
+        elif upper > made[at].upper:
+            made[at] = ReadKeys(made[at].lower, upper, mask)
     return made
 
 
@@ -230,34 +234,35 @@ def condensed(
         for path, reads in reads_by_path.items()
         for at, gap in enumerate(_gaps(reads), 1)
     ]
-    joined = {(path, at) for _, path, at in sorted(gaps)[: max(0, excess)]}
-    found: dict[str, list[ReadKeys]] = {}
-    for path, reads in reads_by_path.items():
-        made: list[ReadKeys] = []
-        for at, read in enumerate(reads):
-            if (path, at) in joined:
-                made[-1] = _hull(made[-1], read)
-            else:
-                made.append(read)
-        found[path] = made
-    return found
+    joined: dict[str, set[int]] = {path: set() for path in reads_by_path}
+    for _, path, at in sorted(gaps)[: max(0, excess)]:
+        joined[path].add(at)
+    return {path: _joined(reads, joined[path]) for path, reads in reads_by_path.items()}
 
 
-def _hull(one: ReadKeys, other: ReadKeys) -> ReadKeys:
-    lower, upper = min(one.lower, other.lower), max(one.upper, other.upper)
-    return ReadKeys(lower, upper, one.lock_mask | other.lock_mask)
+def _joined(reads: list[ReadKeys], places: set[int]) -> list[ReadKeys]:
+    """Return the reads, of which those at these places are joined with the ones before them."""
+    made: list[ReadKeys] = []
+    for at, read in enumerate(reads):
+        if at in places:
+            (lower, end, groups), (_, upper, mask) = made[-1], read
+            made[-1] = ReadKeys(lower, max(end, upper), groups | mask)
+        else:
+            made.append(read)
+    return made
 
 
-def _gaps(reads: list[ReadKeys]) -> Iterator[int]:
-    """Yield how far each read is from the one before it, by the bytes in which the keys of the
-    table differ. The number only says which neighbours are near."""
+def _gaps(reads: list[ReadKeys]) -> list[int]:
+    """Return how far each read but the first is from the one before it, by the bytes in which the
+    keys of the table differ. The number only says which neighbours are near."""
     if not reads:
-        return
-    shared = _shared_length(reads[0].lower, max([it.upper for it in reads]))
-    end = reads[0].upper
-    for read in reads[1:]:
-        yield _place(read.lower, shared) - _place(end, shared)
-        end = max(end, read.upper)
+        return []
+    ends = list(accumulate([it.upper for it in reads], max))
+    shared = _shared_length(reads[0].lower, ends[-1])
+    stop, number = shared + _GAP_BYTES, int.from_bytes
+    lowers = [number(it.lower[shared:stop].ljust(_GAP_BYTES, b"\0")) for it in reads[1:]]
+    uppers = [number(it[shared:stop].ljust(_GAP_BYTES, b"\0")) for it in ends[:-1]]
+    return [lower - upper for lower, upper in zip(lowers, uppers, strict=True)]
 
 
 def _shared_length(lowest: Key, highest: Key) -> int:
@@ -265,7 +270,3 @@ def _shared_length(lowest: Key, highest: Key) -> int:
         if one != other:
             return at
     return min(len(lowest), len(highest))
-
-
-def _place(key: Key, shared: int) -> int:
-    return int.from_bytes(key[shared : shared + _GAP_BYTES].ljust(_GAP_BYTES, b"\0"))
