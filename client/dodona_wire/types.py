@@ -93,8 +93,9 @@ class TableSettings(
     repr_omit_defaults=True,
 ):
     """Settings of a table, which its owner sets as attributes. Tablets use them from their next
-    mount or remount. A directory has no settings for its tables, and refuses these attributes.
-    Names and defaults are YTsaurus's. Times are in milliseconds."""
+    mount or remount. Clients use `isolation`, which tablets never get. A directory has no settings
+    for its tables, and refuses these attributes. Names and defaults are YTsaurus's, except
+    `isolation`. Times are in milliseconds."""
 
     enable_shared_write_locks: bool = False
     """Whether rows may be written and locked with `shared_write`."""
@@ -121,6 +122,10 @@ class TableSettings(
     """The same limit as `max_dynamic_store_row_count`, in bytes of memory."""
     enable_compaction_and_partitioning: bool = True
     """Whether chunks are merged when there are more of them."""
+    isolation: Isolation | None = None
+    """The isolation of transactions that read this table, unless begin says another one. Unset: the
+    client's default. Needs atomicity `full`. Takes effect in each client when it next looks the
+    table up, and in all clients once the table is unmounted and mounted."""
 
 
 TableSettings.__module__ = "dodona.types"  # users see the name that they import

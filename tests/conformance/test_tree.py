@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow
 import pytest
 
 from conformance.backends import Backend
@@ -16,6 +17,7 @@ from dodona.errors import (
     NodeNotFound,
     TableNotFound,
 )
+from dodona.types import TableSettings
 
 
 @pytest.fixture
@@ -135,6 +137,7 @@ def test_a_setting_is_checked(db: Client, make_table: MakeTable) -> None:
         ("min_data_versions", -1),
         ("max_data_ttl", "1s"),
         ("in_memory_mode", "some"),
+        ("isolation", "serial"),
         ("atomicity", "half"),
     ):
         before = db.get(f"{path}/@{name}")
@@ -149,6 +152,42 @@ def test_settings_are_given_when_a_table_is_made(db: Client, new_path: str) -> N
     assert db.get(f"{new_path}/@min_data_versions") == 3
     assert db.get(f"{new_path}/@owner") == "me"
     assert db.get(f"{new_path}/@max_data_versions") == 1
+
+
+def test_a_table_like_data_is_made_with_settings(db: Client, new_path: str) -> None:
+    data = pyarrow.table({"k": [1], "v": [2]})
+    attributes = {"isolation": "serializable"}
+    db.create_table(new_path, like=data, keys=["k"], attributes=attributes)
+    assert db.get_table(new_path).settings == TableSettings(isolation="serializable")
+    assert "TableSettings(isolation='serializable')" in repr(db.get_table(new_path))
+
+
+def test_the_isolation_of_a_mounted_table_is_set_and_copied(
+    db: Client, other: Client, make_table: MakeTable, new_path: str
+) -> None:
+    path = make_table(attributes={"isolation": "serializable"})
+    assert db.get_table(path).settings.isolation == "serializable"
+    db.set(f"{path}/@isolation", "snapshot")
+    assert db.get_table(path).is_mounted
+    assert db.get(f"{path}/@isolation") == "snapshot"
+    assert other.get_table(path).settings.isolation == "snapshot"
+    db.unmount_table(path)
+    db.copy(path, new_path)
+    assert db.get_table(new_path).settings.isolation == "snapshot"
+
+
+def test_isolation_and_no_atomicity_exclude_each_other(db: Client, make_table: MakeTable) -> None:
+    for atomicity, name, wrong in (
+        ("none", "isolation", "serializable"),
+        ("full", "atomicity", "none"),
+    ):
+        isolation = "serializable" if atomicity == "full" else None
+        path = make_table(atomicity=atomicity, mount=False, attributes={"isolation": isolation})
+        text = 'isolation "serializable" needs atomicity "full"'
+        with refused(InvalidRequest, text, is_retryable=False, table=path, attribute="isolation"):
+            db.set(f"{path}/@{name}", wrong)
+        found = db.get_table(path)
+        assert (found.atomicity, found.settings.isolation) == (atomicity, isolation)
 
 
 def test_the_tablet_count_of_a_table_can_be_read_and_not_set(

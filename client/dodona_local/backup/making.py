@@ -13,8 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from dodona._core.catalog.tables import TableInfo
 from dodona._core.loads.records import APPLICATIONS
@@ -297,7 +296,7 @@ def _saved(table: _Described, parts: list[RowFile]) -> SavedTable:
         None,
         info.schema.columns,
         tuple([info.schema.bound_of(tablet.pivot_key) for tablet in info.tablets]),
-        msgspec.structs.asdict(info.settings),
+        {name: it for name, it in asdict(info.settings).items() if it is not None},
         table.attributes,
         tuple(parts),
     )

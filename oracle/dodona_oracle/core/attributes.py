@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dodona_oracle.core import mounting
+from dodona_oracle.core.definitions import check_isolation
 from dodona_oracle.core.paths import check_name
 from dodona_oracle.core.records import StoredLock, StoredNode, StoredTable, StoredTablet
 from dodona_wire.errors import DataCorrupted, InvalidRequest, LimitExceeded
@@ -154,7 +155,10 @@ def changed_table(table: StoredTable, settings: Mapping[str, Any]) -> StoredTabl
     others = {name: value for name, value in settings.items() if name != "atomicity"}
     if "atomicity" in settings:
         table = mounting.set_atomicity(table, settings["atomicity"])
-    return mounting.set_settings(table, others) if others else table
+    if others:
+        table = mounting.set_settings(table, others)
+    check_isolation(table.path, table.atomicity, table.settings)
+    return table
 
 
 def pending_settings(node: StoredNode) -> dict[str, Any]:

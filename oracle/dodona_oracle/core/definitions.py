@@ -5,7 +5,7 @@ typed error that names the fault and its place.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -14,11 +14,21 @@ from dodona_wire.messages.catalog import CreateTable
 from dodona_wire.rows.logical_types import is_wider_type
 from dodona_wire.rows.schema import Column, TableSchema
 from dodona_wire.shown import shown
-from dodona_wire.types import KEY_MAX, KEY_MIN, Key, TableSettings
+from dodona_wire.types import (
+    KEY_MAX,
+    KEY_MIN,
+    Atomicity,
+    InMemoryMode,
+    Isolation,
+    Key,
+    TableSettings,
+)
 
 TABLETS_PER_TABLE_MAX: Final = 10_000
 PIVOT_KEY_BYTES_MAX: Final = 4096
 SETTING_MAX: Final = (1 << 63) - 1
+CHOICES: Final = {"in_memory_mode": get_args(InMemoryMode), "isolation": get_args(Isolation)}
+"""By name, the values of each setting that is neither a number nor a flag."""
 
 
 def check_definition(request: CreateTable) -> None:
@@ -156,20 +166,47 @@ def _check_column(was: Column, column: Column) -> None:
 # Settings
 
 
-def changed_settings(settings: TableSettings, changes: Mapping[str, Any]) -> TableSettings:
-    """Return the settings with changes by name. None sets one back. Raises InvalidRequest."""
-    values = msgspec.structs.asdict(settings)
+def changed_settings(
+    path: str, settings: TableSettings, changes: Mapping[str, Any]
+) -> TableSettings:
+    """Return the settings of the table at `path` with changes by name. None sets one back. Raises
+    InvalidRequest."""
     defaults = msgspec.structs.asdict(TableSettings())
+    values = {}
     for name, value in changes.items():
         if name not in defaults:
-            raise InvalidRequest(f"There is no setting {name!r}.", settings=sorted(defaults))
+            text = f"There is no setting {name!r}."
+            raise InvalidRequest(text, table=path, settings=sorted(defaults))
         values[name] = defaults[name] if value is None else value
-        if type(values[name]) is not type(defaults[name]):
-            kind = type(defaults[name]).__name__
-            raise InvalidRequest(f"{name} takes a value of type {kind}, not {shown(value)}.")
-        if isinstance(values[name], int) and not 0 <= values[name] <= SETTING_MAX:
-            raise InvalidRequest(f"{name} must be 0 to {SETTING_MAX}, not {shown(value)}.")
-    try:
-        return msgspec.convert(values, TableSettings)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"The setting of the table is not valid: {error}.") from error
+        fault = None if value is None else _fault_of(name, value, defaults[name])
+        if fault is not None:
+            raise InvalidRequest(f"Table {path}: {fault}", table=path, attribute=name)
+    return msgspec.structs.replace(settings, **values)
+
+
+def _fault_of(name: str, value: Any, default: Any) -> str | None:
+    """Return why a setting can't have this value, None if it can."""
+    if name in CHOICES:
+        if value in CHOICES[name]:
+            return None
+        known = " or ".join(f'"{it}"' for it in CHOICES[name])
+        return f"{name} must be {known}, not {shown(value)}."
+    if type(value) is not type(default):
+        return f"{name} takes a value of type {type(default).__name__}, not {shown(value)}."
+    if not 0 <= value <= SETTING_MAX:
+        return f"{name} must be 0 to {SETTING_MAX}, not {shown(value)}."
+    return None
+
+
+def check_isolation(path: str, atomicity: Atomicity, settings: TableSettings) -> None:
+    """Raise InvalidRequest for a table with an isolation and without atomicity, whose readers have
+    no snapshots and lock no rows."""
+    if atomicity == "none" and settings.isolation is not None:
+        raise InvalidRequest(
+            f'Table {path}: isolation "{settings.isolation}" needs atomicity "full", and the '
+            'atomicity is "none". Set isolation to null, or atomicity to "full".',
+            table=path,
+            attribute="isolation",
+            isolation=settings.isolation,
+            atomicity=atomicity,
+        )

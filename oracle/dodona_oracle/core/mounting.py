@@ -237,7 +237,9 @@ def _reported(tablet: StoredTablet, report: MountedTablet | None) -> StoredTable
 
 
 def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
-    """Return the tablets of this table that the cell must have."""
+    """Return the tablets of this table that the cell must have. Only clients use the isolation: a
+    cell of an earlier release would refuse all tablets for a setting that it does not know."""
+    settings = replace(table.settings_mounted, isolation=None)
     uppers = [tablet.pivot_key for tablet in table.tablets[1:]] + [KEY_MAX]
     return [
         TabletAssignment(
@@ -249,7 +251,7 @@ def assignments(table: StoredTable, cell: CellId) -> list[TabletAssignment]:
             lower=tablet.pivot_key,
             upper=upper,
             mode=_MODES.get(tablet.state, UNMOUNTED),
-            settings=table.settings_mounted,
+            settings=settings,
             sources=tablet.sources,
         )
         for tablet, upper in zip(table.tablets, uppers, strict=True)
@@ -310,7 +312,7 @@ def set_atomicity(table: StoredTable, atomicity: Atomicity) -> StoredTable:
 def set_settings(table: StoredTable, changes: Mapping[str, Any]) -> StoredTable:
     """Change settings by name. None sets one back to its default. Raises InvalidRequest,
     InvalidTabletState."""
-    settings = changed_settings(table.settings, changes)
+    settings = changed_settings(table.path, table.settings, changes)
     if settings == table.settings:
         return table
     if settings.in_memory_mode != table.settings.in_memory_mode:

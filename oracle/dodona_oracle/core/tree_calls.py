@@ -5,7 +5,8 @@ before anything changes.
 
 - To make, remove or move a node takes a shared lock on the child's name in its directory.
 - To remove or move a node also takes an exclusive lock on the node and all nodes below it.
-- To set an attribute takes a shared lock on the attribute.
+- To set an attribute takes a shared lock on the attribute. To set the isolation of a table also
+  takes one on its atomicity, so two transactions can't make them contradict each other.
 - A transaction that copies a table takes a shared lock on it. So the table stays unmounted until
   the transaction ends: the rows are taken over after the commit.
 
@@ -284,10 +285,12 @@ class TreeCalls:
     ) -> None:
         """Set and remove the attributes of `change`, which was checked. Raises NodeLocked,
         LimitExceeded, InvalidRequest."""
-        names = sorted((*change.attributes, *change.attributes_removed))
+        names = {*change.attributes, *change.attributes_removed}
+        if node.kind == "table" and "isolation" in names:
+            names.add("atomicity")
         claims = [
             (StoredLock(transaction, node.node, "shared", attribute=name), path.node_path)
-            for name in names
+            for name in sorted(names)
         ]
         self._tree.check_claims(transaction, claims)
         self._tree.check_room(1)

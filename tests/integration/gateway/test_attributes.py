@@ -39,6 +39,23 @@ def test_the_answer_has_no_warning_for_attributes_with_a_meaning(rest: Rest) -> 
     assert rest("set_node", path=f"{path}/@team", value="y") == {}
 
 
+def test_the_isolation_of_a_table_is_set_and_shown(rest: Rest) -> None:
+    path = "//attributes/isolated"
+    isolation = {"isolation": "serializable"}
+    made = rest("create_table", path=path, schema=SCHEMA, attributes=isolation)
+    assert made["settings"] == rest("get_table", path=path)["settings"] == isolation
+    assert rest("set_node", path=f"{path}/@isolation", value="snapshot") == {}
+    assert rest("get_node", path=f"{path}/@isolation")["value"] == "snapshot"
+    assert rest("set_node", path=f"{path}/@isolation", value=None) == {}
+    assert rest("get_table", path=path)["settings"] == {}
+    told = rest.refused("set_node", path=f"{path}/@isolation", value="serial")
+    assert 'isolation must be "snapshot" or "serializable"' in told.detail
+    plain = f"{path}-none"
+    rest("create_table", path=plain, schema=SCHEMA, atomicity="none")
+    told = rest.refused("set_node", path=f"{plain}/@isolation", value="serializable")
+    assert 'needs atomicity "full"' in told.detail
+
+
 def test_yt_saurus_clients_are_warned_in_a_header(rest: Rest) -> None:
     attributes = {"dynamic": True, "schema": SCHEMA, "replication_factor": 3, "team": "x"}
     parameters = {

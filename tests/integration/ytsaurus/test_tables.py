@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 import yt.type_info as type_info
 import yt.wrapper as yt
+from yt.yson import YsonEntity
 
 pytestmark = pytest.mark.integration
 
@@ -179,6 +180,24 @@ def test_settings_may_come_as_a_mount_config(client: yt.YtClient, folder: str) -
         client.set(f"{path}/@mount_config/enable_magic", True)
     with pytest.raises(yt.YtResponseError, match="mount_config has no 'enable_magic'"):
         create(client, f"{folder}/other", mount_config={"enable_magic": True})
+
+
+def test_the_isolation_of_a_table_is_an_attribute(client: yt.YtClient, folder: str) -> None:
+    path = f"{folder}/table"
+    create(client, path, isolation="serializable")
+    assert client.get(f"{path}/@isolation") == "serializable"
+    assert client.get(path, attributes=["isolation"]).attributes == {"isolation": "serializable"}
+    client.set(f"{path}/@isolation", "snapshot")
+    assert client.get(f"{path}/@")["isolation"] == "snapshot"
+    client.set(f"{path}/@mount_config/isolation", None)
+    assert isinstance(client.get(f"{path}/@isolation"), YsonEntity)
+    with pytest.raises(yt.YtResponseError, match='isolation must be "snapshot" or "serializable"'):
+        client.set(f"{path}/@isolation", "serial")
+    client.set(f"{path}/@atomicity", "none")
+    with pytest.raises(yt.YtResponseError, match='needs atomicity "full"'):
+        client.set(f"{path}/@isolation", "serializable")
+    with pytest.raises(yt.YtResponseError, match="setting of tables"):
+        client.set(f"{folder}/@isolation", "serializable")
 
 
 def test_a_table_gets_another_column(client: yt.YtClient, folder: str) -> None:

@@ -112,6 +112,24 @@ def test_a_backup_restores_directories_settings_and_attributes(
         assert [it.state for it in ours.tablets] == [it.state for it in theirs.tablets]
 
 
+def test_a_backup_keeps_the_isolation_of_a_table_and_names_none_without_one(
+    db: Client, other: Client, folder: Path
+) -> None:
+    make_plain(db, "//a/checked", attributes={"isolation": "serializable"})
+    make_plain(db, "//a/plain")
+    make_plain(db, "//a/none", atomicity="none")
+    back_up(db, folder)
+    saved = {it.path: it.settings for it in read_manifest(folder).tables}
+    assert {path: it.get("isolation", "unnamed") for path, it in saved.items()} == {
+        "//a/checked": "serializable",
+        "//a/plain": "unnamed",
+        "//a/none": "unnamed",
+    }
+    restore(other, folder)
+    for path in saved:
+        assert other.get_table(path).settings == db.get_table(path).settings, path
+
+
 def test_a_restore_adds_missing_attributes_to_an_existing_directory(
     db: Client, other: Client, folder: Path
 ) -> None:

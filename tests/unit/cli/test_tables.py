@@ -100,6 +100,24 @@ def test_create_sets_schema_atomicity_pivot_keys_and_attributes(dodona: Commands
     assert dodona.value("get", "//a/t/@x") == {"y": [1]}
 
 
+def test_commands_set_and_show_the_isolation_of_a_table(dodona: Commands) -> None:
+    schema = ("--schema", "k:int64:key,v:int64")
+    dodona.said("create", "//t", *schema, "--attribute", "isolation=serializable")
+    assert "\nisolation = serializable\n" in dodona.said("describe", "//t")
+    assert dodona.value("describe", "//t")["settings"]["isolation"] == "serializable"
+    dodona.said("set", "//t/@isolation", "snapshot")
+    assert dodona.value("get", "//t/@isolation") == "snapshot"
+    dodona.said("set", "//t/@isolation", "null")
+    assert "isolation" not in dodona.said("describe", "//t")
+    assert dodona.value("describe", "//t")["settings"]["isolation"] is None
+    said = dodona.refused("set", "//t/@isolation", "serial")
+    assert 'Table //t: isolation must be "snapshot" or "serializable", not \'serial\'.' in said
+    refused = dodona.refused(
+        *("create", "//n", *schema, "--atomicity", "none", "--attribute", "isolation=snapshot")
+    )
+    assert 'isolation "snapshot" needs atomicity "full"' in refused
+
+
 def test_tablets_divide_keys_evenly(dodona: Commands) -> None:
     dodona.said("create", "//t", "--schema", "k:uint64:key,v:int64", "--tablet-count", 4)
     keys = [it["pivot_key"] for it in dodona.value("describe", "//t", "--tablets")]

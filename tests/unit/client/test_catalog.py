@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona._core.catalog.tables import TABLETS_MAX, pivots_of
 from dodona._core.protocol.steps import MASTER, Target
@@ -417,6 +419,24 @@ def test_a_table_is_described() -> None:
     assert [(it.pivot_key, it.cell) for it in info.tablets] == [((), 0), ((100,), 1)]
     assert info.is_mounted
     assert info.settings == TableSettings()
+
+
+@pytest.mark.parametrize("reply", [Done(), LOST, Failure("invalid_request", "no")])
+@pytest.mark.parametrize("attribute", ["@isolation", "@"])
+def test_a_client_that_sets_attributes_of_a_table_looks_the_table_up_again(
+    attribute: str, reply: Reply
+) -> None:
+    clock = Clock()
+    session = new_session(clock, table())
+    below = session.routing.learn(replace(table(), path=f"{PATH}/below"))
+    for path in ("//", PATH.rpartition("/")[0], f"{PATH}x"):
+        play(clock, session.catalog.set(f"{path}/{attribute}", {}), lambda target, body: Done())
+    assert session.routing.find(PATH) is not None
+    with suppress(Unavailable, InvalidRequest):
+        value = {"isolation": "snapshot"}
+        play(clock, session.catalog.set(f"{PATH}/{attribute}", value), lambda target, body: reply)
+    assert session.routing.find(PATH) is None
+    assert session.routing.find(f"{PATH}/below") is below
 
 
 def test_tables_are_listed_and_removed() -> None:

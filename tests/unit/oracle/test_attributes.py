@@ -201,7 +201,9 @@ def test_a_user_attribute_keeps_its_value_after_a_restart(realm: Realm, value: A
         get(realm, "//a/@mine")
 
 
-@pytest.mark.parametrize("name", ["in_memory_mode", "max_data_ttl", "atomicity", "mine"])
+@pytest.mark.parametrize(
+    "name", ["in_memory_mode", "isolation", "max_data_ttl", "atomicity", "mine"]
+)
 def test_an_attribute_value_that_is_nested_too_deeply_is_refused(realm: Realm, name: str) -> None:
     realm.ask(create("//t"))
     for depth in (*range(33, 60), *range(900, 1100)):
@@ -246,7 +248,7 @@ def test_setting_all_attributes_replaces_user_attributes_and_keeps_table_setting
         ("max_data_versions", "1", "max_data_versions"),
         ("max_data_versions", -1, "max_data_versions"),
         ("max_data_versions", 1 << 63, "max_data_versions must be 0 to 9223372036854775807"),
-        ("in_memory_mode", "sometimes", "setting"),
+        ("in_memory_mode", "sometimes", 'in_memory_mode must be "none" or'),
         ("enable_shared_write_locks", 1, "enable_shared_write_locks"),
         ("x/y", 1, "part of an attribute"),
         ("x y", 1, "letters"),

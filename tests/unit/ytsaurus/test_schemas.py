@@ -132,10 +132,12 @@ def test_storage_is_left_out_and_the_rest_kept() -> None:
         "atomicity": "full",
         "mine": [Uint64(5), {"a": None}],
         "min_data_ttl": 7,
+        "isolation": "serializable",
         "mount_config": Attributed({"max_data_versions": 3, "min_data_ttl": 1}, {"x": 1}),
     }
     own = own_attributes(given, "table")
-    assert own == {"mine": [5, {"a": None}], "min_data_ttl": 7, "max_data_versions": 3}
+    settings = {"isolation": "serializable", "min_data_ttl": 7, "max_data_versions": 3}
+    assert own == {"mine": [5, {"a": None}], **settings}
     assert type(own["mine"][0]) is int
 
 

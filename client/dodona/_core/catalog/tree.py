@@ -192,7 +192,10 @@ class TreeSession:
         """Set the value that is at the path. Raises NodeNotFound if there is no such node,
         InvalidRequest."""
         request = SetNode(check_path(path), pack_value(value, "value"), self._id())
-        yield from self._ask(request, Done)
+        try:
+            yield from self._ask(request, Done)
+        finally:
+            self._context.routing.forget_settings(path.partition("/@")[0])
 
     # ---- master transactions
 

@@ -136,6 +136,13 @@ class Routing:
             if known == path or known.startswith(below):
                 route.mark_stale()
 
+    def forget_settings(self, path: str) -> None:
+        """Mark the route of a table as stale, after this client may have changed its settings. A
+        directory has no settings for the tables below it."""
+        route = self._tables.get(path)
+        if route is not None:
+            route.mark_stale()
+
     # One caller asks the master, the others wait for the answer.
 
     def begin_refresh(self, path: str, instant_us: int) -> bool:
