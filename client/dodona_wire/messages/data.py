@@ -88,6 +88,11 @@ class TabletModifications(Message, frozen=True, array_like=True, gc=False):
     publication: Publication | None = None
     reads: tuple[ReadRange, ...] = ()
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether the transaction does nothing to the tablet, and has read it."""
+        return bool(self.reads) and not (self.writes or self.locks or self.publication)
+
 
 class CommitOne(Message, frozen=True, array_like=True, gc=False, tag=10):
     """Commit a transaction of this cell only. → Committed | Failure."""

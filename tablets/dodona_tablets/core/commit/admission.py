@@ -102,11 +102,10 @@ def check_parts(
                 "again."
             )
             raise SnapshotTooOld(text, table=tablet.assignment.path)
-        is_reader = only_reads(part)
-        tablet.check_open(is_reader=is_reader)
+        tablet.check_open(is_reader=part.only_reads)
         if not tablet.is_atomic:
             raise atomicity_mismatch("full", "none", tablet)
-        if not is_reader:
+        if not part.only_reads:
             check_room(cell, tablet)
         tablet.check_modifications(part)
         bytes_left -= wire_bytes(part.writes)
@@ -118,11 +117,6 @@ def check_parts(
     if transaction <= cell.fence:  # if it touches no tablet
         text = "The transaction began before the cell restarted. Begin again."
         raise SnapshotTooOld(text, cell=cell.id)
-
-
-def only_reads(part: TabletModifications) -> bool:
-    """Return whether a transaction does nothing to a tablet, and has read it."""
-    return bool(part.reads) and not (part.writes or part.locks or part.publication)
 
 
 def check_room(cell: Cell, tablet: Tablet) -> None:

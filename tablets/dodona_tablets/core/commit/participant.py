@@ -17,7 +17,6 @@ from dodona_tablets.core.cell.outbox import Outbox
 from dodona_tablets.core.commit.admission import (
     check_parts,
     check_transaction,
-    only_reads,
     why_never,
 )
 from dodona_tablets.core.commit.chunk_waits import wait_for_chunk
@@ -249,7 +248,7 @@ class Participant:
         try:
             for part in transaction.modifications:
                 tablet = self._cell.tablet(part.tablet, part.revision)
-                tablet.check_open(is_reader=only_reads(part))
+                tablet.check_open(is_reader=part.only_reads)
         except TabletMoved as error:
             text = "The table was unmounted while the transaction waited."
             self.refuse(transaction, failure_of(TransactionAborted(text, **error.attributes)))
