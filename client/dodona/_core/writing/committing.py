@@ -244,7 +244,7 @@ def _group(
         parts = _with_reads(routes, parts, transaction, transaction.reads)
     for route, modified in zip(routes, parts, strict=True):
         for tablet, part in modified:
-            is_write = bool(part.writes or part.locks or part.publication) or not part.reads
+            is_write = not part.only_reads
             if not is_served(tablet, is_write=is_write):
                 error = not_mounted(route, tablet, is_write=is_write)
                 return Again(error, routes, is_write=is_write)
