@@ -9,6 +9,7 @@ import pytest
 
 from dodona.schema import TableSchema
 from dodona.types import CellId, Timestamp, TransactionId
+from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.commit.admission import READS_MAX
 from dodona_tablets.core.records import PreparedHere
 from dodona_wire.messages.base import Failure
@@ -395,3 +396,22 @@ def test_a_new_attempt_is_not_younger_than_its_reads(bench: Bench) -> None:
     bench.pass_time(61)
     bench.commit(put(1, 1))  # now the cell knows the time
     assert refresh(bench, since, row(5), writes=[put(9, 1)]).kind == "snapshot_too_old"
+
+
+# A wait that takes too long
+
+
+def test_a_wait_for_a_reader_or_a_writer_names_it() -> None:
+    bench = Bench(2, CellLimits(blocked_wait_ms_max=1_000))
+    holder = reader(bench, span(0, 9))
+    writing = bench.commit_one(bench.begin(), put(5, 1))
+    writer = bench.begin()
+    bench.prepare(writer, put(20, 1), cell=0)
+    bench.answer_oracle()
+    reading = ask_one(bench, bench.begin(), span(19, 30), writes=[put(40, 1)])
+    bench.pass_time(1.5)
+    for route, number, winner in ((writing, 5, holder), (reading, 20, writer)):
+        answer = bench.answer(route)
+        assert isinstance(answer, Failure)
+        assert "Timed out waiting" in answer.message
+        assert (answer.attributes["key"], answer.attributes["winner"]) == ({"id": number}, winner)

@@ -14,6 +14,7 @@ from dodona_tablets.core.tablet.lock_set import locks_of
 from dodona_tablets.core.tablet.locks import Lost, awaited
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import State, Transaction
+from dodona_tablets.core.tablet.validation import awaited_by_reads
 from dodona_wire.errors import RowBlocked, TransactionConflict, Unavailable
 from dodona_wire.messages.base import Failure, failure_of
 from dodona_wire.messages.data import TabletModifications
@@ -144,6 +145,9 @@ def _holder_of(cell: Cell, waiter: Transaction) -> tuple[Tablet, Key, Transactio
                 holder = awaited(locks, tablet.schema, waiter.start, wanted)
                 if holder is not None:
                     return tablet, key, holder
+        met = awaited_by_reads(waiter, tablet, part)
+        if met is not None:
+            return tablet, *met
     return None
 
 

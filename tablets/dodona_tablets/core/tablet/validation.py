@@ -181,6 +181,24 @@ def _wait_for(
     raise _lost(text, transaction.start, HELD, attributes)
 
 
+def awaited_by_reads(
+    waiter: Transaction, tablet: Tablet, part: TabletModifications
+) -> tuple[Key, Transaction] | None:
+    """Return a reader that a transaction waits for since it writes a row, or a writer of what it
+    has read, with the key of the row. Return None if there is none. For errors: groups are not
+    compared again."""
+    holds = tablet.read_holds
+    for key, _, _ in tablet.schema.plain_writes(part.writes):
+        for hold in () if holds is None else holds.of(key):
+            return key, hold.transaction
+    for read in part.reads:
+        for key, held in _locked_rows(tablet, read):
+            for holder in held.holders:
+                if holder.lock_type is None and is_met(holder.transaction, waiter.start):
+                    return key, holder.transaction
+    return None
+
+
 # Rows, loads and errors
 
 
