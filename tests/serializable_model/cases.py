@@ -213,6 +213,34 @@ def resharded_reads() -> Case:
     )
 
 
+def ring_apart() -> Case:
+    """As the ring above, and each transaction reads and writes in different cells."""
+    return Case(
+        "three in a ring, each over two cells",
+        (
+            serial(key(A), writes=puts(C)),
+            serial(key(C), writes=puts(B)),
+            serial(key(B), writes=puts(D)),
+        ),
+        4,
+        APART,
+        FULL,
+    )
+
+
+def with_restart(case: Case) -> Case:
+    return case._replace(title=f"{case.title}, with a restart", crashes_max=1)
+
+
+def with_recovery(case: Case) -> Case:
+    return case._replace(title=f"{case.title}, with recovery", recovers=True)
+
+
+def skew_and_blind() -> Case:
+    case = skew()
+    return case._replace(title=f"{case.title}, a blind writer", txns=(*case.txns, BLIND_ONE))
+
+
 CASES: Final = (
     skew(),
     skew(crashes_max=1),
@@ -232,5 +260,14 @@ CASES: Final = (
     condensed(),
     upgraded(),
     resharded(),
+    with_restart(with_recovery(resharded())),
     resharded_reads(),
 )
+LARGE: Final = (
+    ring_apart(),
+    with_restart(skew_and_blind()),
+    with_restart(condensed()),
+    with_restart(with_recovery(groups_and_deletion())),
+    with_recovery(mixed()),
+)
+"""For the full level. They have the same promises."""

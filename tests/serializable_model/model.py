@@ -85,16 +85,30 @@ class SerializableModel(Cells):
 
     # ---- what happens if each message arrives
 
-    def progress(self, state: State) -> Steps:
-        """What happens without accidents."""
+    def progress(self, state: State, dead: int = 0) -> Steps:
+        """What happens without accidents. The messages of dead clients are lost, and participants
+        ask the coordinator."""
         for at, client in enumerate(state.clients):
-            if not client.start:
+            if dead >> at & 1:
+                yield from self._left(state, at, client)
+            elif client.start:
+                yield from self._arrivals(state, at, client)
+            else:
                 yield self._begin(state, at)
-                continue
-            for cell in self.participants(state, at):
+
+    def _arrivals(self, state: State, at: int, client: Client) -> Steps:
+        for cell in self.participants(state, at):
+            yield from self._in_cell(state, at, cell)
+        if client.decided == UNDECIDED:
+            yield from self._report(state, at, client)
+
+    def _left(self, state: State, at: int, client: Client) -> Steps:
+        """What happens to the transaction of a dead client."""
+        for cell in self.participants(state, at) if client.start else ():
+            if state.records[at][cell].phase != NONE:
                 yield from self._in_cell(state, at, cell)
-            if client.decided == UNDECIDED:
-                yield from self._report(state, at, client)
+        if self.rules.asks_coordinator:
+            yield from self._recovery(state, at)
 
     def _begin(self, state: State, at: int) -> Step[State]:
         ended = sum(1 << other for other, it in enumerate(state.clients) if it.decided > 0)

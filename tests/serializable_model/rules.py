@@ -49,6 +49,9 @@ class Rules:
     reshard_waits_for_reads = True
     """A reshard waits for cells that were only read, too."""
 
+    asks_coordinator = True
+    """A prepared participant that hears nothing asks the coordinator."""
+
     def recorded(self, ranges: Sequence[Range], condenses: bool) -> tuple[Range, ...]:
         """Return the ranges that a transaction records."""
         return self.condensed(ranges) if condenses else tuple(ranges)

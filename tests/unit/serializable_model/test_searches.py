@@ -12,13 +12,16 @@ from replication_model.step import Step
 from serializable_model import planted
 from serializable_model.cases import (
     CASES,
+    LARGE,
     PLAIN_ONE,
     groups,
     phantom,
     read_apart,
+    resharded,
     seen_by_reader,
     skew,
 )
+from serializable_model.endings import unsettled
 from serializable_model.model import SerializableModel
 from serializable_model.planted import BUGS, PlantedBug
 from serializable_model.promises import DEADLOCK
@@ -30,7 +33,11 @@ def title_of(it: Case | PlantedBug) -> str:
     return it.title
 
 
-@pytest.mark.parametrize("case", CASES, ids=title_of)
+def _large(case: Case) -> object:
+    return pytest.param(case, id=case.title, marks=pytest.mark.slow("looks at some 100,000 states"))
+
+
+@pytest.mark.parametrize("case", [*CASES, *map(_large, LARGE)], ids=title_of)
 def test_the_rules_keep_their_promises_in_each_state(case: Case) -> None:
     found = explore(SerializableModel(case))
     assert (found.violation, found.trace) == (None, ())
@@ -93,6 +100,21 @@ def _progress_of(state: State) -> int:
 def test_no_step_leads_back(case: Case) -> None:
     """A state in which nothing goes on is a violation. So from each state, all becomes quiet."""
     assert explore(_Counted(case)).is_complete
+
+
+@pytest.mark.parametrize(
+    "case", [skew(), read_apart(PLAIN_ONE, crashes_max=1), resharded()], ids=title_of
+)
+def test_dead_clients_keep_nothing_for_ever(case: Case) -> None:
+    assert unsettled(SerializableModel(case)) is None
+
+
+def test_a_participant_that_does_not_ask_is_noticed() -> None:
+    class Silent(Rules):
+        asks_coordinator = False
+
+    left = unsettled(SerializableModel(skew(), Silent()))
+    assert left == "clients 11 are dead, and DEADLOCK: T0 is prepared in cell 0 for ever"
 
 
 def test_two_that_wait_for_each_other_are_noticed() -> None:

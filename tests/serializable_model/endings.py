@@ -1,0 +1,38 @@
+"""Whether all comes to an end if clients die: nothing that they leave keeps others for ever.
+
+Owns: the states that follow any state without new accidents. Must not import: planted bugs.
+"""
+
+from serializable_model.model import SerializableModel
+from serializable_model.promises import waiting
+from serializable_model.state import State
+
+
+def unsettled(model: SerializableModel) -> str | None:
+    """Return what never ends after some state, or None. The clients are alive, or all are dead, or
+    one is. Each step without an accident leads further, so a state without one is an end."""
+    count = len(model.case.txns)
+    for dead in (0, (1 << count) - 1, *(1 << at for at in range(count))):
+        seen = set(_all_states(model))
+        frontier = list(seen)
+        while frontier:
+            state = frontier.pop()
+            after = [model.pack(it.state) for it in model.progress(state, dead)]
+            if not after and (left := waiting(state, dead)):
+                return f"clients {dead:b} are dead, and {left}"
+            new = {*after} - seen
+            seen |= new
+            frontier += new
+    return None
+
+
+def _all_states(model: SerializableModel) -> list[State]:
+    first = model.pack(model.first())
+    seen, frontier = {first}, [first]
+    for state in frontier:
+        for step in model.steps(state):
+            after = model.pack(step.state)
+            if after not in seen:
+                seen.add(after)
+                frontier.append(after)
+    return frontier
