@@ -53,17 +53,19 @@ def fan_out(
     *,
     is_bulk: bool = False,
     meanwhile: Callable[[], None] | None = None,
+    moved: Callable[[TableRoute], None] | None = None,
 ) -> Steps[None]:
     """Do the jobs, each for a table with the schema of its route. Raises the first error that
     retries do not solve. With `is_bulk`, retries wait longer for a full cell. `meanwhile` may be
-    called in each wave, while the cells work: see `Calls`."""
-    return repeated(context, _FanOut(context, jobs, is_bulk, meanwhile).attempt)
+    called in each wave, while the cells work: see `Calls`. `moved` is called with each route that
+    replaces a stale one, before a job is sent by it."""
+    return repeated(context, _FanOut(context, jobs, is_bulk, meanwhile, moved).attempt)
 
 
 class _FanOut:
     """The part of the jobs that is not done yet."""
 
-    __slots__ = ("_context", "_is_bulk", "_left", "_meanwhile")
+    __slots__ = ("_context", "_is_bulk", "_left", "_meanwhile", "_moved")
 
     def __init__(
         self,
@@ -71,10 +73,12 @@ class _FanOut:
         jobs: Iterable[tuple[TableRoute, Job]],
         is_bulk: bool,
         meanwhile: Callable[[], None] | None,
+        moved: Callable[[TableRoute], None] | None,
     ) -> None:
         self._context = context
         self._is_bulk = is_bulk
         self._meanwhile = meanwhile
+        self._moved = moved
         self._left: Sequence[tuple[TableRoute, Tablet | None, Job]] = [
             (route, None, job) for route, job in jobs
         ]
@@ -131,6 +135,8 @@ class _FanOut:
             raise TransactionAborted(error.message, **error.attributes)
         if error is not None:
             raise error
+        if self._moved is not None:
+            self._moved(current)
         return current
 
 

@@ -215,6 +215,10 @@ class _FirstScan:
             read = self._begin, self._noted or self._place
             self._at.reads.note_ranges(self._route, [read], self._projection.mask)
 
+    def _follow(self, route: TableRoute) -> None:
+        """Record the read by this route, which says the isolation of the table now."""
+        self._route = route
+
     def _read_page(self, count: int) -> Protocol[None]:
         context, at = self._context, self._at
         limit = min(context.limits.rows_per_page_max, count)
@@ -225,7 +229,8 @@ class _FirstScan:
         error = error_of_change(self._route, route, "this read")
         if error is not None:
             raise error
-        yield from fan_out(context, [(route, job)])
+        self._follow(route)
+        yield from fan_out(context, [(route, job)], moved=self._follow)
         assert job.resume > self._place, "a scan must move on"
         page = list(zip(job.page.keys, job.page.rows, strict=True))
         self._rows += page

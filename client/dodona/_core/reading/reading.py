@@ -89,6 +89,11 @@ class ReadAt(NamedTuple):
     reads: CallReads | None = None
     """Where to record what is read, before it is answered."""
 
+    @property
+    def moved(self) -> Callable[[TableRoute], None] | None:
+        """What to call with a newer route by which the read goes on, if anything."""
+        return None if self.reads is None else self.reads.follow
+
     def has(self, schema: TableSchema, keys: Iterable[Key]) -> bool:
         """Return whether the client has these rows, in this schema."""
         known = self.known
@@ -274,7 +279,7 @@ def look_up(
     found: list[Any] = [None] * len(keys)
     limit = context.limits.keys_per_request_max
     job = _LookupJob(keys, range(len(keys)), question, found, limit)
-    yield from fan_out(context, [(route, job)])
+    yield from fan_out(context, [(route, job)], moved=question.at.moved)
     return found
 
 
@@ -416,7 +421,7 @@ def _scan(
     if at.reads is not None:
         at.reads.note_ranges(route, ends, projection.mask)
     jobs = [(route, _ScanJob(question, first, end, pages)) for first, end in ends]
-    yield from fan_out(context, jobs, meanwhile=pages.make_some)
+    yield from fan_out(context, jobs, meanwhile=pages.make_some, moved=at.moved)
     check_atomicity(route, context.routing.find(route.path), at)
     return pages.all_made()
 

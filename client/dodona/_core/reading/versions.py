@@ -93,7 +93,8 @@ def lookup_versions(
     found = [_Found() for _ in encoded]
     limit = context.limits.keys_per_request_max
     job = _VersionsJob(encoded, range(len(encoded)), question, found, limit)
-    yield from fan_out(context, [(route, job)])
+    moved = None if reads is None else reads.follow
+    yield from fan_out(context, [(route, job)], moved=moved)
     return [
         _row(projection, key, its) if its.versions else None
         for key, its in zip(encoded, found, strict=True)

@@ -6,10 +6,11 @@ that is read. The rules are in `docs/explanation/commit-protocol.md#serializable
 Invariants:
 - A read is recorded before the program has its answer.
 - What was recorded stays covered: ranges only become wider. Lock groups are only added.
+- A read that a cell answers by a newer route is recorded by that route's isolation, too.
 - A transaction has at most `READS_MAX` keys and ranges, or one for each table if that is more.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, get_args
 
@@ -33,11 +34,6 @@ def check_isolation(isolation: object) -> None:
     if isolation is not None and isolation not in get_args(Isolation):
         text = f'isolation is "snapshot" or "serializable", not {shown(isolation)}'
         raise InvalidRequest(text)
-
-
-def isolation_of(route: TableRoute) -> Isolation | None:
-    """Return the isolation of the table's setting, or None."""
-    return None
 
 
 class ReadKeys(NamedTuple):
@@ -127,7 +123,7 @@ class TransactionReads:
 
     def records(self, route: TableRoute) -> bool:
         """Return whether reads of the table are recorded."""
-        wanted = self._asked or isolation_of(route) or self._default
+        wanted = self._asked or route.settings.isolation or self._default
         return wanted == "serializable" and route.atomicity == "full"
 
     def with_keys(self, rows: dict[str, list[Key]], count_max: int) -> dict[str, list[Key]]:
@@ -159,13 +155,24 @@ class CallReads:
     """The recorder of one call. If the call begins again since its schema was old, the new reads
     replace those that it has made before."""
 
-    __slots__ = ("_reads",)
+    __slots__ = ("_keys", "_ranges", "_reads")
 
     def __init__(self, reads: TransactionReads) -> None:
         self._reads = reads
+        self._keys: tuple[Sequence[Key], int] | None = None
+        self._ranges: tuple[Sequence[tuple[Key, Key]], int] | None = None
 
-    def note_keys(self, route: TableRoute, keys: Iterable[Key], column_mask: int) -> None:
+    def follow(self, route: TableRoute) -> None:
+        """Record the same again, before the call goes on by a newer route of the table. Its
+        isolation may be another one."""
+        if self._keys is not None:
+            self.note_keys(route, *self._keys)
+        if self._ranges is not None:
+            self.note_ranges(route, *self._ranges)
+
+    def note_keys(self, route: TableRoute, keys: Sequence[Key], column_mask: int) -> None:
         """Record that these keys are read, with these value columns."""
+        self._keys = keys, column_mask
         table = self._table(route)
         if table is None:
             return
@@ -175,9 +182,10 @@ class CallReads:
         self._reads.limit()
 
     def note_ranges(
-        self, route: TableRoute, ranges: Iterable[tuple[Key, Key]], column_mask: int
+        self, route: TableRoute, ranges: Sequence[tuple[Key, Key]], column_mask: int
     ) -> None:
         """Record that these ranges are read, with these value columns."""
+        self._ranges = ranges, column_mask
         table = self._table(route)
         if table is None:
             return
