@@ -1,7 +1,7 @@
 """Validate what a serializable transaction has read, and keep writers off it until the outcome.
 
-Owns: when a read is not valid any more, and when a transaction waits for a writer of what it has
-read, or for a reader of what it writes. Source: `docs/explanation/commit-protocol.md#serializable`.
+Owns: when a read is not valid any more. Also owns when a transaction waits for a writer of what it
+has read, and when for a reader of what it writes. Source: `docs/explanation/commit-protocol.md#serializable`.
 `read_holds` has the reads of transactions that commit now. `tests/serializable_model` explores
 this.
 
@@ -184,9 +184,9 @@ def _wait_for(
 def awaited_by_reads(
     waiter: Transaction, tablet: Tablet, part: TabletModifications
 ) -> tuple[Key, Transaction] | None:
-    """Return a reader that a transaction waits for since it writes a row, or a writer of what it
-    has read, with the key of the row. Return None if there is none. For errors: groups are not
-    compared again."""
+    """Return who holds a row in the way of a transaction, and the key: a reader of a row that it
+    writes, or a writer of one that it has read. Return None if there is none. For errors: lock
+    groups are not compared again."""
     holds = tablet.read_holds
     for key, _, _ in tablet.schema.plain_writes(part.writes):
         for hold in () if holds is None else holds.of(key):
