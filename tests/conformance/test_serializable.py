@@ -225,6 +225,28 @@ def test_a_client_may_make_all_its_transactions_serializable(
     assert commits(two)
 
 
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_table_may_have_an_isolation_of_its_own(
+    isolation: Isolation,
+    db: Client,
+    other: Client,
+    make_table: MakeTable,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(db._session._context, "isolation", "snapshot")
+    plain, path = make_table(PLAIN), make_table(PLAIN)
+    db.set(f"{path}/@isolation", isolation)
+    one, two, three = db.begin(), db.begin(), db.begin(isolation="snapshot")
+    for number, (tx, which) in enumerate(((one, path), (two, plain), (three, path))):
+        tx.lookup_rows(which, keys(NEAR))
+        tx.insert_rows(which, rows(10 + number))
+    other.insert_rows(path, rows(NEAR))
+    other.insert_rows(plain, rows(NEAR))
+    assert commits(one) is (isolation == "snapshot")
+    assert commits(two)
+    assert commits(three)
+
+
 # ---- several tables and cells
 
 

@@ -22,7 +22,15 @@ from dodona._core.writing.reads import (
 )
 from dodona.errors import TransactionAborted
 from dodona.schema import Column, TableSchema
-from dodona.types import KEY_MAX, KEY_MIN, Isolation, Key, LockType, TableSettings
+from dodona.types import (
+    KEY_MAX,
+    KEY_MIN,
+    Atomicity,
+    Isolation,
+    Key,
+    LockType,
+    TableSettings,
+)
 from dodona_wire.rows.keys import successor
 from suite.levels import examples
 from unit.client.protocols import COLUMNS, key, table
@@ -41,12 +49,12 @@ def route(
     path: str = "//t",
     columns: tuple[Column, ...] = LOCKED,
     its_id: int = 1,
-    atomicity: str = "",
+    atomicity: Atomicity = "full",
     isolation: Isolation | None = None,
 ) -> TableRoute:
-    of = table(path=path, columns=columns, its_id=its_id, atomicity=atomicity or "full")  # type: ignore[arg-type]
-    of = replace(of, settings=TableSettings(isolation=isolation))
-    return TableRoute(of, TableSchema.parse(columns))
+    of = table(path=path, columns=columns, its_id=its_id, atomicity=atomicity)
+    settings = TableSettings(isolation=isolation)
+    return TableRoute(replace(of, settings=settings), TableSchema.parse(columns))
 
 
 def fresh(asked: Isolation | None = "serializable") -> TransactionReads:
@@ -126,25 +134,6 @@ def test_the_table_says_more_than_the_client_and_less_than_the_transaction(
     assert bool(reads.tables) is is_recorded
 
 
-def test_a_call_that_goes_on_by_a_newer_route_is_recorded_by_its_isolation() -> None:
-    reads = fresh(None)
-    for path, old, new in (
-        ("//plain", None, "snapshot"),
-        ("//now", "snapshot", "serializable"),
-        ("//no_more", "serializable", None),
-    ):
-        keys, ranges = CallReads(reads), CallReads(reads)
-        keys.note_keys(route(path=path, isolation=old), [key(1)], 0b001)  # type: ignore[arg-type]
-        ranges.note_ranges(route(path=path, isolation=old), [(KEY_MIN, key(3))], 0b100)  # type: ignore[arg-type]
-        newer = route(path=path, isolation=new)  # type: ignore[arg-type]
-        keys.follow(newer)
-        ranges.follow(newer)
-        CallReads(reads).follow(newer)  # a call that has read nothing yet
-    assert [*reads.tables] == ["//now", "//no_more"]
-    for path in reads.tables:
-        assert noted(reads, path) == {one(1, A), (KEY_MIN, key(3), MAIN)}
-
-
 def test_reads_of_tables_without_atomicity_are_not_recorded() -> None:
     reads = fresh()
     CallReads(reads).note_keys(route(atomicity="none"), [key(1)], 0)
@@ -201,7 +190,7 @@ def buffer_of(*writes: tuple[int, int], locks: dict[int, dict[LockType, int]]) -
 
 def left(own: TableBuffer, *numbers: int) -> list[int]:
     reads = fresh()
-    CallReads(reads).note_keys(route(), [*map(key, numbers)], 0b111)
+    CallReads(reads).note_keys(route(), map(key, numbers), 0b111)
     kept = {it.lower for it in reads.tables["//t"].all(own)}
     return [it for it in numbers if key(it) in kept]
 
@@ -248,7 +237,7 @@ def test_single_keys_are_locked_first_next_time() -> None:
 def test_keys_that_were_condensed_are_not_locked() -> None:
     reads = fresh()
     call = CallReads(reads)
-    call.note_keys(route(), [*map(key, range(READS_MAX + 1))], 0)
+    call.note_keys(route(), map(key, range(READS_MAX + 1)), 0)
     call.note_keys(route(path="//u"), [key(7)], 0)
     assert reads.with_keys({}, 10**9) == {}
 
