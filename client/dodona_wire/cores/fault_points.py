@@ -51,6 +51,10 @@ class FaultPoint(enum.Enum):
     WAKE_FOR_NOTHING = enum.auto()
     """Waiters look again although nothing happened, and check everything (rules 4 and 12)."""
 
+    FORGET_RECENT_KEYS = enum.auto()
+    """A tablet forgets which rows were changed lately, and looks at the rows themselves. Both find
+    the same changes in a range that was read."""
+
     # A tablet node: early locks
 
     END_LOCKS_EARLY = enum.auto()
@@ -163,6 +167,9 @@ class FaultPoint(enum.Enum):
     REPEAT_LOCKS = enum.auto()
     """An owner asks again after its grant. It gets the same one, or hears that its locks have
     ended."""
+    CONDENSE_READS = enum.auto()
+    """The reads of a transaction are merged although they are few. What is checked and held covers
+    all that was read, and a refusal needs no reason (rule 11)."""
     LOSE_PREPARED = enum.auto()
     """A participant's answer counts as timed out. The coordinator, asked to abort, finds that all
     are prepared (rules 14 and 17)."""

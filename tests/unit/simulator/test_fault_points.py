@@ -22,8 +22,10 @@ DRAWS = 5_000
 WORKLOADS = {
     FaultPoint.ANSWER_LINE_EARLY: "hot_rows",
     FaultPoint.CLOSE_LOAD_LATE: "loads",
+    FaultPoint.CONDENSE_READS: "serializable",
     FaultPoint.END_LOCKS_EARLY: "hot_rows",
     FaultPoint.EXPIRE_LOAD_EARLY: "loads",
+    FaultPoint.FORGET_RECENT_KEYS: "serializable",
     FaultPoint.FORGET_SEAL: "loads",
     FaultPoint.LEAVE_LOAD_OPEN: "loads",
     FaultPoint.LOSE_PUBLISHED: "loads",

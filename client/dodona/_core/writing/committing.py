@@ -241,6 +241,8 @@ def _group(
     parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
     parts += map(publications_of, routes[count:], transaction.publications.values())
     if transaction.reads is not None:
+        if context.injects_faults and context.fault_at(FaultPoint.CONDENSE_READS):
+            transaction.reads.condense(1)
         parts = _with_reads(routes, parts, transaction, transaction.reads)
     for route, modified in zip(routes, parts, strict=True):
         for tablet, part in modified:

@@ -142,11 +142,14 @@ class TransactionReads:
         count = 0
         for table in self.tables.values():
             count += table.count
-        if count <= READS_MAX:
-            return
+        if count > READS_MAX:
+            self.condense(READS_KEPT)
+
+    def condense(self, count: int) -> None:
+        """Merge reads until at most so many are left, or one for each table."""
         self._is_condensed = True
         merged = {path: merged_exactly(it.all()) for path, it in self.tables.items()}
-        excess = sum(map(len, merged.values())) - READS_KEPT
+        excess = sum(map(len, merged.values())) - count
         for path, reads in condensed(merged, excess).items():
             self.tables[path].keep(reads)
 

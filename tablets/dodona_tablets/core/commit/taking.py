@@ -18,6 +18,7 @@ from dodona_tablets.core.tablet.read_holds import ReadHolds
 from dodona_tablets.core.tablet.tablet import Tablet
 from dodona_tablets.core.tablet.transaction import Transaction
 from dodona_tablets.core.tablet.validation import check_holds, check_holds_of_load, check_reads
+from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import DataCorrupted
 from dodona_wire.messages.base import failure_of
 from dodona_wire.messages.data import Publication, TabletModifications
@@ -39,6 +40,8 @@ def check_part(
         if tablet.read_holds is not None:
             waits_for = check_holds(transaction, tablet, part, tablet.read_holds) or waits_for
         if part.reads:
+            if cell.injects_faults and cell.fault_at(FaultPoint.FORGET_RECENT_KEYS):
+                tablet.recent = None
             waits_for = check_reads(transaction, tablet, part) or waits_for
         return _check_rows(transaction, tablet, part) or waits_for
     except DataCorrupted as error:  # in a chunk of a load: it may hide a conflict
