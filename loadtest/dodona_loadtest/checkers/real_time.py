@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from dodona_loadtest.checkers.absences import Absences, groups_of
+from dodona_loadtest.checkers.read_locks import read_locks
 from dodona_loadtest.checkers.timestamps import NEVER_US, Committed
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import (
@@ -133,7 +134,7 @@ def _false_winner(
     is_itself = winner is loser and conflict.winner_start not in loser.names
     if winner is None or is_itself:
         return "there is no such winner"
-    if not any(row in winner.rows or _is_erased(winner, row) for row in conflict.rows):
+    if not any(_has_touched(winner, row) for row in conflict.rows):
         return f"{winner.name} did not touch the row"
     is_held = conflict.winner_commit is None
     # One that is blind stands in line for whole rows, and no lock passes it.
@@ -154,6 +155,10 @@ def _problem_of_owner(winner: Transaction, conflict: Conflict) -> str | None:
     return f"{winner.name} did not ask for the row before it began"
 
 
+def _has_touched(winner: Transaction, row: RowKey) -> bool:
+    return row in winner.rows or _is_erased(winner, row) or bool(read_locks(winner, row))
+
+
 def _stands_against(
     loser: Transaction,
     winner: Transaction,
@@ -168,10 +173,12 @@ def _stands_against(
     absences = [absent.get(it.name, frozenset()) for it in (loser, winner)]
     wanted: list[Write | Lock] = [write for write in loser.writes if write.row == row]
     wanted += [_whole(lock, absences) for lock in loser.locks if lock.row == row]
+    wanted += read_locks(loser, row)
     taken: list[Write | Lock] = [write for write in winner.writes if write.row == row]
     taken += [Write(row, None)] if _is_erased(winner, row) else []
     locks = [lock for lock in winner.locks if lock.row == row and (is_held or lock.is_strong)]
     taken += [_whole(lock, absences) for lock in locks]
+    taken += read_locks(winner, row) if is_held else []
     return any(
         _do_overlap(mine.groups, other.groups) and not _go_together(mine, other)
         for mine in wanted

@@ -1,6 +1,6 @@
 """The timestamp sweep: check exact snapshot isolation, from timestamps and the final dump.
 
-Owns: `check`, which judges a whole history, and the checks EXT, NOCONFLICT, RWLOCK, LOAD and
+Owns: `check`, which judges a whole history, and the checks EXT, VALID, NOCONFLICT, RWLOCK, LOAD and
 CONDITION. The sweep visits all starts and commits in timestamp order. It keeps each row's newest
 columns and lock times.
 
@@ -21,6 +21,7 @@ from dodona_loadtest.checkers.timestamps import Committed, check_timestamps
 from dodona_loadtest.checkers.violation import Promise, Violation
 from dodona_loadtest.histories.history import (
     Condition,
+    Glance,
     History,
     Lock,
     Read,
@@ -120,18 +121,29 @@ class _Sweep:
             row = self._rows[key] = _Row()
         return row
 
-    def _check_reads(self, t: Transaction) -> None:
+    def _check_reads(self, t: Transaction, promise: Promise = "EXT") -> None:
+        """Check that the tables are now as the transaction has read them."""
         for read in t.reads:
-            self._check_read(t, read)
+            self._check_read(t, read, promise)
+        for glance in t.glances:
+            self._check_glance(t, glance, promise)
         for scan in t.scans:
-            self._check_scan(t, scan)
+            self._check_scan(t, scan, promise)
 
-    def _check_read(self, t: Transaction, read: Read) -> None:
+    def _check_read(self, t: Transaction, read: Read, promise: Promise) -> None:
         expected = visible(self._row(read.row).columns)
         if read.columns != expected:
-            self._flag("EXT", t, f"read {read.row} as {read.columns}, not {expected}")
+            self._flag(promise, t, f"read {read.row} as {read.columns}, not {expected}")
 
-    def _check_scan(self, t: Transaction, scan: Scan) -> None:
+    def _check_glance(self, t: Transaction, glance: Glance, promise: Promise) -> None:
+        columns = self._row(glance.row).columns
+        names = [] if columns is None else [name for name in glance.names if name in columns]
+        expected = visible(columns and {name: columns[name] for name in names})
+        if glance.columns != expected:
+            text = f"read {glance.names} of {glance.row} as {glance.columns}, not {expected}"
+            self._flag(promise, t, text)
+
+    def _check_scan(self, t: Transaction, scan: Scan, promise: Promise) -> None:
         keys = self._keys.get(scan.table, [])
         expected = []
         for key in keys[bisect_left(keys, scan.lower) : bisect_left(keys, scan.upper)]:
@@ -144,13 +156,16 @@ class _Sweep:
         lacking = [read for read in expected if read not in seen]
         wanted = set(expected)
         surplus = [read for read in scan.reads if read not in wanted]
-        self._flag("EXT", t, f"scan of {scan.table} lacks {lacking} and has {surplus} too much")
+        text = f"scan of {scan.table} lacks {lacking} and has {surplus} too much"
+        self._flag(promise, t, text)
 
     def _check_commit(self, t: Transaction, commit: int) -> None:
         if t.load:
             self._check_load(t, commit)
         for condition in t.conditions:
             self._check_condition(t, commit, condition)
+        if t.is_serializable:
+            self._check_reads(t, "VALID")
         if t.is_blind:
             return  # nothing lies between its start and its commit: they are one
         locked_after = max(t.names, default=t.start) if t.load else t.start

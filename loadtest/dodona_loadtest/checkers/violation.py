@@ -15,6 +15,7 @@ Promise = Literal[
     "OUTCOME",
     "NOCONFLICT",
     "RWLOCK",
+    "VALID",
     "LOAD",
     "CONDITION",
     "MUTEX",
@@ -58,6 +59,7 @@ Promise = Literal[
 - NOCONFLICT: no transaction commits to a written or locked row between start and commit. Shared
   writes go together.
 - RWLOCK: no transaction writes a row below the commit of a later strong reader
+- VALID: what a serializable transaction has read is unchanged just below its commit timestamp
 - LOAD: a bulk load inserts absent rows, updates existing rows, and leaves only its own rows in an
   erased range
 - CONDITION: what a commit requires of a row holds at its commit timestamp

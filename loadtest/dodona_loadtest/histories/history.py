@@ -62,6 +62,15 @@ def _text_bytes(value: Any) -> int:
     return len(value) if isinstance(value, str | bytes) else 0
 
 
+class Glance(NamedTuple):
+    """Some columns of one row as a transaction saw them: those of `names` that are not null, or
+    None for no row."""
+
+    row: RowKey
+    names: tuple[str, ...]
+    columns: Columns | None
+
+
 class Scan(NamedTuple):
     """All rows of a table that a transaction saw at lower ≤ key < upper."""
 
@@ -248,6 +257,10 @@ class Transaction:
     """The id of the bulk load that it is, 0 if it is none. One that overwrites is blind. Others
     conflict with writes since `start`, and with read locks since they took their own locks. That is
     after the last of `names` was issued."""
+    is_serializable: bool = False
+    """Whether its commit demands that all that it read is unchanged."""
+    glances: list[Glance] = field(default_factory=list)
+    """What a serializable transaction read of rows, but not all columns."""
     presence: Presence = "any"
     erased: list[Erased] = field(default_factory=list)
     """Ranges that it empties, except for its own rows. Each removed row has a deletion."""

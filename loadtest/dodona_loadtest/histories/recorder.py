@@ -7,6 +7,7 @@ Python client's session, or by another with the same few operations (`RowSession
 
 import typing
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
@@ -38,6 +39,7 @@ from dodona_wire.types import (
     KEY_MIN,
     SYNC_LAST_COMMITTED,
     Durability,
+    Isolation,
     LockType,
     Timestamp,
     TransactionId,
@@ -184,11 +186,14 @@ class Recorder:
         self._value_count += 1
         return f"{self.name}/{self._value_count}"
 
-    def begin(self) -> Protocol["Attempt"]:
-        """Begin a transaction. Raises DodonaError if the oracle can't be reached."""
+    def begin(self, isolation: Isolation | None = None) -> Protocol["Attempt"]:
+        """Begin a transaction. Only the Python client has isolations. Raises DodonaError if the
+        oracle can't be reached."""
         record = self.history.begin(self.name, self.now_us)
+        record.is_serializable = isolation == "serializable"
+        begin = partial(self.session.begin, isolation=isolation) if isolation else self.rows.begin
         try:
-            buffer = yield from self.rows.begin()
+            buffer = yield from begin()
         except DodonaError as error:
             record.status, record.end_us, record.error = "fail", self.now_us, str(error)
             raise
@@ -349,6 +354,7 @@ class Attempt:
         self._recorder = recorder
         self._rows = recorder.rows
         self.buffer = buffer
+        self._within: dict[str, Any] = {"transaction": buffer} if record.is_serializable else {}
         self._rows_by_key: dict[str, list[RowKey]] = {}
         self.locked_keys: list[dict[str, Any]] = []
         """The keys of the rows of all tables that it locked before it began."""
@@ -361,8 +367,9 @@ class Attempt:
 
     def lookup(self, table: TableShape, keys: Sequence[Row]) -> Protocol[list[Row | None]]:
         """Read the rows of these keys, None for a missing row."""
+        at = Timestamp(self.record.start)
         rows = yield from self._rows.lookup_rows(
-            table.path, keys, keep_missing=True, timestamp=Timestamp(self.record.start)
+            table.path, keys, keep_missing=True, timestamp=at, **self._within
         )
         shared = self._recorder.history.shared
         for key, row in zip(keys, rows, strict=True):
@@ -371,8 +378,9 @@ class Attempt:
 
     def glance(self, table: TableShape, key: Row, columns: Sequence[str]) -> Protocol[Row | None]:
         """Read some columns of a row. The history does not have this read: the caller judges it."""
+        at = Timestamp(self.record.start)
         (row,) = yield from self._rows.lookup_rows(
-            table.path, [key], columns, keep_missing=True, timestamp=Timestamp(self.record.start)
+            table.path, [key], columns, keep_missing=True, timestamp=at, **self._within
         )
         found: Row | None = row
         return found
@@ -385,9 +393,8 @@ class Attempt:
         copy: str | None = None,
     ) -> Protocol[list[dict[str, Any]]]:
         """Read the rows of lower ≤ key < upper, or those of a copy of the table at that path."""
-        found = yield from self._rows.select(
-            copy or table.path, lower, upper, timestamp=Timestamp(self.record.start)
-        )
+        at, path = Timestamp(self.record.start), copy or table.path
+        found = yield from self._rows.select(path, lower, upper, timestamp=at, **self._within)
         rows = [dict(row) for row in found]
         shared = self._recorder.history.shared
         reads = tuple(

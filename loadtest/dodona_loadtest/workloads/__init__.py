@@ -10,11 +10,16 @@ from dodona_loadtest.workloads.hot_rows import HotRows
 from dodona_loadtest.workloads.list_append import ListAppend
 from dodona_loadtest.workloads.loads import BulkLoads
 from dodona_loadtest.workloads.retention import Retention
+from dodona_loadtest.workloads.serializable import Serializable
 from dodona_loadtest.workloads.sideband import Sideband
 from dodona_loadtest.workloads.slow_transactions import SlowTransactions
 from dodona_loadtest.workloads.sums import Sums
 from dodona_loadtest.workloads.workload import Workload
-from dodona_loadtest.workloads.write_skew import UnlockedWriteSkew, WriteSkew
+from dodona_loadtest.workloads.write_skew import (
+    SerializableWriteSkew,
+    UnlockedWriteSkew,
+    WriteSkew,
+)
 
 _ALL: tuple[type[Workload], ...] = (
     Bank,
@@ -27,6 +32,8 @@ _ALL: tuple[type[Workload], ...] = (
     ListAppend,
     BulkLoads,
     Retention,
+    Serializable,
+    SerializableWriteSkew,
     Sideband,
     SlowTransactions,
     Sums,
@@ -47,6 +54,8 @@ __all__ = [
     "HotRows",
     "ListAppend",
     "Retention",
+    "Serializable",
+    "SerializableWriteSkew",
     "Sideband",
     "SlowTransactions",
     "Sums",

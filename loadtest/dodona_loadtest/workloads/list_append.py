@@ -34,18 +34,21 @@ class ListAppend(Workload):
     """Lists 0 to n-1. A list without appends has no row."""
 
     name = "list_append"
+    path = "//append/lists"
+    lists_per_tablet = LISTS_PER_TABLET
+    is_serializable = False
 
     def __init__(self, random: Random) -> None:
         super().__init__(random)
         self.tablet_count = random.choice((2, 3, 4))
-        self.list_count = LISTS_PER_TABLET * self.tablet_count
+        self.list_count = self.lists_per_tablet * self.tablet_count
         self.append_rate = random.choice((0.3, 0.5, 0.8))
-        in_order = sorted(range(self.list_count), key=hash_of)
-        self._firsts = in_order[::LISTS_PER_TABLET]
+        self._in_order = sorted(range(self.list_count), key=lambda it: (hash_of(it), it))
+        self._firsts = self._in_order[:: self.lists_per_tablet]
         """The first list of each tablet."""
         pivots = [(hash_of(number),) for number in self._firsts[1:]]
         self.table = TableShape(
-            "//append/lists",
+            self.path,
             (
                 Column("hash", "uint64", "ascending", expression=f"farm_hash(id) % {HASHES}"),
                 Column("id", "int64", "ascending"),
@@ -62,23 +65,18 @@ class ListAppend(Workload):
         return (yield from self._append_to(db, self._firsts))
 
     def _append_to(self, db: Recorder, lists: Iterable[int]) -> Protocol[bool]:
-        attempt = yield from db.begin()
+        attempt = yield from self._begin(db)
         for number in lists:
             yield from self._append(db, attempt, number, 1)
         return (yield from attempt.commit())
 
+    def _begin(self, db: Recorder) -> Protocol[Attempt]:
+        return db.begin()
+
     def transact(self, db: Recorder) -> Protocol[None]:
-        operation_count = db.random.randint(1, OPERATIONS_MAX)
-        lists = [db.random.randrange(self.list_count) for _ in range(operation_count)]
-        attempt = yield from db.begin()
+        attempt = yield from self._begin(db)
         try:
-            for number in dict.fromkeys(lists):
-                if db.random.random() < self.append_rate:
-                    yield from self._append(db, attempt, number, lists.count(number))
-                else:
-                    yield from self._look(attempt, number)
-                if db.random.random() < 0.2:
-                    yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
+            yield from self._operate(db, attempt)
         except DodonaError as error:
             attempt.give_up(error)
             raise
@@ -86,6 +84,21 @@ class ListAppend(Workload):
             yield from attempt.commit()
         else:
             attempt.end()
+
+    def _operate(self, db: Recorder, attempt: Attempt) -> Protocol[None]:
+        """Append to some lists, and look at others."""
+        operation_count = db.random.randint(1, OPERATIONS_MAX)
+        lists = [self._draw_list(db.random) for _ in range(operation_count)]
+        for number in dict.fromkeys(lists):
+            if db.random.random() < self.append_rate:
+                yield from self._append(db, attempt, number, lists.count(number))
+            else:
+                yield from self._look(attempt, number)
+            if db.random.random() < 0.2:
+                yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
+
+    def _draw_list(self, random: Random) -> int:
+        return random.randrange(self.list_count)
 
     def _append(self, db: Recorder, attempt: Attempt, number: int, count: int) -> Protocol[None]:
         elements = yield from self._look(attempt, number)
@@ -122,7 +135,7 @@ class ListAppend(Workload):
     def check(self, history: History) -> list[Violation]:
         transactions = self.transactions(history)
         self.count("appends", sum(_append_count(t) for t in transactions if t.status == "ok"))
-        return check_appends(transactions)
+        return check_appends(transactions, is_serializable=self.is_serializable)
 
     def transactions(self, history: History) -> list[AppendTransaction]:
         """Return the history in the checker's form. Looks at chosen old timestamps are left out,
@@ -157,14 +170,16 @@ class ListAppend(Workload):
         """Return its looks, and then its appends: reads do not see its own writes."""
         for scan in t.scans:
             seen = {read.row: read for read in scan.reads}
-            for row in self._names:
+            rows = [row for row in self._names if scan.lower <= row.key < scan.upper]
+            for row in rows:
                 yield self._observe(seen.get(row, Read(row, None)))
         before: dict[RowKey, Elements] = {}
         for read in t.reads:
             before[read.row] = _elements_of(read.columns)
             yield self._observe(read)
         for write in t.writes:
-            for element in _elements_of(write.columns)[len(before[write.row]) :]:
+            # One that read nothing requires that the list is absent.
+            for element in _elements_of(write.columns)[len(before.get(write.row, ())) :]:
                 yield Append(self._names[write.row], element)
 
     def _observe(self, read: Read) -> Observe:
