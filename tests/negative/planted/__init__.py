@@ -16,6 +16,7 @@ from negative.planted import (
     reads,
     recovery,
     retention,
+    serializable,
     slow,
     stores,
 )
@@ -36,6 +37,7 @@ CHAPTERS = (
     objects,
     conditions,
     early_locks,
+    serializable,
 )
 
 
