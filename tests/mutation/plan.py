@@ -32,6 +32,7 @@ COMMIT_PATH: Final = tuple(
         "writing/early_locks",
         "writing/outcomes",
         "writing/parts",
+        "writing/reads",
         "writing/transaction",
         "writing/writing",
     )
@@ -63,11 +64,15 @@ GRAVEST: Final = (
     "tablets/dodona_tablets/core/tablet/locks.py",
     "tablets/dodona_tablets/core/commit/participant.py",
     "tablets/dodona_tablets/core/commit/taking.py",
+    "tablets/dodona_tablets/core/tablet/validation.py",
+    "tablets/dodona_tablets/core/tablet/read_holds.py",
+    "tablets/dodona_tablets/core/rows/recent_keys.py",
     "tablets/dodona_tablets/core/commit/coordinator.py",
     "tablets/dodona_tablets/core/rows/store.py",
     "client/dodona/_core/writing/transaction.py",
     "client/dodona/_core/writing/buffer.py",
     "client/dodona/_core/writing/committing.py",
+    "client/dodona/_core/writing/reads.py",
     "oracle/dodona_oracle/core/allocator.py",
     "tablets/dodona_tablets/core/cell/early_locks.py",
     "tablets/dodona_tablets/core/commit/lines.py",
@@ -93,6 +98,12 @@ BESIDE: Final = {
         "tests/unit/tablets/test_row_locks.py",
         "tests/unit/tablets/test_participant.py",
         "tests/unit/tablets/test_blind.py",
+    ),
+    "tablets/dodona_tablets/core/tablet/validation.py": ("tests/unit/tablets/test_validation.py",),
+    "tablets/dodona_tablets/core/tablet/read_holds.py": ("tests/unit/tablets/test_validation.py",),
+    "tablets/dodona_tablets/core/rows/recent_keys.py": (
+        "tests/unit/tablets/test_recent_keys.py",
+        "tests/unit/tablets/test_validation.py",
     ),
     "tablets/dodona_tablets/core/commit/admission.py": ("tests/unit/tablets/test_participant.py",),
     "tablets/dodona_tablets/core/commit/coordinator.py": (
@@ -138,9 +149,16 @@ SEEDS: Final = {
         Seed("loads", 3, 4),
         Seed("retention", 4, 6),
         Seed("hot_rows", 5, 4),
+        Seed("serializable", 6, 6),
+        Seed("serializable_write_skew", 7, 4),
     ),
     "oracle": (Seed("bank", 1, 4), Seed("sideband", 2, 4)),
-    "client": (Seed("blind", 1, 4), Seed("slow_transactions", 2, 4), Seed("hot_rows", 3, 4)),
+    "client": (
+        Seed("blind", 1, 4),
+        Seed("slow_transactions", 2, 4),
+        Seed("hot_rows", 3, 4),
+        Seed("serializable", 4, 4),
+    ),
 }
 """By the module's top folder: after its tests, since they take longer."""
 
