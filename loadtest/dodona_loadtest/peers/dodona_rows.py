@@ -97,7 +97,7 @@ def open_one_row(folder: Path) -> Iterator[Running]:
     yield Running(EmbeddedOneRowLoad(folder / "dodona"), version())
 
 
-class _ClusterLoad(AsyncLoad):
+class ClusterLoad(AsyncLoad):
     """A load with one client. All callers share its connection to each server."""
 
     def __init__(self, url: str) -> None:
@@ -111,7 +111,7 @@ class _ClusterLoad(AsyncLoad):
         await self._db.close()
 
 
-class _CounterLoad(_ClusterLoad):
+class _CounterLoad(ClusterLoad):
     """A load that increments counters, from zero."""
 
     def __init__(self, url: str, row_count: int = HOT_ROWS) -> None:
@@ -137,7 +137,7 @@ class _CounterLoad(_ClusterLoad):
         check_sum([row["count"] for row in rows], self._done_count)
 
 
-class AsyncWriteLoad(_ClusterLoad):
+class AsyncWriteLoad(ClusterLoad):
     """insert_rows with durability `async` into a table without atomicity."""
 
     def __init__(self, url: str, rows_per_call: int) -> None:
@@ -165,7 +165,7 @@ class AsyncWriteLoad(_ClusterLoad):
             raise ContenderFailed(f"row {self._last_key} was acknowledged and isn't there")
 
 
-class LookupLoad(_ClusterLoad):
+class LookupLoad(ClusterLoad):
     """lookup_rows at one timestamp, of random keys of a table that is in memory."""
 
     def __init__(self, url: str, keys_per_call: int) -> None:

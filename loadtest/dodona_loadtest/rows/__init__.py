@@ -9,6 +9,7 @@ from dodona_loadtest.rows import (
     lookups,
     timestamps,
     two_node_commits,
+    work_queue,
 )
 
 ROWS: tuple[Row, ...] = (
@@ -20,6 +21,7 @@ ROWS: tuple[Row, ...] = (
     hot_rows.ROW,
     hot_rows.LINE_ROW,
     hot_rows.ONE_ROW,
+    work_queue.ROW,
     async_writes.ROW,
     async_writes.BATCHES_ROW,
     lookups.ROW,
