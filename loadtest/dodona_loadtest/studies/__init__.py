@@ -14,6 +14,7 @@ from dodona_loadtest.studies import (
     slow,
     spark,
     types,
+    validation,
     yson,
     ytsaurus,
 )
@@ -25,6 +26,7 @@ STUDIES: tuple[Study, ...] = (
     restart.STUDY,
     pauses.LOOKUP_STUDY,
     pauses.COMMIT_STUDY,
+    validation.STUDY,
 )
 SPARK_STUDIES: tuple[Study, ...] = (spark.STUDY,)
 TYPE_STUDIES: tuple[Study, ...] = (types.STUDY,)

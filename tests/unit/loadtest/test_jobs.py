@@ -93,10 +93,13 @@ def test_a_job_that_was_lost_on_the_way_is_noticed(open_folder: Path) -> None:
     async def live(url: str) -> None:
         load = QueueLoad(url)
         await load.open(2)
-        await asyncio.gather(*(load.operation(caller)() for caller in range(2)))
-        await load.check()
-        await load._db.delete_rows(DONE, [{"id": load._jobs.finished[0]}])
-        await load.check()
+        try:
+            await asyncio.gather(*(load.operation(caller)() for caller in range(2)))
+            await load.check()
+            await load._db.delete_rows(DONE, [{"id": load._jobs.finished[0]}])
+            await load.check()
+        finally:
+            await load.close()
 
     with open_cluster(open_folder) as cluster, pytest.raises(ContenderFailed, match="not both"):
         asyncio.run(live(cluster.master_url))
