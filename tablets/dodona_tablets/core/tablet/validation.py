@@ -1,9 +1,9 @@
 """Validate what a serializable transaction has read, and keep writers off it until the outcome.
 
 Owns: when a read is not valid any more. Also owns when a transaction waits for a writer of what it
-has read, and when for a reader of what it writes. Source: `docs/explanation/commit-protocol.md#serializable`.
-`read_holds` has the reads of transactions that commit now. `tests/serializable_model` explores
-this.
+has read, and when for a reader of what it writes. `read_holds` has the reads of transactions that
+commit now. Source: `docs/explanation/commit-protocol.md#serializable`. `tests/serializable_model`
+explores this.
 
 Invariants:
 - A read is checked and held in one step. So no writer comes between.
