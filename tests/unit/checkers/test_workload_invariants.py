@@ -38,7 +38,7 @@ from simulator.simulation import Result, Simulation
 
 def test_every_workload_is_listed_under_its_name() -> None:
     assert all(workload.name == name for name, workload in WORKLOADS.items())
-    assert len(WORKLOADS) == 15
+    assert len(WORKLOADS) == 17
 
 
 def test_no_version_grows_old_while_a_run_lasts() -> None:

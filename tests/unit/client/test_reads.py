@@ -190,7 +190,7 @@ def buffer_of(*writes: tuple[int, int], locks: dict[int, dict[LockType, int]]) -
 
 def left(own: TableBuffer, *numbers: int) -> list[int]:
     reads = fresh()
-    CallReads(reads).note_keys(route(), map(key, numbers), 0b111)
+    CallReads(reads).note_keys(route(), [*map(key, numbers)], 0b111)
     kept = {it.lower for it in reads.tables["//t"].all(own)}
     return [it for it in numbers if key(it) in kept]
 
@@ -237,7 +237,7 @@ def test_single_keys_are_locked_first_next_time() -> None:
 def test_keys_that_were_condensed_are_not_locked() -> None:
     reads = fresh()
     call = CallReads(reads)
-    call.note_keys(route(), map(key, range(READS_MAX + 1)), 0)
+    call.note_keys(route(), [*map(key, range(READS_MAX + 1))], 0)
     call.note_keys(route(path="//u"), [key(7)], 0)
     assert reads.with_keys({}, 10**9) == {}
 

@@ -184,9 +184,9 @@ def _wait_for(
 def awaited_by_reads(
     waiter: Transaction, tablet: Tablet, part: TabletModifications
 ) -> tuple[Key, Transaction] | None:
-    """Return who holds a row in the way of a transaction, and the key: a reader of a row that it
-    writes, or a writer of one that it has read. Return None if there is none. For errors: lock
-    groups are not compared again."""
+    """Return the key of a row in the way of a transaction, and who holds it. That is a reader of a
+    row that it writes, or a writer of one that it has read. Return None if there is none. For
+    errors: lock groups are not compared again."""
     holds = tablet.read_holds
     for key, _, _ in tablet.schema.plain_writes(part.writes):
         for hold in () if holds is None else holds.of(key):
