@@ -1,20 +1,19 @@
 """PostgreSQL's SERIALIZABLE transactions: SmallBank, and the read-modify-writes of YCSB F.
 
 An operation has all its attempts, as Dodona's. After SQLSTATE 40001 or 40P01, a new attempt follows
-a short random pause. Both tables and queries are generous to PostgreSQL. Half of each page is free,
-so that an update leaves the indexes unchanged. Reads use the primary keys, so that transactions of
-different rows do not conflict. Two rows are read or written in one statement, in the order of their
-ids, so that no transactions wait for each other in a circle. What only reads is READ ONLY.
+without a pause: the row locks of the others make it wait. Both tables and queries are generous to
+PostgreSQL. Half of each page is free, so that an update leaves the indexes unchanged. Reads use the
+primary keys, so that transactions of different rows do not conflict. Two rows are read or written
+in one statement, in the order of their ids, so that no transactions wait for each other in a
+circle. What only reads is READ ONLY.
 """
 
-import asyncio
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any, Final, TypeVar
 
 from dodona_loadtest.harness.errors import client_library
@@ -28,8 +27,6 @@ from dodona_loadtest.peers.shapes import check_sum
 from dodona_loadtest.peers.skew import Meet, SkewCheck
 from dodona_loadtest.scenarios.smallbank import name_of
 
-PAUSE_S_FIRST: Final = 0.001
-PAUSE_S_MAX: Final = 0.064
 CREATE_PLACES: Final = "CREATE TABLE places (id bigint PRIMARY KEY)"
 FIND: Final = "SELECT id FROM customers WHERE name = ANY($1::text[])"
 READ: Final = "SELECT id, balance FROM {} WHERE id = ANY($1::bigint[])"
@@ -62,7 +59,6 @@ class SerializableLoad(ConnectionsLoad):
         super().__init__(port)
         self._isolation = isolation
         self._skew = SkewCheck()
-        self._random = Random(2013).random
 
     def tolerated(self) -> tuple[type[Exception], ...]:
         asyncpg = client_library("asyncpg")
@@ -96,7 +92,6 @@ class SerializableLoad(ConnectionsLoad):
             self._connections[caller].transaction,
             time.monotonic() + RERUN_MS_MAX / 1e3,
         )
-        pause_s = PAUSE_S_FIRST
         while True:
             try:
                 async with begin(isolation=self._isolation, readonly=is_read_only):
@@ -104,8 +99,6 @@ class SerializableLoad(ConnectionsLoad):
             except self._retried:
                 if time.monotonic() > give_up:
                     raise
-            await asyncio.sleep(self._random() * pause_s)
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def check(self) -> None:
         await self._skew.run(self._take, self._taken)

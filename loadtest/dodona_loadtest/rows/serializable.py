@@ -10,8 +10,7 @@ FAIRNESS: Final = (
     "All synced to disk before the answer. An operation is a transaction with all its attempts, "
     "and only committed ones count. Those that gave up after 10 s are named below the table. "
     "Dodona calls `run_in_transaction`. PostgreSQL's transactions run again after SQLSTATE 40001 "
-    "and 40P01, after a random pause of 1 ms at first. Each check at the end tries to cause write "
-    "skew, too."
+    "and 40P01, without a pause. Each check at the end tries to cause write skew, too."
 )
 
 BANK_ROW: Final = Row(
