@@ -6,16 +6,21 @@ Columns `b` and `c` are in lock groups of their own.
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona.schema import TableSchema
 from dodona.types import CellId, Timestamp, TransactionId
 from dodona_tablets.core.cell.limits import CellLimits
 from dodona_tablets.core.commit.admission import READS_MAX
 from dodona_tablets.core.records import PreparedHere
+from dodona_tablets.core.upkeep.horizon import oldest_needed
 from dodona_wire.messages.base import Failure
+from dodona_wire.messages.conditions import RowCondition, TabletConditions
 from dodona_wire.messages.data import (
     CommitOne,
     Committed,
+    ConditionalCommit,
+    Prepare,
     Prepared,
     Publication,
     RowLock,
@@ -24,12 +29,13 @@ from dodona_wire.messages.data import (
 )
 from dodona_wire.messages.reads import ReadRange
 from dodona_wire.types import LoadId
-from unit.tablets.cells import ATOMIC, REVISION, Bench, changes, delete, key, put, update
+from unit.tablets.cells import ATOMIC, REVISION, SECOND, Bench, changes, delete, key, put, update
 from unit.tablets.loads import Loading
 from unit.tablets.owners import LEASE_MS, granted, is_waiting, locked, new_owner
 from unit.tablets.owners import ask as ask_locks
 from unit.tablets.owners import commit as commit_of_owner
 from unit.tablets.reading import (
+    BOTH,
     GROUP_B,
     MAIN,
     ask_one,
@@ -384,6 +390,41 @@ def test_a_new_attempt_waits_for_a_writer_that_was_prepared_before_its_start(ben
     bench.decide(writer, bench.timestamp())
     bench.settle()
     assert conflict(bench.answer(route))["key"] == {"id": 5}
+
+
+def test_what_a_new_attempt_has_read_is_needed_while_it_waits(bench: Bench) -> None:
+    since, writer = bench.begin(), bench.begin()
+    bench.prepare(writer, put(5, 1), cell=0)
+    bench.answer_oracle()
+    request = CommitOne(bench.begin(), (part((row(5),), put(9, 1)),))
+    route = bench.ask(ValidatedCommit(request, Timestamp(since)))
+    assert is_waiting(bench, route)
+    cell = bench.nodes[CellId(0)].cell
+    bench.oracle += 100 * SECOND
+    bench.commit(put(50, 1))  # now the cell knows the time
+    assert oldest_needed(cell) == since - 1
+
+
+def test_conditions_beside_reads_are_checked_in_a_frozen_tablet(bench: Bench) -> None:
+    bench.commit(put(5, 1))
+    frozen = [replace(it, mode="frozen") for it in bench.tables]
+    bench.assign(CellId(0), frozen)
+    answers = []
+    for is_absent in (True, False):
+        request = Prepare(bench.begin(), BOTH, (part((row(6),)),))
+        rows = (RowCondition(key(5), is_absent=is_absent, version=Timestamp(not is_absent)),)
+        under = ConditionalCommit(request, (TabletConditions(ATOMIC, rows),))
+        route = bench.ask(ValidatedCommit(under))
+        bench.answer_oracle()
+        answers.append(bench.answer(route))
+    assert [it.kind for it in answers] == ["prerequisite_failed"] * 2  # type: ignore[union-attr]
+    held = RowCondition(key(6), is_absent=True)
+    under = ConditionalCommit(
+        Prepare(bench.begin(), BOTH, (part((row(6),)),)), (TabletConditions(ATOMIC, (held,)),)
+    )
+    route = bench.ask(ValidatedCommit(under))
+    bench.answer_oracle()
+    assert isinstance(bench.answer(route), Prepared)
 
 
 def test_a_new_attempt_is_not_younger_than_its_reads(bench: Bench) -> None:

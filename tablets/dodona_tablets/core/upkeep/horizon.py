@@ -33,8 +33,9 @@ def oldest_needed(cell: Cell) -> Timestamp:
     limits = cell.limits
     life_s = max(limits.transaction_life_s_max, limits.client_clock_difference_s_max)
     needed = cell.latest - (life_s + limits.forget_slack_s << TIMESTAMP_COUNTER_BITS)
-    alive = [it.id - 1 for it in cell.transactions.values() if it.state is not State.COMMITTED]
-    return Timestamp(max(min([needed, *alive]), 0))
+    alive = [it for it in cell.transactions.values() if it.state is not State.COMMITTED]
+    oldest = [min(it.id, it.read_at) - 1 for it in alive]  # a new attempt has read before its start
+    return Timestamp(max(min([needed, *oldest]), 0))
 
 
 def oldest_needed_of(cell: Cell, tablet: Tablet) -> Timestamp:
