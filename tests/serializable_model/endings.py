@@ -13,15 +13,15 @@ def unsettled(model: SerializableModel) -> str | None:
     one is. Each step without an accident leads further, so a state without one is an end."""
     count = len(model.case.txns)
     for dead in (0, (1 << count) - 1, *(1 << at for at in range(count))):
-        seen = set(_all_states(model))
-        frontier = list(seen)
+        frontier = _all_states(model)
+        seen = set(frontier)
         while frontier:
             state = frontier.pop()
             after = [model.pack(it.state) for it in model.progress(state, dead)]
             if not after and (left := waiting(state, dead)):
                 return f"clients {dead:b} are dead, and {left}"
-            new = {*after} - seen
-            seen |= new
+            new = [it for it in dict.fromkeys(after) if it not in seen]
+            seen.update(new)
             frontier += new
     return None
 

@@ -140,9 +140,9 @@ class SerializableModel(Cells):
             outcome = self._outcome(state, at, cell)
             if outcome == ABORT:
                 yield Step("T{} aborts in cell {}", (at, cell), _refused(state, at, cell))
-            elif record.phase == LOCKED:
+            if record.phase == LOCKED:  # also if the abort comes late
                 yield self._stamp(state, at, cell, record)
-            elif outcome != UNDECIDED:
+            elif outcome > UNDECIDED:
                 after = state.with_record(at, cell, Record(COMMITTED, outcome))
                 yield Step("T{} commits in cell {}", (at, cell), after)
 
