@@ -5,8 +5,7 @@ or info. It records what the caller *asked* for, not what the client made. The w
 Python client's session, or by another with the same few operations (`RowSession`).
 """
 
-import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar, cast
@@ -14,7 +13,6 @@ from typing import Any, Final, TypeVar, cast
 from dodona._core.protocol.steps import Calls, Pause, Protocol, Step
 from dodona._core.session import Session
 from dodona._core.writing.conditions import Requirement
-from dodona._core.writing.outcomes import Outcome
 from dodona._core.writing.transaction import TransactionBuffer
 from dodona_loadtest.histories.conditions import note_condition
 from dodona_loadtest.histories.history import (
@@ -29,6 +27,7 @@ from dodona_loadtest.histories.history import (
     Write,
 )
 from dodona_loadtest.histories.refusals import RowsByKey, fail, forget_start, kind_of
+from dodona_loadtest.histories.row_session import RowSession
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.histories.watching import watched
 from dodona_wire.errors import CommitOutcomeUnknown, DodonaError
@@ -38,11 +37,9 @@ from dodona_wire.types import (
     KEY_MAX,
     KEY_MIN,
     SYNC_LAST_COMMITTED,
-    Durability,
     Isolation,
     LockType,
     Timestamp,
-    TransactionId,
 )
 
 ASK_RATE: Final = 0.7
@@ -53,83 +50,6 @@ LOOK_RATE: Final = 0.3
 """How often they only look. A pending outcome leaves them unsure."""
 
 Result = TypeVar("Result")
-
-
-class RowSession(typing.Protocol):
-    """The operations of a client that a recorder needs. Its protocols raise DodonaError."""
-
-    def generate_timestamp(self, count: int, /) -> Protocol[Timestamp]:
-        """Return the first of `count` timestamps."""
-
-    def begin(self) -> Protocol[TransactionBuffer]:
-        """Begin a transaction with a snapshot of its own."""
-
-    def lookup_rows(
-        self,
-        path: str,
-        keys: Sequence[Row],
-        columns: Sequence[str] | None = None,
-        /,
-        *,
-        keep_missing: bool,
-        timestamp: Timestamp,
-    ) -> Protocol[list[Any]]:
-        """Return rows with these columns, or all. A missing row is None."""
-
-    def select(
-        self,
-        path: str,
-        lower: Sequence[Any] | None = None,
-        upper: Sequence[Any] | None = None,
-        /,
-        *,
-        timestamp: Timestamp,
-    ) -> Protocol[Iterable[Row]]:
-        """Return the rows of lower ≤ key < upper."""
-
-    def write_rows(
-        self, path: str, rows: Sequence[Row], update: bool, durability: Durability, /
-    ) -> Protocol[Timestamp | None]:
-        """Write rows without a transaction."""
-
-    def erase_rows(
-        self, path: str, keys: Sequence[Row], durability: Durability, /
-    ) -> Protocol[Timestamp | None]:
-        """Delete rows without a transaction."""
-
-    def insert_rows(
-        self,
-        buffer: TransactionBuffer,
-        path: str,
-        rows: Sequence[Row],
-        update: bool,
-        aggregate: bool,
-        lock_type: LockType,
-        /,
-    ) -> Protocol[None]:
-        """Insert rows within a transaction."""
-
-    def delete_rows(
-        self, buffer: TransactionBuffer, path: str, keys: Sequence[Row], /
-    ) -> Protocol[None]:
-        """Delete rows within a transaction."""
-
-    def lock_rows(
-        self,
-        buffer: TransactionBuffer,
-        path: str,
-        keys: Sequence[Row],
-        locks: Sequence[str] | None,
-        lock_type: LockType,
-        /,
-    ) -> Protocol[None]:
-        """Lock rows within a transaction."""
-
-    def commit(self, buffer: TransactionBuffer, /) -> Protocol[Timestamp | None]:
-        """Commit. Raises CommitOutcomeUnknown, whose `transaction`, if any, is for `outcome`."""
-
-    def outcome(self, transaction: TransactionId, /, *, settle: bool = False) -> Protocol[Outcome]:
-        """Return the outcome of a transaction."""
 
 
 class Recorder:

@@ -12,7 +12,8 @@ from typing import Final
 from dodona._core.protocol.limits import SessionLimits
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History
-from dodona_loadtest.histories.recorder import Recorder, RowSession
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.row_session import RowSession
 from dodona_loadtest.live.outcomes import ask_outcomes, check_outcomes
 from dodona_loadtest.live.phases import NotLive, Phases, rows_written
 from dodona_loadtest.live.resting import RESOLVE_S_MAX, wait_for_rest

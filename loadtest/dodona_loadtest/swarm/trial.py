@@ -13,7 +13,8 @@ from locust.env import Environment
 from locust.runners import LocalRunner
 
 from dodona_loadtest.checkers.violation import Violation
-from dodona_loadtest.histories.recorder import Recorder, RowSession
+from dodona_loadtest.histories.recorder import Recorder
+from dodona_loadtest.histories.row_session import RowSession
 from dodona_loadtest.live.run import Report, Run
 from dodona_loadtest.swarm.native import native
 from dodona_loadtest.swarm.options import Asked, read_options

@@ -17,8 +17,9 @@ from dodona.errors import CommitOutcomeUnknown, DodonaError, TransactionConflict
 from dodona.types import SYNC_LAST_COMMITTED, Durability, LockType, Timestamp, TransactionId
 from dodona_loadtest.checkers.violation import Violation
 from dodona_loadtest.histories.history import History, Version
-from dodona_loadtest.histories.recorder import Recorder, RowSession
+from dodona_loadtest.histories.recorder import Recorder
 from dodona_loadtest.histories.rest_session import RestAnswer, RestCall
+from dodona_loadtest.histories.row_session import RowSession
 from dodona_loadtest.histories.shape import Row, TableShape
 from dodona_loadtest.live.verdict import judge
 from dodona_loadtest.swarm.tally import Tally
