@@ -15,6 +15,7 @@ from serializable_model.state import (
     COMMITTED,
     FROM_START,
     HELD,
+    PLAIN,
     Case,
     Range,
     Record,
@@ -57,11 +58,17 @@ class Cells:
         """Return for each row the groups that the transaction has recorded."""
         txn, count = self.case.txns[at], self.case.row_count
         ranges = self.rules.recorded(txn.reads, txn.condenses)
+        if txn.again_of is not None and txn.kind == PLAIN and not self.rules.sends_reads_again:
+            ranges = ()
         if not self.rules.records_absent:
             found = [row for row in range(count) if present >> row & 1]
             keys = [Range(row, row + 1, it.groups) for it in ranges for row in found]
             ranges = tuple(it for it in keys if groups_by_row(ranges, count)[it.lower])
-        return groups_by_row(ranges, count)
+        covered = groups_by_row(ranges, count)
+        if txn.again_of is None or self.rules.own_rows_are_reads:
+            return covered
+        own = {it.row for it in txn.writes}
+        return tuple(0 if row in own else it for row, it in enumerate(covered))
 
     def _parts(self, at: int, division: int) -> tuple[int, ...]:
         """Return the cells in which the transaction takes part, the coordinator first."""
@@ -82,7 +89,7 @@ class Cells:
         """Return the rows of its reads that are sent to this cell, with their groups."""
         client = state.clients[at]
         division = client.division if self.rules.divides_anew else 0
-        present = 0 if self.rules.records_absent else self._present_at(state, client.start)
+        present = 0 if self.rules.records_absent else self._present_at(state, client.read_at)
         return self.sent(at, cell, division, present)
 
     def _sent(self, at: int, cell: int, division: int, present: int) -> Covered:
@@ -90,6 +97,14 @@ class Cells:
         return {
             row: groups for row, groups in covered if groups and self.cell_of(row, division) == cell
         }
+
+    def fence(self, state: State, at: int, cell: int) -> int:
+        """Return the fence of the cell for a part, or that of its rows that have moved there."""
+        if cell == 0 or not state.moved_fence:
+            return state.fences[cell]
+        rows = {*self.read(state, at, cell), *(it.row for it in self.written(state, at, cell))}
+        has_moved = any(self.cell_of(row, 0) != cell for row in rows)
+        return max(state.fences[cell], state.moved_fence if has_moved else 0)
 
     # ---- versions
 
@@ -146,16 +161,21 @@ class Cells:
     def _is_changed(self, state: State, at: int, cell: int) -> bool:
         if self._are_reads_changed(state, at, cell):
             return True
-        start = state.clients[at].start
-        return self.case.txns[at].kind != BLIND and any(
+        start, txn = state.clients[at].start, self.case.txns[at]
+        if txn.again_of is not None and not self.rules.checks_writes_again:
+            return False
+        return txn.kind != BLIND and any(
             version.at > start and version.groups & _groups(it)
             for it in self.written(state, at, cell)
             for version in self.versions(state, it.row)
         )
 
     def _are_reads_changed(self, state: State, at: int, cell: int) -> bool:
-        """Return whether the reads have a version above s. A cell has no rows of the other one."""
-        start = state.clients[at].start
+        """Return whether the reads have a version above s. A cell has no rows of the other one, and
+        of the versions below its fence only the newest, which say nothing about what came when."""
+        client = state.clients[at]
+        fence = self.fence(state, at, cell)
+        start = max(self.rules.validated_from(client.start, client.read_at), fence)
         if not self.rules.checks_versions:
             return False
         for row, groups in self.read(state, at, cell).items():
@@ -215,11 +235,15 @@ class Cells:
             groups = theirs.get(it.row, 0)
             is_created = rules.checks_held_presence and groups and self.is_absent(state, it.row)
             if groups & _groups(it) or is_created:
-                start, other_start = state.clients[at].start, state.clients[other].start
+                start, other_start = self._order(state, at), self._order(state, other)
                 is_alone = len(self.participants(state, at)) == 1
                 waits = rules.waits_for_reader(start, other_start, kind, is_alone)
                 return STAY if waits else LOSE
         return TAKE
+
+    def _order(self, state: State, at: int) -> int:
+        client = state.clients[at]
+        return self.rules.ordered_at(client.start, client.read_at)
 
 
 def _groups(it: Write) -> int:

@@ -5,14 +5,14 @@ Owns: the states that follow any state without new accidents. Must not import: p
 
 from serializable_model.model import SerializableModel
 from serializable_model.promises import waiting
-from serializable_model.state import State
+from serializable_model.state import Case, State
 
 
 def unsettled(model: SerializableModel) -> str | None:
     """Return what never ends after some state, or None. The clients are alive, or all are dead, or
     one is. Each step without an accident leads further, so a state without one is an end."""
-    count = len(model.case.txns)
-    for dead in (0, (1 << count) - 1, *(1 << at for at in range(count))):
+    clients = _clients(model.case)
+    for dead in (0, sum(clients), *clients):
         frontier = _all_states(model)
         seen = set(frontier)
         while frontier:
@@ -24,6 +24,14 @@ def unsettled(model: SerializableModel) -> str | None:
             seen.update(new)
             frontier += new
     return None
+
+
+def _clients(case: Case) -> list[int]:
+    """Return for each client a mask of its attempts."""
+    first = [at if it.again_of is None else it.again_of for at, it in enumerate(case.txns)]
+    return [
+        sum(1 << at for at, its in enumerate(first) if its == client) for client in sorted({*first})
+    ]
 
 
 def _all_states(model: SerializableModel) -> list[State]:

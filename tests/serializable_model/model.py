@@ -70,6 +70,8 @@ class SerializableModel(Cells):
     def violation(self, state: State) -> str | None:
         if promises.ATOMIC in self.checked and (broken := promises.not_atomic(state)):
             return broken
+        if promises.ONCE in self.checked and (broken := promises.not_once(self.case, state)):
+            return broken
         past = promises.history(state)
         if past not in self._broken:
             self._broken[past] = self._broken_in(past)
@@ -80,8 +82,10 @@ class SerializableModel(Cells):
             broken = promises.not_serial(self.case, past)
             if broken is not None:
                 return broken
-        is_asked = promises.VALID in self.checked
-        return promises.not_valid(self.case, past) if is_asked else None
+        if promises.VALID in self.checked and (broken := promises.not_valid(self.case, past)):
+            return broken
+        is_asked = promises.SNAPSHOT in self.checked
+        return promises.not_snapshot(self.case, past) if is_asked else None
 
     # ---- what happens if each message arrives
 
@@ -94,7 +98,7 @@ class SerializableModel(Cells):
             elif client.start:
                 yield from self._arrivals(state, at, client)
             else:
-                yield self._begin(state, at)
+                yield from self._begin(state, at)
 
     def _arrivals(self, state: State, at: int, client: Client) -> Steps:
         for cell in self.participants(state, at):
@@ -110,7 +114,31 @@ class SerializableModel(Cells):
         if self.rules.asks_coordinator:
             yield from self._recovery(state, at)
 
-    def _begin(self, state: State, at: int) -> Step[State]:
+    def _begin(self, state: State, at: int) -> Steps:
+        first = self.case.txns[at].again_of
+        if first is None:
+            yield self._begin_first(state, at)
+        else:
+            yield from self._begin_again(state, at, first)
+
+    def _begin_again(self, state: State, at: int, first: int) -> Steps:
+        """The client lets the first attempt go, and its abort may arrive late, or never."""
+        client = state.clients[first]
+        said = tuple(client.said[cell] for cell in self.participants(state, first))
+        is_open = client.start and client.decided == UNDECIDED
+        if not is_open or not self.rules.may_begin_again(said):
+            return
+        heard: tuple[int, ...] = (UNSAID, UNSAID)
+        if not self.rules.has_own_answers:
+            heard = tuple(max(it, UNSAID) for it in client.said)
+        again = Client(
+            state.clock, state.reshards, client.ended_before, heard, since=client.read_at
+        )
+        after = state._replace(clock=state.clock + 1).with_client(at, again)
+        after = after.with_client(first, client._replace(decided=ABORT))
+        yield Step("T{} sends T{} again at {}", (at, first, state.clock), after)
+
+    def _begin_first(self, state: State, at: int) -> Step[State]:
         ended = sum(1 << other for other, it in enumerate(state.clients) if it.decided > 0)
         client = Client(state.clock, state.reshards, ended)
         later = state._replace(clock=state.clock + 1)
@@ -158,8 +186,9 @@ class SerializableModel(Cells):
         return UNDECIDED
 
     def _arrive(self, state: State, at: int, cell: int, record: Record) -> Steps:
-        rules, start = self.rules, state.clients[at].start
-        if rules.obeys_fence and start <= state.fences[cell]:
+        rules, client = self.rules, state.clients[at]
+        fenced_at = rules.fenced_at(client.start, client.read_at)
+        if rules.obeys_fence and fenced_at <= self.fence(state, at, cell):
             after = _refused(state, at, cell)
             yield Step("cell {} refuses T{}: the fence", (cell, at), after)
             return
@@ -251,7 +280,8 @@ class SerializableModel(Cells):
     def _reshard(self, state: State) -> Steps:
         """Rows move from cell 0 to cell 1. This waits for their holders. The mount takes a fence,
         which refuses a client with the old border: its request for these rows comes to cell 0."""
-        after = self._fenced(state, 0)._replace(reshards=state.reshards + 1)
+        after = self._fenced(state, 0)
+        after = after._replace(reshards=state.reshards + 1, moved_fence=after.fences[0])
         for at, (record, _) in enumerate(state.records):
             if record.phase not in HELD:
                 continue

@@ -6,7 +6,7 @@ import: the model.
 
 from collections.abc import Sequence
 
-from serializable_model.state import BLIND, LOCKED, PREPARED, Range, Record
+from serializable_model.state import BLIND, LOCKED, NO, PREPARED, Range, Record
 
 
 class Rules:
@@ -51,6 +51,32 @@ class Rules:
 
     asks_coordinator = True
     """A prepared participant that hears nothing asks the coordinator."""
+
+    # ---- a new attempt of a transaction that was refused
+    sends_reads_again = True
+    """A new attempt with snapshot isolation sends all of its reads."""
+    own_rows_are_reads = True
+    """Rows that a new attempt reads and writes are among the reads that are validated."""
+    checks_writes_again = True
+    """A version above the new s refuses a write."""
+    has_own_answers = True
+    """A new attempt has an id of its own. Otherwise answers to the first attempt count for it."""
+
+    def may_begin_again(self, said: Sequence[int]) -> bool:
+        """Return whether a new attempt may begin: a cell has refused the first one for good."""
+        return NO in said
+
+    def validated_from(self, start: int, since: int) -> int:
+        """Return the timestamp above which versions in the reads refuse a new attempt."""
+        return since
+
+    def fenced_at(self, start: int, since: int) -> int:
+        """Return the timestamp of a new attempt that has to be above the fence."""
+        return since
+
+    def ordered_at(self, start: int, since: int) -> int:
+        """Return the timestamp of a new attempt that decides whether a writer waits for it."""
+        return start
 
     def recorded(self, ranges: Sequence[Range], condenses: bool) -> tuple[Range, ...]:
         """Return the ranges that a transaction records."""

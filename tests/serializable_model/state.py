@@ -48,6 +48,9 @@ class Txn(NamedTuple):
     writes: tuple[Write, ...] = ()
     condenses: bool = False
     """It records so many ranges that it merges neighbours."""
+    again_of: int | None = None
+    """For a new attempt: the transaction that it sends again, with the same writes. To the cells, a
+    new attempt is a transaction of its own. It begins when the first one is refused, or never."""
 
 
 class Case(NamedTuple):
@@ -96,6 +99,12 @@ class Client(NamedTuple):
     said: tuple[int, ...] = (UNSAID, UNSAID)
     """What each cell has answered first. The answer may arrive late, or never."""
     decided: int = UNDECIDED
+    since: int = 0
+    """For a new attempt: the timestamp of its reads, which is the start of the first attempt."""
+
+    @property
+    def read_at(self) -> int:
+        return self.since or self.start
 
 
 class State(NamedTuple):
@@ -106,6 +115,8 @@ class State(NamedTuple):
     clients: tuple[Client, ...]
     crashes: int = 0
     reshards: int = 0
+    moved_fence: int = 0
+    """The fence of the rows that a reshard has moved to cell 1."""
 
     def with_client(self, at: int, client: Client) -> "State":
         return self._replace(clients=(*self.clients[:at], client, *self.clients[at + 1 :]))
@@ -140,9 +151,12 @@ def alike(state: State) -> State:
     clients = tuple(
         _ended(it, state.records[at]) if it.decided else it for at, it in enumerate(state.clients)
     )
-    starts = [it.start for it in clients if it.start]
-    one, two = (it if any(start <= it for start in starts) else 0 for it in state.fences)
-    return _ranked(state._replace(clients=clients, fences=(one, two)))
+    starts = [it.read_at for it in clients if it.start]
+    one, two, moved = (
+        it if any(start <= it for start in starts) else 0
+        for it in (*state.fences, state.moved_fence)
+    )
+    return _ranked(state._replace(clients=clients, fences=(one, two), moved_fence=moved))
 
 
 def _ended(client: Client, records: tuple[Record, Record]) -> Client:
@@ -151,14 +165,16 @@ def _ended(client: Client, records: tuple[Record, Record]) -> Client:
     if client.decided != ABORT:
         return client
     is_over = all(it.phase == REFUSED for it in records)
-    return client._replace(ended_before=0, start=1 if is_over else client.start)
+    if is_over:
+        return client._replace(ended_before=0, start=1, since=0)
+    return client._replace(ended_before=0)
 
 
 def _ranked(state: State) -> State:
     """Return the state with its timestamps counted from 1: only their order counts."""
-    used = {UNDECIDED, *state.fences}
+    used = {UNDECIDED, *state.fences, state.moved_fence}
     for client in state.clients:
-        used.update((client.start, client.decided, *client.said))
+        used.update((client.start, client.since, client.decided, *client.said))
     for one, two in state.records:
         used.update((one.at, two.at))
     used.discard(ABORT)
@@ -168,6 +184,7 @@ def _ranked(state: State) -> State:
     return state._replace(
         clock=len(used),
         fences=(ranks[state.fences[0]], ranks[state.fences[1]]),
+        moved_fence=ranks[state.moved_fence],
         records=tuple(
             (one._replace(at=ranks[one.at]), two._replace(at=ranks[two.at]))
             for one, two in state.records
@@ -175,6 +192,7 @@ def _ranked(state: State) -> State:
         clients=tuple(
             it._replace(
                 start=ranks[it.start],
+                since=ranks[it.since],
                 said=(ranks[it.said[0]], ranks[it.said[1]]),
                 decided=ranks[it.decided],
             )
