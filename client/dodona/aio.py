@@ -63,6 +63,7 @@ async def connect(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
     isolation: Isolation | None = None,
+    refresh: bool | None = None,
 ) -> "AsyncClient":
     """Connect to the cluster whose master is at `url`, such as `http://127.0.0.1:8500`.
 
@@ -74,6 +75,9 @@ async def connect(
       ms. By default there is no limit, and calls wait about 10 to 20 s for a silent server.
     - `isolation`: the isolation of transactions, as in `AsyncClient.begin`, for tables that have no
       such setting.
+    - `refresh`: whether `commit` may send a transaction again under a later timestamp, if it met a
+      change of rows that it has not read. Then its program need not run again. By default this is
+      so for serializable transactions. `True` is for all transactions, and `False` for none.
 
     A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
     commit. The attributes of the error name the server that did not answer: `cell` or `server`, and
@@ -81,7 +85,7 @@ async def connect(
 
     Raises Unavailable, InvalidRequest."""
     return await async_connected(
-        AsyncClient, url, timeout_ms, acknowledgement, call_timeout_ms, isolation
+        AsyncClient, url, timeout_ms, acknowledgement, call_timeout_ms, isolation, refresh
     )
 
 
@@ -91,6 +95,7 @@ async def open(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
     isolation: Isolation | None = None,
+    refresh: bool | None = None,
 ) -> "AsyncClient":
     """Open a database in this process, with its data in the folder `path`.
 
@@ -101,13 +106,15 @@ async def open(
       because the database has one cell.
     - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other tasks, and for
       rows that other tasks hold. It does not interrupt a sync of the disk.
-    - `isolation`: as in `connect`.
+    - `isolation`, `refresh`: as in `connect`.
 
     Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
     installed).
 
     With asyncio, the calls run in threads, so that no call blocks the event loop."""
-    return await async_opened(AsyncClient, path, acknowledgement, call_timeout_ms, isolation)
+    return await async_opened(
+        AsyncClient, path, acknowledgement, call_timeout_ms, isolation, refresh
+    )
 
 
 class AsyncClient(AsyncReader):

@@ -47,7 +47,9 @@ class AsyncTransaction(ProcessBound):
 
     @property
     def id(self) -> TransactionId | None:
-        """The id of the transaction. None if the transaction is not atomic."""
+        """The id of the transaction. None if the transaction is not atomic. A transaction whose id
+        was read is not sent again after a conflict: see `connect`."""
+        self._buffer.is_id_known = True
         return self._buffer.id
 
     @property

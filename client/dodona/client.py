@@ -60,6 +60,7 @@ def connect(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
     isolation: Isolation | None = None,
+    refresh: bool | None = None,
 ) -> "Client":
     """Connect to the cluster whose master is at `url`, such as `http://127.0.0.1:8500`.
 
@@ -71,13 +72,16 @@ def connect(
       ms. By default there is no limit, and calls wait about 10 to 20 s for a silent server.
     - `isolation`: the isolation of transactions, as in `Client.begin`, for tables that have no
       such setting.
+    - `refresh`: whether `commit` may send a transaction again under a later timestamp, if it met a
+      change of rows that it has not read. Then its program need not run again. By default this is
+      so for serializable transactions. `True` is for all transactions, and `False` for none.
 
     A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
     commit. The attributes of the error name the server that did not answer: `cell` or `server`, and
     `address`.
 
     Raises Unavailable, InvalidRequest."""
-    return connected(Client, url, timeout_ms, acknowledgement, call_timeout_ms, isolation)
+    return connected(Client, url, timeout_ms, acknowledgement, call_timeout_ms, isolation, refresh)
 
 
 def open(
@@ -86,6 +90,7 @@ def open(
     acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
     call_timeout_ms: int | None = None,
     isolation: Isolation | None = None,
+    refresh: bool | None = None,
 ) -> "Client":
     """Open a database in this process, with its data in the folder `path`.
 
@@ -96,11 +101,11 @@ def open(
       because the database has one cell.
     - `call_timeout_ms`: as in `connect`. It limits how long a call waits for other threads, and for
       rows that other threads hold. It does not interrupt a sync of the disk.
-    - `isolation`: as in `connect`.
+    - `isolation`, `refresh`: as in `connect`.
 
     Raises FolderInUse, DataCorrupted, and InvalidRequest (also if the server extra is not
     installed)."""
-    return opened(Client, path, acknowledgement, call_timeout_ms, isolation)
+    return opened(Client, path, acknowledgement, call_timeout_ms, isolation, refresh)
 
 
 class Client(Reader):

@@ -68,8 +68,8 @@ OF_CLIENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         COMMITTING,
-        "return Again(done, routes, is_write=True) if isinstance(done, DodonaError) else done",
-        "return Again(done, routes, is_write=False) if isinstance(done, DodonaError) else done",
+        "return Again(done, to_blame, is_write=True)",
+        "return Again(done, to_blame, is_write=False)",
         "it is asked of TableNotMounted only, which is raised here",
     ),
     Equivalent(

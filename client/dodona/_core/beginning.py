@@ -23,7 +23,7 @@ from dodona._core.writing.early_locks import (
     release,
 )
 from dodona._core.writing.lease import Lease, check_leases
-from dodona._core.writing.reads import TransactionReads, check_isolation
+from dodona._core.writing.reads import check_isolation, reads_of
 from dodona._core.writing.transaction import TransactionBuffer, check_modes
 from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.types import Atomicity, Durability, Isolation, Key, Timestamp
@@ -98,8 +98,9 @@ class Beginnings:
                 start = locked.start or (yield from self._context.generate_timestamp())
             buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
             buffer.isolation = isolation
-            if atomicity == "full" and isolation != "snapshot":
-                buffer.reads = TransactionReads(isolation, self._context.isolation)
+            if atomicity == "full":
+                context = self._context
+                buffer.reads = reads_of(isolation, context.isolation, context.refreshes)
             yield from self._prepare_buffer(buffer, locked, leases)
         except DodonaError:
             yield from release(locked)

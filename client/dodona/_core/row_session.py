@@ -78,6 +78,7 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
         limits: SessionLimits | None = None,
         acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
         isolation: Isolation | None = None,
+        refreshes: bool | None = None,
         fault_at: FaultAt = no_faults,
     ) -> None:
         """Make a session. `instant_us` and `unix_us` are the clocks of this process in
@@ -93,6 +94,7 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
             limits=self.limits,
             acknowledgement=acknowledgement,
             isolation=isolation,
+            refreshes=refreshes,
             fault_at=fault_at,
         )
         self.catalog = CatalogSession(self._context)

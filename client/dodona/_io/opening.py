@@ -24,11 +24,12 @@ def connected(
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
     isolation: Isolation | None,
+    refresh: bool | None,
 ) -> Client:
     """Return a client of the cluster at `url`, after the first answer of the master."""
     from dodona._io.making_drivers import blocking_driver
 
-    session = new_session(acknowledgement, isolation)
+    session = new_session(acknowledgement, isolation, refresh)
     check_call_timeout(call_timeout_ms)
     driver = blocking_driver(url, session.routing)
     try:
@@ -47,11 +48,12 @@ async def async_connected(
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
     isolation: Isolation | None,
+    refresh: bool | None,
 ) -> AsyncClient:
     """Return a client of the cluster at `url`, as `connected` does, for asyncio."""
     from dodona._io.making_drivers import asyncio_driver
 
-    session = new_session(acknowledgement, isolation)
+    session = new_session(acknowledgement, isolation, refresh)
     check_call_timeout(call_timeout_ms)
     driver = asyncio_driver(url, session.routing)
     try:
@@ -69,9 +71,10 @@ def opened(
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
     isolation: Isolation | None,
+    refresh: bool | None,
 ) -> Client:
     """Return a client of the embedded database in this folder."""
-    folder, session = check_folder(path), new_session(acknowledgement, isolation)
+    folder, session = check_folder(path), new_session(acknowledgement, isolation, refresh)
     check_call_timeout(call_timeout_ms)
     made: list[Any] = []
     try:
@@ -89,9 +92,10 @@ async def async_opened(
     acknowledgement: Acknowledgement,
     call_timeout_ms: int | None,
     isolation: Isolation | None,
+    refresh: bool | None,
 ) -> AsyncClient:
     """Return a client of the embedded database in this folder, for asyncio."""
-    folder, session = check_folder(path), new_session(acknowledgement, isolation)
+    folder, session = check_folder(path), new_session(acknowledgement, isolation, refresh)
     check_call_timeout(call_timeout_ms)
     driver = await load_embedded().open_async(folder, session.routing)
     return make(driver, session, folder, call_timeout_ms)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import dodona.errors
 import dodona.schema
 import dodona.types  # noqa: F401
+from dodona._core.protocol.arguments import check_flag
 from dodona._core.protocol.context import (
     DEFAULT_ACKNOWLEDGEMENT,
     Acknowledgement,
@@ -38,17 +39,22 @@ SERVER_EXTRA: Final = (
 
 
 def new_session(
-    acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT, isolation: Isolation | None = None
+    acknowledgement: Acknowledgement = DEFAULT_ACKNOWLEDGEMENT,
+    isolation: Isolation | None = None,
+    refresh: bool | None = None,
 ) -> Session:
     """Return a session that no other client uses. Raises InvalidRequest."""
     check_acknowledgement(acknowledgement)
     check_isolation(isolation)
+    if refresh is not None:
+        check_flag(refresh, "refresh")
     return Session(
         instant_us=instant_us,
         unix_us=_unix_us,
         dice=random.random,
         acknowledgement=acknowledgement,
         isolation=isolation,
+        refreshes=refresh,
     )
 
 

@@ -73,6 +73,7 @@ class CommitCounts:
         "participated",
         "participations_refused",
         "protocol_violation_count",
+        "refreshes",
         "refused_count_by_kind",
         "unhappy",
     )
@@ -89,6 +90,8 @@ class CommitCounts:
         self.participations_refused = 0
         self.lock_waits = 0
         self.early_grants = 0
+        self.refreshes = 0
+        """New attempts of refused transactions. The coordinator counts them."""
         self.conflicts: Counts = dict.fromkeys(CONFLICTS, 0)
         self.refused_count_by_kind: Counts = {}
         """Transactions that were refused here, by kind of error."""
@@ -154,6 +157,7 @@ class NodeStatistics(msgspec.Struct, frozen=True):
     early_locks_by_state: Counts
     """Owners of early locks now: those that have their rows, and those in line."""
     early_grants: int
+    refreshes: int
     reads_waiting: int
     reads_waited: int
     reads_by_kind: Counts

@@ -102,6 +102,7 @@ def statistics_of(parts: Parts) -> NodeStatistics:
         lock_waits=cell.counts.lock_waits,
         early_locks_by_state=_owners_by_state(cell),
         early_grants=cell.counts.early_grants,
+        refreshes=cell.counts.refreshes,
         reads_waiting=len(reads),
         reads_waited=reads.waited_count,
         reads_by_kind={KINDS[kind]: count for kind, count in reads.count_by_type.items()},

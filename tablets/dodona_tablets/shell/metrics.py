@@ -59,6 +59,13 @@ COMMITS: Final = (
         "cell.lock_waits",
     ),
     Metric(
+        "refreshes",
+        "counter",
+        "New attempts of transactions that met a change of rows that they had not read. Their "
+        "programs did not run again. The coordinator counts them",
+        "cell.refreshes",
+    ),
+    Metric(
         "early_locks",
         "gauge",
         "Owners of early locks by state: those that have all of their rows here (granted), and "

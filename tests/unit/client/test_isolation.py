@@ -26,8 +26,7 @@ def db(tmp_path: Path) -> Iterator[dodona.Client]:
 
 def recorded(transaction: Any) -> list[str]:
     """The paths of the tables of which something is recorded."""
-    reads = transaction._buffer.reads
-    return [] if reads is None else [path for path, it in reads.tables.items() if it.count]
+    return [path for path, it in transaction._buffer.validated.items() if it.count]
 
 
 @pytest.mark.parametrize("asked", VALUES)

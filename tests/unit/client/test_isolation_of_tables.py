@@ -28,8 +28,7 @@ def is_validated(asked: Any, of_table: Any, default: Any) -> bool:
 
 def recorded(transaction: Any) -> list[str]:
     """The tables whose reads the commit has validated."""
-    reads = transaction._buffer.reads
-    return [] if reads is None else sorted(reads.tables)
+    return sorted(transaction._buffer.validated)
 
 
 def read_both(transaction: dodona.Transaction) -> list[str]:

@@ -83,6 +83,7 @@ class Context:
         limits: SessionLimits,
         acknowledgement: Acknowledgement,
         isolation: Isolation | None,
+        refreshes: bool | None,
         fault_at: FaultAt,
     ) -> None:
         self.fault_at = fault_at
@@ -90,6 +91,9 @@ class Context:
         self.acknowledgement = acknowledgement
         self.isolation = isolation
         """The isolation of tables that have none of their own, in transactions without one."""
+        self.refreshes = refreshes
+        """Whether a transaction that was refused may be sent again, in place of a rerun. None: only
+        a serializable one."""
         self.routing = routing
         self.instant_us = instant_us
         self.unix_us = unix_us

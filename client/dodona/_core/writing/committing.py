@@ -26,13 +26,15 @@ from dodona._core.protocol.routing import TableRoute, is_served
 from dodona._core.protocol.steps import Calls, Post, Protocol
 from dodona._core.writing.buffer import TableBuffer
 from dodona._core.writing.parts import (
+    Terms,
     conditions_of,
     modifications_of,
     publications_of,
     under,
     with_reads,
 )
-from dodona._core.writing.reads import TransactionReads
+from dodona._core.writing.reads import TableReads
+from dodona._core.writing.refreshing import may_refresh
 from dodona._core.writing.transaction import TransactionBuffer, check_schema
 from dodona_wire.cores.fault_points import FaultPoint
 from dodona_wire.errors import (
@@ -50,7 +52,6 @@ from dodona_wire.errors import (
 )
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.catalog import Tablet
-from dodona_wire.messages.conditions import RowCondition
 from dodona_wire.messages.data import (
     Aborted,
     AskOutcome,
@@ -64,7 +65,7 @@ from dodona_wire.messages.data import (
 )
 from dodona_wire.messages.families import Reply, Request
 from dodona_wire.shown import named
-from dodona_wire.types import Atomicity, CellId, Owner, TabletId, Timestamp, TransactionId, Write
+from dodona_wire.types import NULL_TIMESTAMP, Atomicity, CellId, Timestamp, TransactionId, Write
 
 ASK_AGAIN_KINDS = frozenset({"unavailable", "overloaded"})
 BEGIN_ANEW_KINDS: Final = frozenset(
@@ -75,7 +76,6 @@ BEGIN_ANEW_KINDS: Final = frozenset(
 LOST: Final = Failure("unavailable", "the answer was lost")
 
 Groups = dict[CellId, list[TabletModifications]]
-Conditions = Mapping[TabletId, list[RowCondition]]
 Modified = list[tuple[Tablet, TabletModifications]]
 """The modifications of one table, by tablet."""
 
@@ -121,6 +121,8 @@ def _attempt(
             transaction.coordinator = next(iter(groups))
             if transaction.is_blind:
                 yield from _name(context, transaction, cell_count=len(groups))
+            elif transaction.id is None:
+                transaction.id = TransactionId((yield from context.generate_timestamp()))
             sending = _sending(context, transaction, groups, routes)
         else:
             transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
@@ -129,18 +131,22 @@ def _attempt(
     except (TableNotMounted, Unavailable, CommitOutcomeUnknown):
         mark_stale(routes)  # a tablet is frozen or gone, or its cell has moved
         raise
-    return Again(done, routes, is_write=True) if isinstance(done, DodonaError) else done
+    if not isinstance(done, DodonaError):
+        return done
+    to_blame = () if isinstance(done, TransactionConflict) else routes
+    return Again(done, to_blame, is_write=True)
 
 
 def _sending(
     context: Context, transaction: TransactionBuffer, groups: Groups, routes: list[TableRoute]
 ) -> Protocol[Timestamp | DodonaError]:
     assert transaction.id is not None
+    since = transaction.start_timestamp if transaction.is_again else None
     conditions = conditions_of(routes, transaction.tables.values())
+    terms = Terms(conditions, transaction.locked.owner, since or NULL_TIMESTAMP)
     if len(groups) == 1:
-        return _commit_one(context, transaction, groups, conditions)
-    owner = transaction.locked.owner
-    return _commit_many(context, transaction.id, groups, routes, conditions, owner)
+        return _commit_one(context, transaction, groups, terms)
+    return _commit_many(context, transaction.id, groups, routes, terms)
 
 
 def _end(
@@ -148,13 +154,18 @@ def _end(
     transaction: TransactionBuffer,
     attempt: Protocol[Timestamp | DodonaError],
 ) -> Protocol[Timestamp | DodonaError]:
-    """Return the result of an attempt. If the attempt has no effect and never will, a blind
-    transaction gets a new id for the next attempt. It has read nothing that could be too old by
-    then."""
+    """Return the result of an attempt. If the attempt has no effect and never will, the transaction
+    gets a new id for the next attempt. A blind one has read nothing that could be too old by then.
+    What another one has read is validated again."""
     try:
         return (yield from attempt)
     except DodonaError as error:
-        if not transaction.is_blind or error.kind not in BEGIN_ANEW_KINDS:
+        if not transaction.is_blind:
+            if not may_refresh(transaction, error):
+                raise
+            transaction.id = None
+            return error
+        if error.kind not in BEGIN_ANEW_KINDS:
             raise
         if error.kind != TransactionConflict.kind:
             context.drop_reserve()  # other ids may be older than the cell's start, too
@@ -181,27 +192,26 @@ def routes_of(
     for path in transaction.publications:
         route = yield from context.route(path, patience)
         routes.append(route)
-    if transaction.reads is not None:
-        routes += yield from _routes_of_reads(context, transaction, routes, patience)
+    if validated := transaction.validated:
+        routes += yield from _routes_of_reads(context, validated, routes, patience)
     return routes
 
 
 def _routes_of_reads(
     context: Context,
-    transaction: TransactionBuffer,
+    validated: Mapping[str, TableReads],
     known: list[TableRoute],
     patience: Patience | None,
 ) -> Protocol[list[TableRoute]]:
     """Return the routes of the tables that were only read. Check that all that were read are the
     same tables as then. Raises TransactionAborted, InvalidRequest."""
-    assert transaction.reads is not None
     routes = {route.path: route for route in known}
     added: list[TableRoute] = []
-    for path, reads in transaction.reads.tables.items():
+    for path, reads in validated.items():
         route = routes.get(path)
         if route is None:
-            route = yield from _route_of(context, path, transaction.atomicity, patience)
-            check_mode(route, transaction.atomicity)
+            route = yield from _route_of(context, path, "full", patience)
+            check_mode(route, "full")
             added.append(route)
         reads.check(route)
     return added
@@ -240,10 +250,11 @@ def _group(
     count = len(transaction.tables)
     parts = list(map(modifications_of, routes[:count], transaction.tables.values()))
     parts += map(publications_of, routes[count:], transaction.publications.values())
-    if transaction.reads is not None:
+    if validated := transaction.validated:
         if context.injects_faults and context.fault_at(FaultPoint.CONDENSE_READS):
+            assert transaction.reads is not None
             transaction.reads.condense(1)
-        parts = _with_reads(routes, parts, transaction, transaction.reads)
+        parts = _with_reads(routes, parts, transaction, validated)
     for route, modified in zip(routes, parts, strict=True):
         for tablet, part in modified:
             is_write = not part.only_reads
@@ -262,16 +273,18 @@ def _with_reads(
     routes: list[TableRoute],
     parts: list[Modified],
     transaction: TransactionBuffer,
-    reads: TransactionReads,
+    validated: Mapping[str, TableReads],
 ) -> list[Modified]:
     """Return the modifications of each table, with what was read of it. Those that were only read
-    come last, and have no modifications yet."""
+    come last, and have no modifications yet. Writes of a new attempt protect no reads, since they
+    are checked from its own id on."""
     made: list[Modified] = []
     for at, route in enumerate(routes):
         modified = parts[at] if at < len(parts) else []
-        table = reads.tables.get(route.path)
+        table = validated.get(route.path)
         if table is not None:
-            modified = with_reads(route, modified, table, transaction.tables.get(route.path))
+            own = None if transaction.is_again else transaction.tables.get(route.path)
+            modified = with_reads(route, modified, table, own)
         made.append(modified)
     return made
 
@@ -292,14 +305,14 @@ def _name(context: Context, transaction: TransactionBuffer, cell_count: int) -> 
 
 
 def _commit_one(
-    context: Context, transaction: TransactionBuffer, groups: Groups, conditions: Conditions
+    context: Context, transaction: TransactionBuffer, groups: Groups, terms: Terms
 ) -> Protocol[Timestamp | DodonaError]:
     """Commit in one cell. Return an error only if the cell recorded nothing, so that the request
     may be sent again."""
     assert transaction.id is not None
     ((cell, modifications),) = groups.items()
     bare = CommitOne(transaction.id, tuple(modifications), transaction.is_blind)
-    request = under(conditions, transaction.locked.owner, bare)
+    request = under(terms, bare)
     (reply,) = yield Calls(((cell, request),))
     return (yield from _judge(context, transaction.id, cell, request, reply))
 
@@ -338,12 +351,11 @@ def _commit_many(
     transaction: TransactionId,
     groups: Groups,
     routes: list[TableRoute],
-    conditions: Conditions,
-    owner: Owner,
+    terms: Terms,
 ) -> Protocol[Timestamp]:
     cells = tuple(groups)
     coordinator = cells[0]
-    replies = yield from _prepare(context, transaction, groups, conditions, owner)
+    replies = yield from _prepare(context, transaction, groups, terms)
     prepared = [reply.timestamp for reply in replies if type(reply) is Prepared]
     if len(prepared) == len(cells):
         decision = Decide(transaction, cells, max(prepared))  # rule 2
@@ -375,13 +387,12 @@ def _prepare(
     context: Context,
     transaction: TransactionId,
     groups: Groups,
-    conditions: Conditions,
-    owner: Owner,
+    terms: Terms,
 ) -> Protocol[list[Reply]]:
     """Ask all participants to prepare. Return their answers, or those up to the first refusal."""
     cells = tuple(groups)
     bare = [(cell, Prepare(transaction, cells, tuple(groups[cell]))) for cell in cells]
-    prepares = tuple([(cell, under(conditions, owner, it)) for cell, it in bare])
+    prepares = tuple([(cell, under(terms, it)) for cell, it in bare])
     if context.fault_at(FaultPoint.PREPARE_IN_TURN):
         replies: list[Reply] = []
         for prepare in prepares:

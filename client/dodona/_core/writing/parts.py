@@ -5,6 +5,7 @@ tablet, as nearly all writes are.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,7 +26,17 @@ from dodona_wire.messages.data import (
 )
 from dodona_wire.messages.reads import ReadRange
 from dodona_wire.rows.schema import TableSchema
-from dodona_wire.types import Key, Owner, SpecialWrites, TabletId, Write
+from dodona_wire.types import Key, Owner, SpecialWrites, TabletId, Timestamp, Write
+
+
+class Terms(NamedTuple):
+    """On which terms a transaction commits, in each of its cells."""
+
+    conditions: Mapping[TabletId, list[RowCondition]]
+    owner: Owner
+    """The owner of its early locks."""
+    since: Timestamp
+    """When its rows were read, for a new attempt after a refusal."""
 
 
 def modifications_of(
@@ -126,13 +137,14 @@ def conditions_of(
 
 
 def under(
-    conditions: Mapping[TabletId, list[RowCondition]], owner: Owner, request: CommitOne | Prepare
+    terms: Terms, request: CommitOne | Prepare
 ) -> CommitOne | Prepare | ConditionalCommit | ValidatedCommit:
-    """Return the request with the conditions for its tablets, if there are any, and with the owner
-    of early locks, if there is one. A request with reads is wrapped, so that the cell must know
-    what reads are."""
-    made = _with_conditions(conditions, owner, request)
-    return ValidatedCommit(made) if any(it.reads for it in request.modifications) else made
+    """Return the request on the terms of its transaction. A request with reads, and that of a new
+    attempt, is wrapped, so that the cell must know what this means."""
+    made = _with_conditions(terms.conditions, terms.owner, request)
+    if terms.since or any(it.reads for it in request.modifications):
+        return ValidatedCommit(made, terms.since)
+    return made
 
 
 def _with_conditions(

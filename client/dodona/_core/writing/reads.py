@@ -47,10 +47,12 @@ class ReadKeys(NamedTuple):
 class TableReads:
     """What a transaction has read of one table."""
 
-    __slots__ = ("_table", "is_altered", "keys", "only_call", "ranges", "schema")
+    __slots__ = ("_table", "is_altered", "is_required", "keys", "only_call", "ranges", "schema")
 
-    def __init__(self, route: TableRoute, call: "CallReads") -> None:
+    def __init__(self, route: TableRoute, call: "CallReads", *, is_required: bool) -> None:
         self.schema = route.schema
+        self.is_required = is_required
+        """Whether the first attempt to commit is validated. Otherwise only a new attempt is."""
         self._table = route.table
         self.keys: dict[Key, int] = {}
         """The lock groups of single keys."""
@@ -88,6 +90,10 @@ class TableReads:
         for (lower, upper), mask in self.ranges.items():
             yield ReadKeys(lower, upper, mask)
 
+    def covers(self, key: Key) -> bool:
+        """Return whether a row is among what was read."""
+        return key in self.keys or any(lower <= key < upper for lower, upper in self.ranges)
+
     def keep(self, reads: Iterable[ReadKeys]) -> None:
         """Keep these reads instead of the present ones. They cover all that was read."""
         self.keys = {}
@@ -111,20 +117,31 @@ def _is_protected(own: TableBuffer, key: Key) -> bool:
 class TransactionReads:
     """What a transaction has read, by path."""
 
-    __slots__ = ("_asked", "_default", "_is_condensed", "tables")
+    __slots__ = ("_asked", "_default", "_is_condensed", "keeps_all", "tables")
 
-    def __init__(self, asked: Isolation | None, default: Isolation | None) -> None:
+    def __init__(
+        self, asked: Isolation | None, default: Isolation | None, *, keeps_all: bool = False
+    ) -> None:
         """Record reads of a transaction. `asked` is the isolation of the transaction, if it was
-        given one. `default` is that of the client."""
+        given one. `default` is that of the client. With `keeps_all`, reads of all tables are
+        recorded, so that a new attempt can be validated."""
+        self.keeps_all = keeps_all
         self._asked = asked
         self._default = default
         self._is_condensed = False
         self.tables: dict[str, TableReads] = {}
 
-    def records(self, route: TableRoute) -> bool:
-        """Return whether reads of the table are recorded."""
+    def must_hold(self, route: TableRoute) -> bool:
+        """Return whether reads of the table are validated at the commit."""
         wanted = self._asked or route.settings.isolation or self._default
         return wanted == "serializable" and route.atomicity == "full"
+
+    def validated(self, *, is_again: bool) -> dict[str, TableReads]:
+        """Return what an attempt must find as it was read, by path. `is_again` stands for a new
+        attempt after a refusal."""
+        if is_again:
+            return self.tables
+        return {path: it for path, it in self.tables.items() if it.is_required}
 
     def with_keys(self, rows: dict[str, list[Key]], count_max: int) -> dict[str, list[Key]]:
         """Return these rows and the single keys that were read, by path. If they are too many,
@@ -132,7 +149,7 @@ class TransactionReads:
         if self._is_condensed:
             return rows
         found = {path: dict.fromkeys(keys) for path, keys in rows.items()}
-        for path, table in self.tables.items():
+        for path, table in self.validated(is_again=False).items():
             found.setdefault(path, {}).update(dict.fromkeys(table.keys))
         is_few = sum(map(len, found.values())) <= count_max
         return {path: [*keys] for path, keys in found.items() if keys} if is_few else rows
@@ -152,6 +169,19 @@ class TransactionReads:
         excess = sum(map(len, merged.values())) - count
         for path, reads in condensed(merged, excess).items():
             self.tables[path].keep(reads)
+
+
+def reads_of(
+    asked: Isolation | None, default: Isolation | None, refreshes: bool | None
+) -> TransactionReads | None:
+    """Return where the reads of a transaction are recorded, or None if none are. `refreshes` is
+    what the client was opened with. None: serializable transactions may be sent again."""
+    keeps_all = refreshes
+    if refreshes is None:
+        keeps_all = (asked or default) == "serializable"
+    if asked == "snapshot" and not keeps_all:
+        return None
+    return TransactionReads(asked, default, keeps_all=bool(keeps_all))
 
 
 class CallReads:
@@ -201,15 +231,18 @@ class CallReads:
     def _table(self, route: TableRoute) -> TableReads | None:
         """Return where to record a read of the table, or None if it is not recorded."""
         reads = self._reads
-        if not reads.records(route):
+        is_required = reads.must_hold(route)
+        if not is_required and not (reads.keeps_all and route.atomicity == "full"):
             return None
         known = reads.tables.get(route.path)
         if known is not None and known.only_call is not self:
             known.only_call = None
+            known.is_required = known.is_required or is_required
             known.is_altered = known.is_altered or not known.is_of(route)
             return known
         if known is None or not known.is_of(route):
-            known = reads.tables[route.path] = TableReads(route, self)
+            known = reads.tables[route.path] = TableReads(route, self, is_required=is_required)
+        known.is_required = known.is_required or is_required
         return known
 
 

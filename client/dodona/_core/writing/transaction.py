@@ -19,7 +19,7 @@ from dodona._core.protocol.retry import LOCKED_ROWS_MAX
 from dodona._core.writing.buffer import TableBuffer, merge
 from dodona._core.writing.conditions import NOTHING, Conditions, Requirement, conditions_of
 from dodona._core.writing.early_locks import NOTHING_LOCKED
-from dodona._core.writing.reads import TransactionReads
+from dodona._core.writing.reads import TableReads, TransactionReads
 from dodona_wire.errors import (
     InvalidRequest,
     LimitExceeded,
@@ -88,6 +88,7 @@ class TransactionBuffer:
         "coordinator",
         "durability",
         "id",
+        "is_id_known",
         "isolation",
         "locked",
         "locked_rows",
@@ -138,7 +139,9 @@ class TransactionBuffer:
         self.isolation: Isolation | None = None
         """The isolation that the transaction was given, if it was."""
         self.reads: TransactionReads | None = None
-        """What was read of serializable tables. None: reads are not recorded."""
+        """What was read. None: reads are not recorded."""
+        self.is_id_known = False
+        """Whether the program has the id of the transaction. Then the id is final."""
         self.refused_rows: dict[str, list[Key]] = {}
         """After a refusal, the rows that it wrote or locked, by path, unless they are many. Also
         the recorded reads of single rows, unless they are many together."""
@@ -150,6 +153,17 @@ class TransactionBuffer:
     @property
     def is_blind(self) -> bool:
         return self.start_timestamp is None and self.atomicity == "full"
+
+    @property
+    def is_again(self) -> bool:
+        """Whether this is a new attempt after a refusal. It has an id that is later than its reads,
+        or gets one."""
+        return self.start_timestamp is not None and self.id != TransactionId(self.start_timestamp)
+
+    @property
+    def validated(self) -> Mapping[str, TableReads]:
+        """What the attempt must find as it was read, by path."""
+        return {} if self.reads is None else self.reads.validated(is_again=self.is_again)
 
     @property
     def is_active(self) -> bool:
@@ -414,6 +428,8 @@ class TransactionBuffer:
     def end_aborted(self) -> None:
         """End the commit after a refusal."""
         assert self.state is TransactionState.COMMITTING
+        if self.id is None and self.start_timestamp is not None:
+            self.id = TransactionId(self.start_timestamp)
         if self.row_count <= LOCKED_ROWS_MAX:
             rows = {path: [*{**it.writes, **it.locks}] for path, it in self.tables.items()}
             reads = self.reads

@@ -185,6 +185,7 @@ class Participant:
         begun.conditions, begun.read_at = required, Timestamp(oldest)
         begun.owner = NO_OWNER if given is None else given.owner
         cell.begin(begun)
+        cell.counts.refreshes += since != NULL_TIMESTAMP and begun.coordinator == cell.id
         self.lock(begun)
 
     def _answer_later(self, route: Any, body: CommitOne | Prepare) -> None:
