@@ -94,7 +94,7 @@ def check_false_conflicts(
     """Check each refusal. Its winner must be real, and must have touched the named row."""
     transactions = list(transactions)
     by_start = {t.start: t for t in transactions if t.is_fresh and not t.is_blind}
-    by_start |= {name: t for t in transactions for name in (*t.names, *t.owners)}
+    by_start |= {name: t for t in transactions for name in t.aliases}
     by_commit = {commit: t for t, commit in committed}
     asked = frozenset([row for t in transactions for row in t.asked])
     violations = []
@@ -131,7 +131,8 @@ def _false_winner(
     if winner is not None and conflict.winner_start in winner.owners:
         return _problem_of_owner(winner, conflict)
     # An abandoned attempt of its own may still hold rows in a cell that was not informed yet.
-    is_itself = winner is loser and conflict.winner_start not in loser.names
+    sent = loser.again[-1:] or [loser.start]
+    is_itself = winner is loser and conflict.winner_start in sent
     if winner is None or is_itself:
         return "there is no such winner"
     if not any(_has_touched(winner, row) for row in conflict.rows):

@@ -164,11 +164,11 @@ class _Sweep:
             self._check_load(t, commit)
         for condition in t.conditions:
             self._check_condition(t, commit, condition)
-        if t.is_serializable:
+        if t.is_serializable or t.again:
             self._check_reads(t, "VALID")
         if t.is_blind:
             return  # nothing lies between its start and its commit: they are one
-        locked_after = max(t.names, default=t.start) if t.load else t.start
+        locked_after = max(t.names, default=t.start) if t.load else t.written_from
         for write in t.writes:
             self._check_no_conflict(t, commit, write.row, write.groups, write.is_shared)
             self._check_read_locks(t, commit, write, locked_after)
@@ -230,7 +230,7 @@ class _Sweep:
         if not is_shared:
             newest += _newest(state.last_shared_write, groups)
         for timestamp, other in newest:
-            if timestamp > t.start:
+            if timestamp > t.written_from:
                 text = f"committed {row} at {commit}, though {other} wrote it at {timestamp}"
                 self._flag("NOCONFLICT", t, text)
 

@@ -48,7 +48,7 @@ def _names(transactions: list[Transaction]) -> list[Acquisition]:
     return [
         Acquisition(f"{t.name} as its name", t.begin_us, NEVER_US, name, name)
         for t in transactions
-        for name in (*t.names, *t.owners)
+        for name in t.aliases
     ]
 
 
@@ -84,7 +84,7 @@ def _check_unique(
     violations = []
     owners: dict[int, str] = {}
     points = [(t.start, f"the start of {t.name}") for t in begun]
-    points += [(name, f"a name of {t.name}") for t in named for name in (*t.names, *t.owners)]
+    points += [(name, f"a name of {t.name}") for t in named for name in t.aliases]
     points += [(commit, f"the commit of {t.name}") for t, commit in committed]
     for timestamp, owner in points:
         other = owners.setdefault(timestamp, owner)
@@ -120,7 +120,7 @@ def _check_order(committed: Committed) -> list[Violation]:
     return [
         Violation("ORDER", f"{t.name} started at {floor} and committed at {commit}")
         for t, commit in committed
-        if commit <= (floor := max(t.names, default=0) if t.is_blind else t.start)
+        if commit <= (floor := max(t.names, default=0) if t.is_blind else t.written_from)
     ]
 
 

@@ -245,6 +245,9 @@ class Transaction:
     """The names on the wire of one without a transaction, in turn, before it had its start. They
     are timestamps, mostly from a reserve, each used once, that say nothing of when. For a bulk
     load: the names of the transactions that were to publish it."""
+    again: list[int] = field(default_factory=list)
+    """The ids under which it was sent again after a refusal, in turn. They are later than `start`,
+    and only the last one can be committed."""
     owners: list[int] = field(default_factory=list)
     """The names, which are timestamps, under which it asked for early locks."""
     asked: list[RowKey] = field(default_factory=list)
@@ -268,6 +271,16 @@ class Transaction:
     @property
     def name(self) -> str:
         return f"{self.session}#{self.number}"
+
+    @property
+    def aliases(self) -> tuple[int, ...]:
+        """All timestamps that stand for it, but its start and its commit."""
+        return (*self.names, *self.again, *self.owners)
+
+    @property
+    def written_from(self) -> int:
+        """The timestamp from which on nobody else may have changed the rows that it writes."""
+        return self.again[-1] if self.again else self.start
 
     @property
     def rows(self) -> list[RowKey]:

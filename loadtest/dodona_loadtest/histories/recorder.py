@@ -397,9 +397,18 @@ class Attempt:
     def commit(self) -> Protocol[bool]:
         """Commit. Return whether the answer says that it is committed."""
         assert self.buffer is not None
-        committing = self._rows.commit(self.buffer)
+        committing = watched(self._rows.commit(self.buffer), self._note_again)
         settling = self._recorder.settle(self.record, committing, self._rows_by_key)
         return (yield from settling)
+
+    def _note_again(self, step: Step) -> None:
+        """Note the id of a new attempt after a refusal."""
+        for _, sent in step.requests if isinstance(step, Calls) else ():
+            body = bare_commit(sent)
+            if not isinstance(body, CommitOne | Prepare):
+                continue
+            if body.transaction not in (self.record.start, *self.record.again[-1:]):
+                self.record.again.append(body.transaction)
 
     def abort(self, error: DodonaError | None = None) -> Protocol[None]:
         """Abort, which releases the locks that it took before it began."""

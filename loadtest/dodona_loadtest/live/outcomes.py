@@ -27,7 +27,7 @@ def ask_outcomes(db: Recorder, transactions: Iterable[Transaction]) -> Protocol[
     """Ask the cells, except about deletions that might be another's. Raises DodonaError."""
     answers: Answers = []
     for t in islice(filter(_is_askable, transactions), ASKED_MAX):
-        names = t.names if t.is_blind else [*t.names, t.start]
+        names = t.names if t.is_blind else [*t.names, t.start, *t.again]
         outcomes: list[Outcome] = []
         for name in names:
             outcome = yield from db.session.outcome(TransactionId(name))

@@ -179,13 +179,13 @@ class SerializableWriteSkew(WriteSkew):
 
     def _note_for(self, db: Recorder, stand_in: Row) -> Protocol[None]:
         """Write a note that depends on whether a stand-in is there and on duty. Another one may
-        create the row with a note, which is of another lock group."""
+        create the row with a note, which is of another lock group. Nobody has read the note that it
+        replaces, so the client may send this transaction again."""
         attempt = yield from self._begin(db)
         try:
             yield from glance(attempt, self.table, stand_in, ["is_on_duty"])
             yield Pause(db.random.randrange(1, THOUGHT_MS_MAX))
-            doctor = db.random.randrange(2 * self.pair_count)
-            note = {"id": doctor, "note": db.unique_value()}
+            note = {"id": db.random.choice((0, self.pair_count)), "note": db.unique_value()}
             yield from attempt.insert(self.table, note, is_update=True)
         except DodonaError as error:
             attempt.give_up(error)

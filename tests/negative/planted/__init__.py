@@ -2,6 +2,7 @@
 
 from negative.bug import CheckedBug, Excuse, PlantedBug
 from negative.planted import (
+    again,
     blind,
     client,
     conditions,
@@ -38,6 +39,7 @@ CHAPTERS = (
     conditions,
     early_locks,
     serializable,
+    again,
 )
 
 
