@@ -28,6 +28,7 @@ from early_lock_model.rules import Rules
 from early_lock_model.state import BLIND, DONE, FAILED, OWNERS, PLAIN, Case, State
 from replication_model.explorer import explore
 from replication_model.step import Step
+from suite.levels import share
 
 SMALL: Final = [it for it in CASES if not (it.leases_end or it.crashes_max)]
 
@@ -36,7 +37,7 @@ def title_of(it: Case | PlantedBug) -> str:
     return it.title
 
 
-@pytest.mark.parametrize("case", CASES, ids=title_of)
+@pytest.mark.parametrize("case", share(CASES, one_in=2), ids=title_of)
 def test_the_rules_keep_their_promises_in_each_state(case: Case) -> None:
     found = explore(EarlyLockModel(case))
     assert (found.violation, found.trace) == (None, ())
@@ -65,7 +66,7 @@ def test_each_bug_of_the_rules_is_planted() -> None:
 
 
 def settling_of(case: Case) -> object:
-    marks = [] if case in SMALL else [pytest.mark.slow("follows each state to its end")]
+    marks = [] if case in SMALL[::2] else [pytest.mark.slow("follows each state to its end")]
     return pytest.param(case, id=case.title, marks=marks)
 
 

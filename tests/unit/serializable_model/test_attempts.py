@@ -36,6 +36,7 @@ from serializable_model.state import (
     Record,
     State,
 )
+from suite.levels import share
 
 Looked = Callable[[SerializableModel, State], bool]
 
@@ -48,7 +49,9 @@ def _large(case: Case) -> object:
     return pytest.param(case, id=case.title, marks=pytest.mark.slow("looks at some 50,000 states"))
 
 
-@pytest.mark.parametrize("case", [*AGAIN, *map(_large, LARGE_AGAIN)], ids=title_of)
+@pytest.mark.parametrize(
+    "case", [*share(AGAIN, one_in=3), *map(_large, LARGE_AGAIN)], ids=title_of
+)
 def test_new_attempts_keep_the_promises_in_each_state(case: Case) -> None:
     found = explore(SerializableModel(case))
     assert (found.violation, found.trace) == (None, ())
@@ -73,7 +76,7 @@ def test_each_bug_of_the_rules_is_planted() -> None:
     assert {bug.rules for bug in AGAIN_BUGS} == bugs - {Rules} | {PastPrepared}
 
 
-@pytest.mark.parametrize("case", [overtaken(), prepared_apart()], ids=title_of)
+@pytest.mark.parametrize("case", share([overtaken(), prepared_apart()], one_in=2), ids=title_of)
 def test_dead_clients_keep_nothing_for_ever(case: Case) -> None:
     assert unsettled(SerializableModel(case)) is None
 

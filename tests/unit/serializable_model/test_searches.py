@@ -27,6 +27,7 @@ from serializable_model.planted import BUGS, PlantedBug
 from serializable_model.promises import DEADLOCK
 from serializable_model.rules import Rules
 from serializable_model.state import ABORT, UNDECIDED, Case, State
+from suite.levels import share
 
 
 def title_of(it: Case | PlantedBug) -> str:
@@ -37,7 +38,9 @@ def _large(case: Case) -> object:
     return pytest.param(case, id=case.title, marks=pytest.mark.slow("looks at some 100,000 states"))
 
 
-@pytest.mark.parametrize("case", [*CASES, *map(_large, LARGE)], ids=title_of)
+@pytest.mark.parametrize(
+    "case", [*share(CASES, one_in=2), *map(_large, LARGE)], ids=title_of
+)
 def test_the_rules_keep_their_promises_in_each_state(case: Case) -> None:
     found = explore(SerializableModel(case))
     assert (found.violation, found.trace) == (None, ())
@@ -103,7 +106,9 @@ def test_no_step_leads_back(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [skew(), read_apart(PLAIN_ONE, crashes_max=1), resharded()], ids=title_of
+    "case",
+    share([skew(), read_apart(PLAIN_ONE, crashes_max=1), resharded()], one_in=3),
+    ids=title_of,
 )
 def test_dead_clients_keep_nothing_for_ever(case: Case) -> None:
     assert unsettled(SerializableModel(case)) is None
