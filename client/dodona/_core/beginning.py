@@ -23,8 +23,9 @@ from dodona._core.writing.early_locks import (
     release,
 )
 from dodona._core.writing.lease import Lease, check_leases
+from dodona._core.writing.modes import check_modes
 from dodona._core.writing.reads import check_isolation, reads_of
-from dodona._core.writing.transaction import TransactionBuffer, check_modes
+from dodona._core.writing.transaction import TransactionBuffer
 from dodona_wire.errors import DodonaError, InvalidRequest
 from dodona_wire.types import Atomicity, Durability, Isolation, Key, Timestamp
 

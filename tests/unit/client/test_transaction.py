@@ -7,7 +7,8 @@ import pytest
 
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.writing.buffer import merge
-from dodona._core.writing.transaction import TransactionBuffer, TransactionState, check_modes
+from dodona._core.writing.modes import check_modes
+from dodona._core.writing.transaction import TransactionBuffer, TransactionState
 from dodona.errors import (
     InvalidRequest,
     LimitExceeded,

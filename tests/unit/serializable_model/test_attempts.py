@@ -49,9 +49,7 @@ def _large(case: Case) -> object:
     return pytest.param(case, id=case.title, marks=pytest.mark.slow("looks at some 50,000 states"))
 
 
-@pytest.mark.parametrize(
-    "case", [*share(AGAIN, one_in=3), *map(_large, LARGE_AGAIN)], ids=title_of
-)
+@pytest.mark.parametrize("case", [*share(AGAIN, one_in=3), *map(_large, LARGE_AGAIN)], ids=title_of)
 def test_new_attempts_keep_the_promises_in_each_state(case: Case) -> None:
     found = explore(SerializableModel(case))
     assert (found.violation, found.trace) == (None, ())

@@ -38,9 +38,7 @@ def _large(case: Case) -> object:
     return pytest.param(case, id=case.title, marks=pytest.mark.slow("looks at some 100,000 states"))
 
 
-@pytest.mark.parametrize(
-    "case", [*share(CASES, one_in=2), *map(_large, LARGE)], ids=title_of
-)
+@pytest.mark.parametrize("case", [*share(CASES, one_in=2), *map(_large, LARGE)], ids=title_of)
 def test_the_rules_keep_their_promises_in_each_state(case: Case) -> None:
     found = explore(SerializableModel(case))
     assert (found.violation, found.trace) == (None, ())

@@ -40,8 +40,8 @@ from dodona._core.reading.reading import range_of
 from dodona._core.row_session import RowSession
 from dodona._core.writing import bulk
 from dodona._core.writing.committing import check_mode
+from dodona._core.writing.modes import check_modes
 from dodona._core.writing.senders import StagedBatch
-from dodona._core.writing.transaction import check_modes
 from dodona_wire.errors import (
     DodonaError,
     InvalidRequest,

@@ -19,6 +19,7 @@ from dodona._core.protocol.retry import LOCKED_ROWS_MAX
 from dodona._core.writing.buffer import TableBuffer, merge
 from dodona._core.writing.conditions import NOTHING, Conditions, Requirement, conditions_of
 from dodona._core.writing.early_locks import NOTHING_LOCKED
+from dodona._core.writing.modes import check_modes
 from dodona._core.writing.reads import TableReads, TransactionReads
 from dodona_wire.errors import (
     InvalidRequest,
@@ -33,7 +34,7 @@ from dodona_wire.rows.columns import MAIN_LOCK_MASK
 from dodona_wire.rows.conditions import CONDITIONS_MAX
 from dodona_wire.rows.schema import TableSchema
 from dodona_wire.rows.sizes import write_bytes
-from dodona_wire.shown import named, shown
+from dodona_wire.shown import named
 from dodona_wire.types import (
     DELETE_MASK,
     SYNC_LAST_COMMITTED,
@@ -62,18 +63,6 @@ class TransactionState(enum.Enum):
     COMMITTING = "committing"
     COMMITTED = "committed"
     ABORTED = "aborted"
-
-
-def check_modes(atomicity: str, durability: str) -> None:
-    """Check that the modes exist and can be combined. Raises InvalidRequest."""
-    if atomicity not in ("full", "none"):
-        raise InvalidRequest(f'Atomicity must be "full" or "none", not {shown(atomicity)}')
-    if durability not in ("sync", "async"):
-        raise InvalidRequest(f'Durability must be "sync" or "async", not {shown(durability)}')
-    if atomicity == "full" and durability == "async":
-        raise InvalidRequest(
-            'Durability must be "sync" for tablet transactions with "full" atomicity'
-        )
 
 
 class TransactionBuffer:
