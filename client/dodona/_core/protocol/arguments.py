@@ -1,18 +1,19 @@
 """Check the arguments of users before the client uses or sends them. Pure.
 
-Owns: the checks of all arguments but rows, which values attributes may have, and their packing.
+Owns: the checks of all arguments but the values of rows, which values attributes may have, and
+their packing.
 Attributes take the values of JSON, so that every language and the REST interface can show them.
 Messages contain them as MessagePack. The master limits their length and decides which names exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import tee
+from itertools import islice, tee
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 
-from dodona_wire.errors import InvalidRequest
+from dodona_wire.errors import InvalidRequest, SchemaViolation
 from dodona_wire.rows.nested_values import is_numpy_array
 from dodona_wire.rows.values import NESTING_DEPTH_MAX
 from dodona_wire.shown import shown
@@ -34,6 +35,22 @@ def repeatable(rows: Iterable[Row]) -> Iterable[Row]:
     if type(rows) is not list and isinstance(rows, Iterator):  # isinstance is the slow check
         return _Kept(rows)
     return rows
+
+
+def bounded(rows: Iterable[Any], count_max: int) -> Iterable[Any]:
+    """Limit the rows to one more than allowed, since an iterator may be endless. Raises
+    InvalidRequest."""
+    if type(rows) is list:
+        return rows
+    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise InvalidRequest(f"rows are given as a list of dicts, not as one {type(rows).__name__}")
+    return islice(rows, count_max + 1)
+
+
+def check_row(row: object) -> None:
+    """Check that a row is a dict, or the like. Raises SchemaViolation."""
+    if not isinstance(row, Mapping):
+        raise SchemaViolation(f"a row is a dict, not {type(row).__name__}")
 
 
 def repeatable_names(names: Sequence[str] | None) -> Sequence[str] | None:

@@ -10,10 +10,9 @@ Invariant: of the rows of one call, all are taken or none.
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final, Literal, get_args
 
-from dodona._core.protocol.arguments import check_flag
+from dodona._core.protocol.arguments import bounded, check_flag, check_row
 from dodona._core.protocol.limits import TransactionLimits
 from dodona._core.protocol.retry import LOCKED_ROWS_MAX
 from dodona._core.writing.buffer import TableBuffer, merge
@@ -210,9 +209,9 @@ class TransactionBuffer:
         write_of = schema.change_of if is_aggregate else schema.write_of
         writes: list[Write] = []
         try:
-            for row in _bounded(rows, self._limits.rows_max):
+            for row in bounded(rows, self._limits.rows_max):
                 if type(row) is not dict:
-                    _check_row(row)
+                    check_row(row)
                 writes.append(write_of(row, is_update=is_update))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(writes))
@@ -309,9 +308,9 @@ class TransactionBuffer:
     ) -> list[Key]:
         encoded: list[Key] = []
         try:
-            for key in _bounded(keys, self._limits.rows_max):
+            for key in bounded(keys, self._limits.rows_max):
                 if type(key) is not dict:
-                    _check_row(key)
+                    check_row(key)
                 encoded.append(schema.key_of(key))
         except SchemaViolation as error:
             error.attributes.update(table=path, row_index=len(encoded))
@@ -469,18 +468,3 @@ def check_schema(path: str, buffer: TableBuffer, schema: TableSchema) -> None:
             "The table's schema changed during the transaction. Run the transaction again.",
             table=path,
         )
-
-
-def _bounded(rows: Iterable[Any], count_max: int) -> Iterable[Any]:
-    """Limit the rows to one more than allowed, since an iterator may be endless. Raises
-    InvalidRequest."""
-    if type(rows) is list:
-        return rows
-    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
-        raise InvalidRequest(f"rows are given as a list of dicts, not as one {type(rows).__name__}")
-    return islice(rows, count_max + 1)
-
-
-def _check_row(row: object) -> None:
-    if not isinstance(row, Mapping):
-        raise SchemaViolation(f"a row is a dict, not {type(row).__name__}")
