@@ -353,6 +353,7 @@ class AsyncClient(AsyncReader):
         nowait: bool = False,
         skip_locked: int | None = None,
         isolation: Isolation | None = None,
+        timestamp: Timestamp | None = None,
         timeout_ms: int | None = None,
     ) -> "Beginning[AsyncTransaction]":
         """Begin a transaction. It may live for at most 60 s.
@@ -375,6 +376,8 @@ class AsyncClient(AsyncReader):
           TransactionConflict if another transaction has changed what it read. With `"snapshot"`,
           only writes conflict. Without it, each table has the isolation of its settings, else that
           of the client, else `"snapshot"`. Tables with atomicity `"none"` have none.
+        - `timestamp`: read as of this timestamp, such as one that `generate_timestamp` gave
+          before. The transaction writes and locks nothing, and may live for longer.
 
         Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
         names a row and its owner, and TableNotMounted.
@@ -391,6 +394,7 @@ class AsyncClient(AsyncReader):
             locks,
             waiting,
             isolation=isolation,
+            timestamp=timestamp,
         )
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 

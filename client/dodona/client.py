@@ -330,6 +330,7 @@ class Client(Reader):
         nowait: bool = False,
         skip_locked: int | None = None,
         isolation: Isolation | None = None,
+        timestamp: Timestamp | None = None,
         timeout_ms: int | None = None,
     ) -> "Transaction":
         """Begin a transaction. It may live for at most 60 s.
@@ -352,6 +353,8 @@ class Client(Reader):
           TransactionConflict if another transaction has changed what it read. With `"snapshot"`,
           only writes conflict. Without it, each table has the isolation of its settings, else that
           of the client, else `"snapshot"`. Tables with atomicity `"none"` have none.
+        - `timestamp`: read as of this timestamp, such as one that `generate_timestamp` gave
+          before. The transaction writes and locks nothing, and may live for longer.
 
         Raises Unavailable, InvalidRequest, TableNotFound. With `locks`, raises RowBlocked, which
         names a row and its owner, and TableNotMounted."""
@@ -366,6 +369,7 @@ class Client(Reader):
             locks,
             waiting,
             isolation=isolation,
+            timestamp=timestamp,
         )
         return self._begin_rows(begin, timeout_ms)
 

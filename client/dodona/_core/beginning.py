@@ -12,7 +12,7 @@ from dodona._core.protocol.attempts import with_route
 from dodona._core.protocol.context import Context
 from dodona._core.protocol.retry import Rerun
 from dodona._core.protocol.steps import Protocol
-from dodona._core.reading.reading import encode_keys
+from dodona._core.reading.reading import check_snapshot, encode_keys
 from dodona._core.writing.early_locks import (
     AS_USUAL,
     NOTHING_LOCKED,
@@ -45,22 +45,40 @@ class Beginnings:
         waiting: Waiting = AS_USUAL,
         asked: list[Locked] | None = None,
         isolation: Isolation | None = None,
+        timestamp: Timestamp | None = None,
     ) -> Protocol[TransactionBuffer]:
         """Begin a transaction, and return its buffer, with conditions for the prerequisites.
-        `locks` are rows to lock before, and `asked` is as in `acquire`. Raises InvalidRequest,
-        TableNotFound, Unavailable, and the errors of `acquire`."""
+        `locks` are rows to lock before, and `asked` is as in `acquire`. With a `timestamp`, it only
+        reads, at this timestamp. Raises InvalidRequest, TableNotFound, Unavailable, and the errors
+        of `acquire`."""
         check_modes(atomicity, durability)
         check_isolation(isolation)
         if isolation is not None and atomicity == "none":
             raise InvalidRequest("A transaction with atomicity none has no isolation.")
         check_flag(read_own_writes, "read_own_writes")
         leases = check_leases(prerequisites) if prerequisites else ()
+        if timestamp is not None:
+            return self._reader(timestamp, atomicity, has_locks=locks is not None or bool(leases))
         locked = NOTHING_LOCKED
         if locks is not None:
             wanted = yield from self._rows_of(check_locks(locks, atomicity))
             locked = yield from acquire(self._context, wanted, waiting, asked)
         modes = atomicity, durability, read_own_writes
         return (yield from self._begun(*modes, leases, locked, isolation))
+
+    def _reader(
+        self, timestamp: int, atomicity: Atomicity, *, has_locks: bool
+    ) -> TransactionBuffer:
+        """Return the buffer of a transaction that reads at a timestamp. No server takes part."""
+        start = check_snapshot(timestamp)
+        if atomicity == "none" or has_locks:
+            raise InvalidRequest(
+                "A transaction with a timestamp only reads, as of this timestamp. It has atomicity "
+                "full, no locks and no prerequisites."
+            )
+        buffer = self._buffer(start, "full", "sync", self._context.instant_us())
+        buffer.id, buffer.only_reads = None, True
+        return buffer
 
     def begin_attempt(
         self,

@@ -191,7 +191,7 @@ class RowSession(Beginnings, ReadSession, ChangeSession):
         limits = self.limits.transaction
 
         def put(route: TableRoute) -> None:
-            transaction.check_active("modify rows in")
+            transaction.check_writable("modify rows in")
             try:
                 checked = check_at_once(route.schema, data, kind)
             except DodonaError as error:

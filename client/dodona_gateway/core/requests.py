@@ -262,7 +262,8 @@ class BeginTransaction(Timed, frozen=True):
     `wait_ms` (10 s by default), or not at all with `nowait`. With `skip_locked`, it locks at most
     so many of them, those that are free now. With the `isolation` `"serializable"`, the commit of a
     transaction that writes is refused if another one has changed what it read. Without it, the
-    settings of each table decide."""
+    settings of each table decide. With a `timestamp`, it only reads, as of this timestamp, and may
+    live for longer."""
 
     atomicity: Atomicity = "full"
     durability: Durability = "sync"
@@ -274,6 +275,7 @@ class BeginTransaction(Timed, frozen=True):
     nowait: bool = False
     skip_locked: FreeRows | None = None
     isolation: Isolation | None = None
+    timestamp: Timestamp | None = None
 
 
 class InsertInTransaction(Timed, frozen=True):

@@ -131,6 +131,7 @@ class Transactions:
         prerequisites: Sequence[Lease] = (),
         locks: EarlyLocks = NO_LOCKS,
         isolation: Isolation | None = None,
+        timestamp: Timestamp | None = None,
     ) -> tuple[str, AsyncTransaction]:
         """Begin a transaction; return its id, and the transaction. `lease_ms` is its lease. Raises
         Overloaded, InvalidRequest, Unavailable, RowBlocked."""
@@ -148,11 +149,12 @@ class Transactions:
             nowait=locks.nowait,
             skip_locked=locks.skip_locked,
             isolation=isolation,
+            timestamp=timestamp,
             timeout_ms=timeout_ms,
         )
         try:
             name = begun.start_timestamp
-            if name is None:
+            if name is None or timestamp is not None:  # others may have this one
                 name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
             self._holdings.check_room(owner)  # other transactions may have begun meanwhile
         except DodonaError:

@@ -303,3 +303,34 @@ def test_an_isolation_is_one_of_two_and_needs_atomicity(rest: Rest) -> None:
     assert rest.refused("begin_transaction", isolation="linearizable").status == 400
     lost = rest.refused("begin_transaction", isolation="serializable", atomicity="none")
     assert (lost.status, lost.kind) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_transaction_with_a_timestamp_reads_the_past_and_writes_nothing(
+    rest: Rest, read: str
+) -> None:
+    table = f"//transactions/past/{read}"
+    rest("create_table", path=table, schema=SCHEMA, pivot_keys=[[], [100]], mount=True)
+    at = rest("generate_timestamps", count=1)["first"]
+    writer = begin(rest)
+    insert(rest, writer, table, 1, 150)
+    rest("commit_transaction", writer)
+    asked = {name: _with(value, table) for name, value in READS[read].items()}
+    if "sql" not in asked:
+        asked["table"] = table
+    past, same, now = begin(rest, timestamp=at), begin(rest, timestamp=at), begin(rest)
+    assert past != same
+    assert rest(read, past, **asked) == rest(read, same, **asked)
+    assert rest(read, past, **asked) != rest(read, now, **asked)
+    rows = [{"id": 2, "owner": "ann", "balance": 1}]
+    lost = rest.refused("insert_rows_in_transaction", past, table=table, rows=rows)
+    assert (lost.status, lost.kind) == (400, "invalid_request")
+    assert rest("commit_transaction", past)["timestamp"] is None
+    assert rest("commit_transaction", past)["timestamp"] is None
+
+
+def test_the_timestamp_of_a_transaction_goes_with_no_locks(rest: Rest) -> None:
+    at = rest("generate_timestamps", count=1)["first"]
+    lost = rest.refused("begin_transaction", timestamp=at, locks={})
+    assert (lost.status, lost.kind) == (400, "invalid_request")
+    assert rest.refused("begin_transaction", timestamp=0).status == 400

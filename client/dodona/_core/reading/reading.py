@@ -62,6 +62,13 @@ def check_timestamp(timestamp: int) -> Timestamp:
     raise InvalidRequest(f"Invalid read timestamp {shown(timestamp)}{_HINT}")
 
 
+def check_snapshot(timestamp: int) -> Timestamp:
+    """Check the timestamp of all reads of a transaction. Raises InvalidRequest."""
+    if type(timestamp) is int and MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        return Timestamp(timestamp)
+    raise InvalidRequest(f"Invalid read timestamp {shown(timestamp)}{_HINT}")
+
+
 def check_retention(retention_timestamp: int, timestamp: Timestamp) -> Timestamp:
     """Check the retention timestamp of a read at `timestamp`. Raises InvalidRequest."""
     if type(retention_timestamp) is int:

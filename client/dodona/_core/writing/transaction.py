@@ -80,6 +80,7 @@ class TransactionBuffer:
         "isolation",
         "locked",
         "locked_rows",
+        "only_reads",
         "publications",
         "reads",
         "reads_own_writes",
@@ -128,6 +129,8 @@ class TransactionBuffer:
         """The isolation that the transaction was given, if it was."""
         self.reads: TransactionReads | None = None
         """What was read. None: reads are not recorded."""
+        self.only_reads = False
+        """Whether it only reads, at a timestamp that the caller chose. Then it has no id."""
         self.is_id_known = False
         """Whether the program has the id of the transaction. Then the id is final."""
         self.refused_rows: dict[str, list[Key]] = {}
@@ -181,6 +184,8 @@ class TransactionBuffer:
     def describe(self, name: str) -> str:
         """Return a text for people, under the class name that they see."""
         identity = "non-atomic" if self.id is None else str(self.id)
+        if self.only_reads:
+            identity = f"at {self.start_timestamp}"
         return f"<{name} {identity} {self.state.value}, {self.row_count} rows written>"
 
     # ---- buffering
@@ -198,7 +203,7 @@ class TransactionBuffer:
     ) -> None:
         """Buffer all of the rows, or none. Raises SchemaViolation, LimitExceeded,
         InvalidRequest."""
-        self.check_active("modify rows in")
+        self.check_writable("modify rows in")
         if type(is_update) is not bool:
             check_flag(is_update, "update")
         if type(is_aggregate) is not bool:
@@ -231,7 +236,7 @@ class TransactionBuffer:
     ) -> None:
         """Buffer all of the deletions, or none. Raises SchemaViolation, LimitExceeded,
         InvalidRequest."""
-        self.check_active("modify rows in")
+        self.check_writable("modify rows in")
         writes = [(key, DELETE_MASK, ()) for key in self._keys_of(path, schema, keys)]
         conditions = NOTHING
         if required is not None:
@@ -247,7 +252,7 @@ class TransactionBuffer:
     ) -> None:
         """Buffer conditions for rows that need not be written. Raises SchemaViolation,
         LimitExceeded, InvalidRequest."""
-        self.check_active("add conditions to")
+        self.check_writable("add conditions to")
         encoded = self._keys_of(path, schema, keys)
         buffer = self.tables.get(path) or TableBuffer(schema)
         check_schema(path, buffer, schema)
@@ -285,7 +290,7 @@ class TransactionBuffer:
         lock_type: LockType,
     ) -> None:
         """Buffer all of the row locks, or none. Raises InvalidRequest, LimitExceeded."""
-        self.check_active("lock rows in")
+        self.check_writable("lock rows in")
         self._check_lock_type(lock_type, ROW_LOCK_TYPES, "row lock")
         lock_mask = schema.lock_mask_of(locks)
         encoded = self._keys_of(path, schema, keys)
@@ -396,7 +401,8 @@ class TransactionBuffer:
         SnapshotTooOld."""
         self.check_active("commit")
         age_ms = (instant_us - self._begun_us) // 1000
-        if age_ms > self._limits.life_ms_max and self.start_timestamp is not None:
+        is_bounded = self.start_timestamp is not None and not self.only_reads
+        if is_bounded and age_ms > self._limits.life_ms_max:
             self.abort()
             raise SnapshotTooOld(
                 f"A transaction lives at most {self._limits.life_ms_max} ms. "
@@ -441,8 +447,19 @@ class TransactionBuffer:
         self.state = TransactionState.ABORTED
         self.tables, self.reads = {}, None
 
+    def check_writable(self, action: str) -> None:
+        """Raise TransactionClosed or InvalidRequest, which name the refused action, unless rows may
+        be buffered."""
+        self.check_active(action)
+        if self.only_reads:
+            raise InvalidRequest(
+                f"Cannot {action} a transaction that began with a timestamp: it only reads. "
+                "Begin one without `timestamp`.",
+                timestamp=self.start_timestamp,
+            )
+
     def check_active(self, action: str) -> None:
-        """Raise TransactionClosed, which names the refused action, unless rows may be buffered."""
+        """Raise TransactionClosed, which names the refused action, unless it is active."""
         if self.state is TransactionState.ACTIVE:
             return
         name = "the transaction" if self.id is None else f"transaction {self.id}"

@@ -37,6 +37,7 @@ async def begin_transaction(call: Call, asked: requests.BeginTransaction) -> ans
         leases,
         await _early_locks(call, asked),
         asked.isolation,
+        asked.timestamp,
     )
     gateway = call.service.settings.address
     locked = {
