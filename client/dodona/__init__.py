@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dodona.client import Client, Transaction, connect, open
     from dodona.leases import Lease, Leases
     from dodona.loads import Load, Loads
+    from dodona.local_copy import LocalCopy
     from dodona.snapshot import Snapshot
     from dodona.timestamps import datetime_from_timestamp, timestamp_from_datetime
     from dodona_wire.errors import (
@@ -116,6 +117,7 @@ __all__ = [
     "LoadRecovery",
     "LoadTicket",
     "Loads",
+    "LocalCopy",
     "LocksEnded",
     "MasterTransaction",
     "MetadataChanged",
@@ -188,6 +190,7 @@ _HOMES: Final = {
     ),
     "dodona.leases": "Lease Leases",
     "dodona.loads": "Load Loads",
+    "dodona.local_copy": "LocalCopy",
     "dodona.schema": "Column TableSchema",
     "dodona.snapshot": "Snapshot",
     "dodona.timestamps": "datetime_from_timestamp timestamp_from_datetime",

@@ -1,7 +1,7 @@
 """The asyncio client: `connect`, `open`, and the class `AsyncClient`.
 
 Owns: the public names and arguments of the asyncio API, except two groups. The calls for whole
-tables are in `dodona.aio_catalog`, and reads in `dodona.aio_reads` and `dodona.aio_changes`.
+tables are in `dodona.aio_catalog`, and reads in `aio_reads`, `aio_changes` and `aio_local_copy`.
 Each method passes one protocol of the session to its driver, which runs it. Any number of tasks
 may use one client. Only one task at a time may use a transaction.
 
@@ -37,7 +37,8 @@ from dodona.aio_catalog import AsyncMasterTransaction as AsyncMasterTransaction
 from dodona.aio_changes import AsyncChanges as AsyncChanges
 from dodona.aio_leases import AsyncLeases
 from dodona.aio_loads import AsyncLoads
-from dodona.aio_reads import AsyncReader
+from dodona.aio_local_copy import AsyncFollower
+from dodona.aio_local_copy import AsyncLocalCopy as AsyncLocalCopy
 from dodona.aio_snapshot import AsyncSnapshot as AsyncSnapshot
 from dodona.aio_transaction import AsyncTransaction as AsyncTransaction
 from dodona_wire.errors import DodonaError
@@ -117,7 +118,7 @@ async def open(
     )
 
 
-class AsyncClient(AsyncReader):
+class AsyncClient(AsyncFollower):
     """A connection to a cluster, or an open embedded database. Create it with `dodona.aio.connect`
     or `dodona.aio.open`.
 

@@ -1,7 +1,7 @@
 """The blocking client: `connect`, `open`, and the class `Client`.
 
 Owns: the public names and arguments of the blocking API, except two groups. The calls for whole
-tables are in `dodona.catalog`, and reads in `dodona.reads` and `dodona.changes`.
+tables are in `dodona.catalog`, and reads in `reads`, `changes` and `local_copy`.
 Each method passes one protocol of the session to its driver, which runs it. Any number of threads
 may use one client. Only one thread at a time may use a transaction.
 """
@@ -34,7 +34,8 @@ from dodona.catalog import MasterTransaction as MasterTransaction
 from dodona.changes import Changes as Changes
 from dodona.leases import Leases
 from dodona.loads import Loads
-from dodona.reads import Reader
+from dodona.local_copy import Follower
+from dodona.local_copy import LocalCopy as LocalCopy
 from dodona.snapshot import Snapshot as Snapshot
 from dodona.transaction import Transaction as Transaction
 from dodona_wire.errors import DodonaError
@@ -108,7 +109,7 @@ def open(
     return opened(Client, path, acknowledgement, call_timeout_ms, isolation, refresh)
 
 
-class Client(Reader):
+class Client(Follower):
     """A connection to a cluster, or an open embedded database. Create it with `dodona.connect`
     or `dodona.open`.
 

@@ -14,6 +14,7 @@ import dodona_local.backup
 from documents.blocks import DOCS
 from documents.members import Member, fields_of, methods_of, signature_of
 from dodona.changes import Changes
+from dodona.local_copy import LocalCopy
 
 KNOWN: Final = frozenset(it for it in dodona.__all__ if it.isupper()) | {"NULL_TIMESTAMP"}
 FUNCTIONS: Final = (
@@ -29,6 +30,7 @@ CLASSES: Final[tuple[type, ...]] = (
     dodona.MasterTransaction,
     dodona.Snapshot,
     Changes,
+    LocalCopy,
     dodona.Loads,
     dodona.Load,
     dodona.Leases,

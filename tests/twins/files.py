@@ -19,6 +19,7 @@ ORIGINS: Final = {
     "changes.py": "aio_changes.py",
     "leases.py": "aio_leases.py",
     "loads.py": "aio_loads.py",
+    "local_copy.py": "aio_local_copy.py",
     "reads.py": "aio_reads.py",
     "snapshot.py": "aio_snapshot.py",
     "transaction.py": "aio_transaction.py",

@@ -86,6 +86,7 @@ def test_each_call_that_declares_a_span_has_it(seen: Seen, db: dodona.Client) ->
         "ReadSession.first_rows": lambda: run(session.first_rows("//a", 10, 1_000_000)),
         "ReadSession.read_ranges": lambda: db.read_arrow("//a"),
         "Query.fetch": lambda: db.query("SELECT * FROM [//a]"),
+        "ChangeSession.follow": lambda: db.follow("//a"),
         "ChangeSession.read_changes": lambda: db.read_changes("//a", since),
     }
     names = {

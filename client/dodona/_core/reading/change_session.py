@@ -1,4 +1,4 @@
-"""The reads of changes of one session. Pure.
+"""The reads of changes of one session, and copies that follow them. Pure.
 
 Owns: the names of these protocols, which `Session` has.
 """
@@ -13,6 +13,7 @@ from dodona._core.protocol.context import Context
 from dodona._core.protocol.spans import traced_as
 from dodona._core.protocol.steps import Protocol
 from dodona._core.reading.changes import ChangePages, count_changes, read_until
+from dodona._core.reading.local_rows import ROWS_MAX, LocalRows
 from dodona_wire.types import Timestamp
 
 
@@ -35,6 +36,19 @@ class ChangeSession:
         until = yield from read_until(self._context, since, timestamp)
         ends, names = (lower, upper), repeatable_names(columns)
         return ChangePages(self._context, path, Timestamp(since), until, ends, names)
+
+    @traced_as("follow")
+    def follow(
+        self,
+        path: str,
+        lower: Sequence[Any] | None = None,
+        upper: Sequence[Any] | None = None,
+        rows_max: int = ROWS_MAX,
+    ) -> Protocol[LocalRows]:
+        """Return a copy of the rows of lower ≤ key < upper, which can take later changes."""
+        rows = LocalRows(self._context, path, (lower, upper), rows_max)
+        yield from rows.reload()
+        return rows
 
     def count_changes(
         self,

@@ -369,7 +369,7 @@ def select(
         return [row_of(key, values) for key, values in rows]
 
     pages = ScanPages(ScanPage, made)
-    parts = yield from _scan(context, route, [(first, end)], projection, at, pages)
+    parts = yield from scan(context, route, [(first, end)], projection, at, pages)
     rows = [row for part in parts for row in part]
     if own is not None:
         overlaid = overlay_range(own, projection.mask, first, end, rows)
@@ -399,7 +399,7 @@ def read_arrow(
         return projection.table(page.batch) if page.row_count else None
 
     pages = ScanPages(ArrowPage, made)
-    tables = yield from _scan(context, route, ends, projection, at, pages)
+    tables = yield from scan(context, route, ends, projection, at, pages)
     found = concatenate([empty, *[it for it in tables if it is not None]])
     return found.select(list(projection.names))
 
@@ -413,7 +413,7 @@ def range_of(
     return first, end
 
 
-def _scan(
+def scan(
     context: Context,
     route: TableRoute,
     ends: Sequence[tuple[Key, Key]],
