@@ -44,8 +44,8 @@ class LocalCopy(ProcessBound):
 
     @property
     def age_ms(self) -> int:
-        """For how many milliseconds the copy may lack commits: it has all that were acknowledged
-        before."""
+        """For how many milliseconds the copy may lack commits: it has all transactions that were
+        acknowledged before."""
         return self._rows.age_ms
 
     def __len__(self) -> int:
@@ -85,9 +85,10 @@ class LocalCopy(ProcessBound):
 
         It reads the changed rows only. It reads all rows if the table was altered or replaced, if
         over 100,000 rows have changed, or if retention has passed the copy. Rows that retention
-        removes stay in the copy until then: see `reload`. If the call fails, the copy stays as it
-        was. Raises what `Client.select` raises, and LimitExceeded for more rows than
-        `rows_max`."""
+        removes stay in the copy until then: see `reload`. Rows of a table with atomicity `"none"`
+        come when the oracle has passed their timestamps. The clock of their client may be up to a
+        minute ahead. If the call fails, the copy stays as it was. Raises what
+        `Client.select` raises, and LimitExceeded for more rows than `rows_max`."""
         return self._run(self._rows.refresh(max_age_ms), timeout_ms)
 
     def reload(self, *, timeout_ms: int | None = None) -> Timestamp:

@@ -78,14 +78,16 @@ def test_writes_of_some_columns_and_aggregates_are_taken(db: Client, make_table:
 def test_a_range_of_keys_is_copied(db: Client, make_table: MakeTable) -> None:
     path = make_table(PLAIN, pivot_keys=APART)
     db.insert_rows(path, rows(1, 90, 110, 190))
-    copy = db.follow(path, [50], [150])
+    lower, upper = [50], [150]
+    copy = db.follow(path, lower, upper)
+    lower[0] = 100  # the caller's list is the caller's
     db.insert_rows(path, rows(2, 95, 105, 195))
     copy.refresh()
     assert [it["k"] for it in copy.select()] == [90, 95, 105, 110]
     assert [it["k"] for it in copy.select([100])] == [105, 110]
-    for lower, upper in (([49], None), (None, [151])):
+    for ends in (([49], None), (None, [151]), ([151], None), (None, [49])):
         with refused(InvalidRequest, "outside of the range", is_retryable=False, table=path):
-            copy.select(lower, upper)
+            copy.select(*ends)
     for key in (49, 150):
         with refused(InvalidRequest, "outside of the range", is_retryable=False, row_index=1):
             copy.lookup_rows(keys(60, key))
@@ -207,3 +209,15 @@ def test_a_copy_says_what_it_is(db: Client, make_table: MakeTable) -> None:
     assert repr(copy) == f"<dodona.LocalCopy {path} at {copy.timestamp}, 2 rows>"
     assert copy.age_ms >= 0
     assert copy.reload() == copy.timestamp
+
+
+def test_a_copy_follows_a_table_that_another_client_replaced(
+    db: Client, other: Client, make_table: MakeTable
+) -> None:
+    path = make_table(PLAIN)
+    copy = db.follow(path)
+    other.remove_table(path)
+    other.create_table(path, [{**KEY, "name": "q"}, PLAIN[1]], mount=True)
+    other.insert_rows(path, [{"q": 7, "v": 1}])
+    copy.refresh()
+    assert list(copy.select()) == [{"q": 7, "v": 1}]

@@ -174,3 +174,40 @@ async def test_asyncio_has_copies(tmp_path: Path) -> None:
         assert list(copy.select()) == [ROW]
         assert repr(copy) == f"<dodona.aio.AsyncLocalCopy //t at {copy.timestamp}, 1 rows>"
         assert await copy.reload() == copy.timestamp
+
+
+class Hurt(dict[Any, Any]):
+    """The rows of a copy, which a signal interrupts at the first deletion."""
+
+    is_hurt = False
+
+    def pop(self, *given: Any) -> Any:
+        if not self.is_hurt:
+            self.is_hurt = True
+            raise KeyboardInterrupt
+        return super().pop(*given)
+
+
+def test_a_refresh_that_is_interrupted_amid_its_changes_is_finished(db: dodona.Client) -> None:
+    copy = db.follow("//t")
+    db.delete_rows("//t", [{"k": 1}])
+    db.insert_rows("//t", [{"k": 2, "v": 2}])
+    state = copy._rows._state
+    state.rows = Hurt(state.rows)
+    with pytest.raises(KeyboardInterrupt):
+        copy.refresh()
+    assert list(copy.select()) == [{"k": 2, "v": 2}]
+    assert list(db.select("//t", timestamp=copy.timestamp)) == [{"k": 2, "v": 2}]
+
+
+def test_many_versions_of_a_row_are_not_read_one_by_one(
+    db: dodona.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dodona._core.reading.local_rows.VERSIONS_MAX", 3)
+    watched = Watched(db, monkeypatch)
+    copy = db.follow("//t")
+    for v in range(4):
+        db.insert_rows("//t", [{"k": 1, "v": v}])
+    copy.refresh()
+    assert watched.asked()[-1] is Scan
+    assert list(copy.select()) == [{"k": 1, "v": 3}]

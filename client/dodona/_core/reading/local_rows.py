@@ -6,13 +6,13 @@ deletions, writes of some columns and changes of aggregates need no care of thei
 
 Invariants:
 - The copy is what a read of the table at its timestamp returned, or would have returned.
-- A refresh that fails changes nothing.
+- A refresh that fails changes nothing. One that is interrupted has happened, or has not.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from dodona._core.protocol.altered import error_of_change
 from dodona._core.protocol.arguments import check_number, repeatable_names
@@ -33,7 +33,13 @@ from dodona._core.reading.reading import (
 )
 from dodona._core.reading.rows import Rows
 from dodona._core.reading.scan_pages import ScanPages
-from dodona_wire.errors import InvalidRequest, LimitExceeded, MetadataChanged, SnapshotTooOld
+from dodona_wire.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    MetadataChanged,
+    SchemaViolation,
+    SnapshotTooOld,
+)
 from dodona_wire.messages.data import ScanPage
 from dodona_wire.types import KEY_MAX, KEY_MIN, Key, Timestamp
 
@@ -42,46 +48,104 @@ ROWS_MAX: Final = 1_000_000
 ROWS_LIMIT: Final = 100_000_000
 CHANGED_ROWS_MAX: Final = 100_000
 """If more rows than this have changed, a refresh reads all rows."""
+VERSIONS_MAX: Final = 1_000_000
+"""If the feed has more versions than this, a refresh reads all rows."""
 AGE_MS_MAX: Final = 86_400_000
 
 Values = tuple[Any, ...]
+
+
+Bound = Sequence[Any] | None
+
+
+class _Changes(NamedTuple):
+    """What a refresh has found. To take it twice is to take it once."""
+
+    there: dict[Key, Values]
+    gone: list[Key]
+    timestamp: Timestamp
+    asked_us: int
+
+
+class _Snapshot:
+    """The rows of the copy at one timestamp."""
+
+    __slots__ = (
+        "asked_us",
+        "bounds",
+        "changes",
+        "keys",
+        "route",
+        "rows",
+        "timestamp",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        route: TableRoute,
+        bounds: tuple[Key, Key],
+        rows: dict[Key, Values],
+        timestamp: Timestamp,
+        asked_us: int,
+    ) -> None:
+        self.route = route
+        self.bounds = bounds
+        self.rows = rows
+        """The stored values of all columns."""
+        self.timestamp = timestamp
+        self.asked_us = asked_us
+        """When the timestamp was asked for: the copy has all commits from before."""
+        self.whole = Projection(route.schema, None)
+        self.keys: list[Key] | None = None
+        """All keys in order. None: some have come or gone."""
+        self.changes: _Changes | None = None
+        """What is to be taken before the next look: a signal may have interrupted that."""
+
+    def settle(self) -> None:
+        """Take the changes, if there are any."""
+        changes = self.changes
+        if changes is None:
+            return
+        self.keys = None
+        self.rows.update(changes.there)
+        for key in changes.gone:
+            self.rows.pop(key, None)
+        self.timestamp, self.asked_us = changes.timestamp, changes.asked_us
+        self.changes = None
 
 
 class LocalRows:
     """The rows of a table, or of a range of its keys, at one timestamp."""
 
     def __init__(
-        self,
-        context: Context,
-        path: str,
-        ends: tuple[Sequence[Any] | None, Sequence[Any] | None],
-        rows_max: int,
+        self, context: Context, path: str, ends: tuple[Bound, Bound], rows_max: int
     ) -> None:
         """Make a copy, which has no rows before its first `reload`. `ends` are as in `select`."""
         check_number(rows_max, "rows_max", 1, ROWS_LIMIT)
         self.path = path
-        self.timestamp: Timestamp
         self._context = context
-        self._ends = ends
+        self._ends = _own(ends[0]), _own(ends[1])
         self._rows_max = rows_max
-        self._asked_us = 0
-        """When the timestamp was asked for: the copy has all commits from before."""
-        self._route: TableRoute
-        self._bounds: tuple[Key, Key]
-        self._whole: Projection
-        """All columns."""
-        self._rows: dict[Key, Values] = {}
-        """The stored values of all columns."""
-        self._keys: list[Key] | None = None
-        """All keys in order. None: some have come or gone."""
+        self._state: _Snapshot
+
+    @property
+    def _now(self) -> _Snapshot:
+        self._state.settle()
+        return self._state
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """The timestamp of the snapshot."""
+        return self._now.timestamp
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._now.rows)
 
     @property
     def age_ms(self) -> int:
         """For how long the copy may lack commits."""
-        return (self._context.instant_us() - self._asked_us) // 1000
+        return (self._context.instant_us() - self._now.asked_us) // 1000
 
     # ---- from one timestamp to a later one
 
@@ -89,12 +153,8 @@ class LocalRows:
         """Read all rows at a fresh timestamp. Raises LimitExceeded, and the errors of a scan."""
         asked_us = self._context.instant_us()
         at = yield from self._context.generate_timestamp()
-        read = partial(self._read_all, at)
-        self._route, self._bounds, self._rows = yield from unless_stale(
-            self._context, self.path, read
-        )
-        self._whole = Projection(self._route.schema, None)
-        self._keys, self.timestamp, self._asked_us = None, at, asked_us
+        read = partial(self._read_all, at, asked_us)
+        self._state = yield from unless_stale(self._context, self.path, read)
         return at
 
     def refresh(self, max_age_ms: int) -> Protocol[Timestamp]:
@@ -103,24 +163,23 @@ class LocalRows:
         check_number(max_age_ms, "max_age_ms", 0, AGE_MS_MAX)
         if max_age_ms and self.age_ms <= max_age_ms:
             return self.timestamp
-        asked_us = self._context.instant_us()
+        state, asked_us = self._now, self._context.instant_us()
         at = yield from self._context.generate_timestamp()
         try:
-            self._check((yield from self._context.route(self.path)))
-            keys = yield from self._changed_keys(at)
+            _check(state, (yield from self._context.route(self.path)))
+            keys = yield from self._changed_keys(state, at)
             if keys is None:
                 return (yield from self.reload())
-            look = partial(self._look_up_now, keys, at)
+            look = partial(self._look_up_now, state, keys, at)
             found = yield from unless_stale(self._context, self.path, look)
-        except (MetadataChanged, SnapshotTooOld):  # altered, replaced, or long not refreshed
+        except (MetadataChanged, SchemaViolation, SnapshotTooOld):
+            # The table was altered or replaced, or the copy was not refreshed for long.
             return (yield from self.reload())
-        self._take(keys, found)
-        self.timestamp, self._asked_us = at, asked_us
+        state.changes = self._changes(state, dict(zip(keys, found, strict=True)), at, asked_us)
+        state.settle()
         return at
 
-    def _read_all(
-        self, at: Timestamp
-    ) -> Protocol[tuple[TableRoute, tuple[Key, Key], dict[Key, Values]]]:
+    def _read_all(self, at: Timestamp, asked_us: int) -> Protocol[_Snapshot]:
         route = yield from self._context.route(self.path)
         bounds, count = range_of(route.schema, *self._ends), 0
 
@@ -132,49 +191,44 @@ class LocalRows:
 
         pages, projection = ScanPages(ScanPage, made), Projection(route.schema, None)
         parts = yield from scan(self._context, route, [bounds], projection, ReadAt(at), pages)
-        return route, bounds, {key: values for part in parts for key, values in part}
+        rows = {key: values for part in parts for key, values in part}
+        return _Snapshot(route, bounds, rows, at, asked_us)
 
-    def _changed_keys(self, at: Timestamp) -> Protocol[list[Key] | None]:
+    def _changed_keys(self, state: _Snapshot, at: Timestamp) -> Protocol[list[Key] | None]:
         """Return the keys of all changes since the copy was made, each once, or None if they are
         too many."""
         from dodona_wire.rows.arrow_keys import encode_keys as encoded_keys
         from dodona_wire.rows.logical_arrow import stored_table
 
-        schema = self._route.schema
+        schema, version_count = state.route.schema, 0
         names = [*schema.key_names]
-        pages = ChangePages(self._context, self.path, self.timestamp, at, self._ends, names)
+        pages = ChangePages(self._context, self.path, state.timestamp, at, self._ends, names)
         keys: dict[Key, None] = {}
         while not pages.is_over:
             page = yield from pages.next()
             stored = stored_table(schema.key_columns, page.select(names))
             keys.update(dict.fromkeys(encoded_keys(schema, stored).to_pylist()))
-            if len(keys) > CHANGED_ROWS_MAX:
+            version_count += page.num_rows
+            if len(keys) > CHANGED_ROWS_MAX or version_count > VERSIONS_MAX:
                 return None
         return [*keys]
 
-    def _look_up_now(self, keys: list[Key], at: Timestamp) -> Protocol[list[Values | None]]:
+    def _look_up_now(
+        self, state: _Snapshot, keys: list[Key], at: Timestamp
+    ) -> Protocol[list[Values | None]]:
         route = yield from self._context.route(self.path)
-        self._check(route)
-        question = LookupQuestion(self._whole.wire_mask, ReadAt(at))
+        _check(state, route)
+        question = LookupQuestion(state.whole.wire_mask, ReadAt(at))
         return (yield from look_up(self._context, route, keys, question))
 
-    def _check(self, route: TableRoute) -> None:
-        """Raise MetadataChanged if the table was altered or replaced since it was copied."""
-        error = error_of_change(self._route, route, "this copy")
-        if error is not None:
-            raise error
-
-    def _take(self, keys: Sequence[Key], found: Sequence[Values | None]) -> None:
-        rows = self._rows
-        gone = [key for key, it in zip(keys, found, strict=True) if it is None and key in rows]
-        there = {key: it for key, it in zip(keys, found, strict=True) if it is not None}
-        new_count = len(there.keys() - rows.keys())
-        self._check_count(len(rows) + new_count - len(gone))
-        rows.update(there)
-        for key in gone:
-            del rows[key]
-        if gone or new_count:
-            self._keys = None
+    def _changes(
+        self, state: _Snapshot, found: Mapping[Key, Values | None], at: Timestamp, asked_us: int
+    ) -> _Changes:
+        there = {key: values for key, values in found.items() if values is not None}
+        gone = [key for key, values in found.items() if values is None and key in state.rows]
+        new_count = len(there.keys() - state.rows.keys())
+        self._check_count(len(state.rows) + new_count - len(gone))
+        return _Changes(there, gone, at, asked_us)
 
     def _check_count(self, count: int) -> None:
         if count > self._rows_max:
@@ -195,50 +249,40 @@ class LocalRows:
         keep_missing: bool,
     ) -> list[dict[str, Any] | None]:
         """Return rows by key. Raises InvalidRequest, SchemaViolation, LimitExceeded."""
-        encoded = self._encoded(keys)
-        if self._bounds != (KEY_MIN, KEY_MAX):
-            self._check_bounds(encoded)
-        found = [*map(self._rows.get, encoded)]
-        projection = self._whole
+        state = self._now
+        encoded = _encoded(state.route, keys)
+        if state.bounds != (KEY_MIN, KEY_MAX):
+            self._check_bounds(state, encoded)
+        found = [*map(state.rows.get, encoded)]
+        projection = state.whole
         if columns is not None:
-            projection = Projection(self._route.schema, repeatable_names(columns))
+            projection = Projection(state.route.schema, repeatable_names(columns))
             found = [*map(projection.narrowed, found)]
         rows = projection.dicts(encoded, found)
         return rows if keep_missing else [row for row in rows if row is not None]
 
-    def _encoded(self, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
-        """Encode keys, plain ones quickly."""
-        if type(keys) is list:
-            encoded = [*map(self._route.schema.code.key_of, keys)]
-            if None not in encoded and len(encoded) <= LOOKUP_KEYS_MAX:
-                return cast("list[Key]", encoded)  # none of them is None
-        return encode_keys(self._route, keys)
-
-    def _check_bounds(self, keys: Iterable[Key]) -> None:
-        lower, upper = self._bounds
+    def _check_bounds(self, state: _Snapshot, keys: Iterable[Key]) -> None:
+        lower, upper = state.bounds
         for index, key in enumerate(keys):
             if not lower <= key < upper:
                 raise self._outside(row_index=index)
 
-    def select(
-        self,
-        lower: Sequence[Any] | None,
-        upper: Sequence[Any] | None,
-        columns: Sequence[str] | None,
-    ) -> Rows:
+    def select(self, lower: Bound, upper: Bound, columns: Sequence[str] | None) -> Rows:
         """Return the rows with lower ≤ key < upper, in key order. Raises InvalidRequest,
         SchemaViolation."""
-        first, end = range_of(self._route.schema, lower, upper)
-        if (lower is not None and first < self._bounds[0]) or (
-            upper is not None and end > self._bounds[1]
+        state = self._now
+        first, end = range_of(state.route.schema, lower, upper)
+        least, most = state.bounds
+        if (lower is not None and not least <= first <= most) or (
+            upper is not None and not least <= end <= most
         ):
             raise self._outside()
-        projection = Projection(self._route.schema, repeatable_names(columns))
-        if self._keys is None:
-            self._keys = sorted(self._rows)
-        chosen = self._keys[bisect_left(self._keys, first) : bisect_left(self._keys, end)]
+        projection = Projection(state.route.schema, repeatable_names(columns))
+        if state.keys is None:
+            state.keys = sorted(state.rows)
+        chosen = state.keys[bisect_left(state.keys, first) : bisect_left(state.keys, end)]
         row_of, narrowed = projection.quick_row(), projection.narrowed
-        rows = [row_of(key, narrowed(self._rows[key]) or ()) for key in chosen]
+        rows = [row_of(key, narrowed(state.rows[key]) or ()) for key in chosen]
         return Rows(projection.columns, rows)
 
     def _outside(self, **attributes: Any) -> InvalidRequest:
@@ -249,3 +293,24 @@ class LocalRows:
             range=[lower, upper],
             **attributes,
         )
+
+
+def _own(end: Bound) -> Bound:
+    """Return a copy of an end, which its caller may change. The first read checks it."""
+    return [*end] if isinstance(end, list) else end
+
+
+def _check(state: _Snapshot, route: TableRoute) -> None:
+    """Raise MetadataChanged if the table was altered or replaced since it was copied."""
+    error = error_of_change(state.route, route, "this copy")
+    if error is not None:
+        raise error
+
+
+def _encoded(route: TableRoute, keys: Iterable[Mapping[str, Any]]) -> list[Key]:
+    """Encode keys, plain ones quickly."""
+    if type(keys) is list:
+        encoded = [*map(route.schema.code.key_of, keys)]
+        if None not in encoded and len(encoded) <= LOOKUP_KEYS_MAX:
+            return cast("list[Key]", encoded)  # none of them is None
+    return encode_keys(route, keys)
