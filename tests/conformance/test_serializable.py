@@ -319,3 +319,16 @@ def test_a_frozen_table_may_be_read(db: Client, make_table: MakeTable) -> None:
         assert len(tx.select(frozen)) == 2
         tx.insert_rows(data, rows(NEAR))
     assert read(db, data) == rows(NEAR)
+
+
+def test_the_times_of_writes_are_read_with_any_columns(
+    db: Client, other: Client, make_table: MakeTable
+) -> None:
+    """`lookup_versions` says when a row was written, also in columns that were not asked for."""
+    path, elsewhere = make_table(GROUPS), make_table(PLAIN)
+    db.insert_rows(path, [{"k": 1, "a": 1, "b": 1}])
+    tx = db.begin(isolation="serializable")
+    tx.lookup_versions(path, keys(1), ["a"])
+    tx.insert_rows(elsewhere, rows(1))
+    other.insert_rows(path, [{"k": 1, "b": 2}], update=True)
+    assert not commits(tx)

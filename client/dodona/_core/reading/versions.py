@@ -88,7 +88,7 @@ def lookup_versions(
     encoded = encode_keys(route, keys)
     projection = Projection(route.schema, columns)
     if reads is not None:
-        reads.note_keys(route, encoded, projection.mask)
+        reads.note_keys(route, encoded, 0)  # the times of writes are those of all groups
     question = _Question(projection.wire_mask, timestamp, asked)
     found = [_Found() for _ in encoded]
     limit = context.limits.keys_per_request_max
