@@ -18,6 +18,8 @@ from suite.levels import share
 SECONDS = 15
 SEEDS_MIN, SEEDS_MAX = 24, 96
 """Writers wait for each other in one run of a dozen."""
+SEEDS_TOGETHER = 6
+"""In one test, so that none takes minutes."""
 DRAWS = 5_000
 WORKLOADS = {
     FaultPoint.ANSWER_LINE_EARLY: "hot_rows",
@@ -130,18 +132,35 @@ def test_production_behaves() -> None:
 # What comes of it
 
 
-@pytest.mark.slow("many seeds")
-def test_every_point_is_hit_and_none_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all points are active, loads hardly come to their ends: some runs let them."""
-    counts: Counter[str] = Counter(dict.fromkeys(FaultPoint.__members__, 0))
-    for seed in range(SEEDS_MAX):
-        set_rate(monkeypatch, 1.0)
+@cache
+def counts_of(seed: int) -> Counter[str]:
+    """How often points fired, without harm. Where all points are active, loads hardly come to their
+    ends: one run lets them."""
+    counts: Counter[str] = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        set_rate(patch, 1.0)
         counts.update(run(seed).fault_point_counts)
-        set_rate(monkeypatch, 0.5)
+        set_rate(patch, 0.5)
         counts.update(run(seed, "loads").fault_point_counts)
-        if seed >= SEEDS_MIN and all(counts.values()):
-            break
-    assert [name for name, count in counts.items() if not count] == []
+    return counts
+
+
+@pytest.mark.slow("many seeds")
+@pytest.mark.parametrize("first", range(0, SEEDS_MIN, SEEDS_TOGETHER))
+def test_no_point_does_harm(first: int) -> None:
+    assert all(counts_of(seed) for seed in range(first, first + SEEDS_TOGETHER))
+
+
+@pytest.mark.slow("many seeds")
+def test_every_point_is_hit() -> None:
+    missing = dict.fromkeys(FaultPoint.__members__)
+    for seed in range(SEEDS_MAX):
+        for name, count in counts_of(seed).items():
+            if count:
+                missing.pop(name, None)
+        if not missing:
+            return
+    assert list(missing) == []
 
 
 @cache
@@ -170,11 +189,14 @@ def test_each_fault_point_changes_the_course_of_a_run(
 
 
 @pytest.mark.slow("many seeds")
-def test_the_long_way_of_a_write_is_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", range(0, SEEDS_MIN, SEEDS_TOGETHER))
+def test_the_long_way_of_a_write_is_the_short_way(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whole histories are the same, message by message, whichever way each write goes."""
     set_rate(monkeypatch, 0.0)
     point, count = FaultPoint.WRITE_THE_LONG_WAY, 0
-    for seed in range(SEEDS_MIN):
+    for seed in range(first, first + SEEDS_TOGETHER):
         with monkeypatch.context() as patch:
             patch.setattr(
                 "simulator.simulation.FaultInjector", lambda world, _: OneTrack(world, point)
@@ -182,7 +204,7 @@ def test_the_long_way_of_a_write_is_the_short_way(monkeypatch: pytest.MonkeyPatc
             went_long = run(seed, "blind")
         assert went_long.digest == digest_of_good_behaviour(seed, "blind"), seed
         count += went_long.fault_point_counts[point.name]
-    assert count > SEEDS_MIN
+    assert count > SEEDS_TOGETHER
 
 
 def test_fault_points_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:

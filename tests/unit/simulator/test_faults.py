@@ -1,6 +1,7 @@
 """The faults of a run: how they are drawn, carried out, counted and healed."""
 
 from collections import Counter
+from functools import cache
 from random import Random
 from typing import Any, get_args
 
@@ -370,15 +371,27 @@ def test_a_paused_client_is_spared_when_the_cluster_is_healed() -> None:
 # Whole runs
 
 
+@cache
+def counts_of(seed: int) -> Counter[str]:
+    """What went wrong in one run."""
+    result = simulate(seed, SECONDS)
+    assert result.violations == [], f"replay: {result.command}"
+    scheduled = sum(count for kind, count in result.fault_counts.items() if is_scheduled(kind))
+    assert result.scheduled_fault_count == scheduled
+    return Counter(result.fault_counts)
+
+
+@pytest.mark.slow("many seeds")
+@pytest.mark.parametrize("first", range(100, 160, 10))
+def test_runs_count_what_is_scheduled(first: int) -> None:
+    assert all(counts_of(seed) for seed in range(first, first + 10))
+
+
 @pytest.mark.slow("many seeds")
 def test_runs_count_all_that_goes_wrong_by_kind() -> None:
     counts: Counter[str] = Counter()
     for seed in range(100, 160):  # a flush that is lost on its way is rare
-        result = simulate(seed, SECONDS)
-        assert result.violations == [], f"replay: {result.command}"
-        counts.update(result.fault_counts)
-        scheduled = sum(count for kind, count in result.fault_counts.items() if is_scheduled(kind))
-        assert result.scheduled_fault_count == scheduled
+        counts += counts_of(seed)
     assert {kind.split()[0] for kind in counts if is_scheduled(kind)} == set(KINDS)
     for kind in (
         "answer lost",
