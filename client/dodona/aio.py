@@ -396,6 +396,7 @@ class AsyncClient(AsyncFollower):
             waiting,
             isolation=isolation,
             timestamp=timestamp,
+            is_repeatable=True,
         )
         return Beginning(partial(self._begin_rows, begin, timeout_ms))
 

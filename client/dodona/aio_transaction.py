@@ -47,15 +47,18 @@ class AsyncTransaction(ProcessBound):
 
     @property
     def id(self) -> TransactionId | None:
-        """The id of the transaction. None if the transaction is not atomic. A transaction whose id
-        was read is not sent again after a conflict: see `connect`."""
+        """The id of the transaction. None if the transaction is not atomic, or began with a
+        timestamp. A transaction whose id was read is not sent again after a conflict: see
+        `connect`."""
         self._buffer.is_id_known = True
         return self._buffer.id
 
     @property
     def start_timestamp(self) -> Timestamp | None:
         """The timestamp of the snapshot that the transaction reads. None if the transaction is not
-        atomic: then it reads the newest rows."""
+        atomic: then it reads the newest rows. Who reads with it outside of the transaction, or asks
+        for the outcome of it, has the id: see `id`."""
+        self._buffer.is_id_known = True
         return self._buffer.start_timestamp
 
     @property
@@ -81,6 +84,7 @@ class AsyncTransaction(ProcessBound):
         return self._buffer.state
 
     def __repr__(self) -> str:
+        self._buffer.is_id_known = True
         return self._buffer.describe("dodona.aio.AsyncTransaction")
 
     async def __aenter__(self) -> Self:

@@ -371,6 +371,7 @@ class Client(Follower):
             waiting,
             isolation=isolation,
             timestamp=timestamp,
+            is_repeatable=True,
         )
         return self._begin_rows(begin, timeout_ms)
 

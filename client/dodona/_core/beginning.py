@@ -46,11 +46,13 @@ class Beginnings:
         asked: list[Locked] | None = None,
         isolation: Isolation | None = None,
         timestamp: Timestamp | None = None,
+        is_repeatable: bool = False,
     ) -> Protocol[TransactionBuffer]:
         """Begin a transaction, and return its buffer, with conditions for the prerequisites.
         `locks` are rows to lock before, and `asked` is as in `acquire`. With a `timestamp`, it only
-        reads, at this timestamp. Raises InvalidRequest, TableNotFound, Unavailable, and the errors
-        of `acquire`."""
+        reads, at this timestamp. `is_repeatable` says that all of its reads get the buffer. Only
+        then may it be sent again after a refusal. Raises InvalidRequest, TableNotFound,
+        Unavailable, and the errors of `acquire`."""
         check_modes(atomicity, durability)
         check_isolation(isolation)
         if isolation is not None and atomicity == "none":
@@ -58,16 +60,22 @@ class Beginnings:
         check_flag(read_own_writes, "read_own_writes")
         leases = check_leases(prerequisites) if prerequisites else ()
         if timestamp is not None:
-            return self._reader(timestamp, atomicity, has_locks=locks is not None or bool(leases))
+            has_locks = locks is not None or bool(leases)
+            return self._reader(timestamp, atomicity, isolation, has_locks=has_locks)
         locked = NOTHING_LOCKED
         if locks is not None:
             wanted = yield from self._rows_of(check_locks(locks, atomicity))
             locked = yield from acquire(self._context, wanted, waiting, asked)
         modes = atomicity, durability, read_own_writes
-        return (yield from self._begun(*modes, leases, locked, isolation))
+        return (yield from self._begun(*modes, leases, locked, isolation, is_repeatable))
 
     def _reader(
-        self, timestamp: int, atomicity: Atomicity, *, has_locks: bool
+        self,
+        timestamp: int,
+        atomicity: Atomicity,
+        isolation: Isolation | None,
+        *,
+        has_locks: bool,
     ) -> TransactionBuffer:
         """Return the buffer of a transaction that reads at a timestamp. No server takes part."""
         start = check_snapshot(timestamp)
@@ -77,7 +85,7 @@ class Beginnings:
                 "full, no locks and no prerequisites."
             )
         buffer = self._buffer(start, "full", "sync", self._context.instant_us())
-        buffer.id, buffer.only_reads = None, True
+        buffer.id, buffer.only_reads, buffer.isolation = None, True, isolation
         return buffer
 
     def begin_attempt(
@@ -97,7 +105,8 @@ class Beginnings:
             except InvalidRequest:  # a table was altered or replaced: these are no rows of it now
                 rerun.rows = {}
         leases = check_leases(prerequisites) if prerequisites else ()
-        return (yield from self._begun("full", "sync", False, leases, locked, isolation))
+        modes: tuple[Atomicity, Durability, bool] = ("full", "sync", False)
+        return (yield from self._begun(*modes, leases, locked, isolation, True))
 
     def _begun(
         self,
@@ -107,6 +116,7 @@ class Beginnings:
         leases: Iterable[Lease],
         locked: Locked,
         isolation: Isolation | None,
+        is_repeatable: bool,
     ) -> Protocol[TransactionBuffer]:
         """Return the buffer of a transaction that begins now, with the locks that it has. The last
         grant may have its start timestamp."""
@@ -118,8 +128,8 @@ class Beginnings:
             buffer = self._buffer(start, atomicity, durability, begun_us, read_own_writes)
             buffer.isolation = isolation
             if atomicity == "full":
-                context = self._context
-                buffer.reads = reads_of(isolation, context.isolation, context.refreshes)
+                refreshes = self._context.refreshes if is_repeatable else False
+                buffer.reads = reads_of(isolation, self._context.isolation, refreshes)
             yield from self._prepare_buffer(buffer, locked, leases)
         except DodonaError:
             yield from release(locked)

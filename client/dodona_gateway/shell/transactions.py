@@ -153,8 +153,9 @@ class Transactions:
             timeout_ms=timeout_ms,
         )
         try:
-            name = begun.start_timestamp
-            if name is None or timestamp is not None:  # others may have this one
+            if begun.id is not None:  # the id is final from now on
+                name = Timestamp(begun.id)
+            else:
                 name = await self._client.generate_timestamp(timeout_ms=timeout_ms)
             self._holdings.check_room(owner)  # other transactions may have begun meanwhile
         except DodonaError:

@@ -6,7 +6,6 @@ Python client's session, or by another with the same few operations (`RowSession
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
@@ -111,9 +110,11 @@ class Recorder:
         oracle can't be reached."""
         record = self.history.begin(self.name, self.now_us)
         record.is_serializable = isolation == "serializable"
-        begin = partial(self.session.begin, isolation=isolation) if isolation else self.rows.begin
         try:
-            buffer = yield from begin()
+            if isolation is None:
+                buffer = yield from self.rows.begin()
+            else:  # its reads get the buffer
+                buffer = yield from self.session.begin(isolation=isolation, is_repeatable=True)
         except DodonaError as error:
             record.status, record.end_us, record.error = "fail", self.now_us, str(error)
             raise

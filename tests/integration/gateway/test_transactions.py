@@ -334,3 +334,14 @@ def test_the_timestamp_of_a_transaction_goes_with_no_locks(rest: Rest) -> None:
     lost = rest.refused("begin_transaction", timestamp=at, locks={})
     assert (lost.status, lost.kind) == (400, "invalid_request")
     assert rest.refused("begin_transaction", timestamp=0).status == 400
+
+
+def test_the_id_of_a_transaction_stays_what_it_is(rest: Rest, table: str) -> None:
+    """A gateway sends no transaction again under another id: any gateway can tell its outcome."""
+    first, second = begin(rest, isolation="serializable"), begin(rest, isolation="serializable")
+    for its_id in (first, second):
+        insert(rest, its_id, table, 1)
+    at = rest("commit_transaction", first)["timestamp"]
+    assert rest.refused("commit_transaction", second).kind == "transaction_conflict"
+    assert rest("get_transaction", first) == {"state": "committed", "timestamp": at}
+    assert rest("get_transaction", second)["state"] == "aborted"

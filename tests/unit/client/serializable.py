@@ -82,7 +82,8 @@ class Bench:
             assert isinstance(body, GenerateTimestamps)
             return TimestampRange(Timestamp(START), body.count)
 
-        return play(self.clock, self.session.begin(**options), oracle)
+        begin = self.session.begin(**options, is_repeatable=True)
+        return play(self.clock, begin, oracle)
 
     def run(self, protocol: Protocol[Any]) -> Any:
         return play(self.clock, protocol, cells)

@@ -1,11 +1,20 @@
 """A new attempt of a refused transaction: when it is made, and what it has in it."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dodona
+from conformance.tables import PLAIN
 from dodona._core.protocol.steps import Pause
-from dodona.errors import CommitOutcomeUnknown, TransactionConflict, Unavailable
+from dodona.errors import (
+    CommitOutcomeUnknown,
+    ConcurrentTransaction,
+    TransactionConflict,
+    Unavailable,
+)
 from dodona.types import Timestamp, TransactionId
 from dodona_wire.messages.base import Failure
 from dodona_wire.messages.data import (
@@ -195,3 +204,124 @@ def test_an_oracle_that_does_not_answer_leaves_the_refused_attempt() -> None:
         lose_answers(commit)
     assert bench.tx.is_aborted
     assert bench.tx.id == START
+
+
+def test_a_row_that_was_locked_without_data_is_not_sent_again() -> None:
+    """The lock promises a refusal, if another transaction has written the row."""
+    bench = Bench()
+    bench.write(2)
+    lock = bench.session.lock_rows(bench.tx, PATH, [{"id": 1}], None, "shared_weak")
+    bench.run(lock)
+    with pytest.raises(TransactionConflict):
+        refused(bench, changed(1))
+
+
+def test_a_read_that_cannot_be_checked_is_not_sent_again() -> None:
+    plain = table(path="//plain", atomicity="none")
+    bench = Bench(table(), table(path=OTHER), plain)
+    bench.look_up(5, path="//plain")
+    bench.write(1)
+    with pytest.raises(TransactionConflict):
+        refused(bench, changed(1))
+
+
+def test_an_attempt_that_meets_an_earlier_one_is_sent_again() -> None:
+    bench = Bench()
+    bench.write(1)
+    commit = refused(bench, changed(1))
+    again(commit)
+    held = {"key": {"id": 1}, "table": PATH, "winner": START}
+    commit.answer(Failure("transaction_conflict", "row is held", held))
+    commit.wait()
+    commit.answer(TimestampRange(Timestamp(LATER + 9), 1))
+    bare: Any = bare_commit(commit.calls[0][1])
+    assert bare.transaction == LATER + 9
+    assert bench.tx.former == (START, LATER)
+
+
+def test_between_two_attempts_the_transaction_has_the_id_that_was_refused() -> None:
+    """An interrupt may come there. Then the outcome of this id says that nothing is committed."""
+    bench = Bench()
+    bench.write(1)
+    commit = refused(bench, changed(1))
+    assert (bench.tx.id, bench.tx.is_committing) == (START, True)
+    commit.give_up()
+    assert bench.session._outcomes.keys() == {START}
+
+
+@pytest.mark.parametrize("look", [repr, lambda tx: tx.id, lambda tx: tx.start_timestamp])
+def test_who_has_seen_the_id_has_it_for_good(tmp_path: Path, look: Any) -> None:
+    with dodona.open(tmp_path / "db", isolation="serializable") as db:
+        db.create_table("//t", PLAIN, mount=True)
+        seen, unseen = db.begin(), db.begin()
+        look(seen)
+        for tx in (seen, unseen):
+            tx.insert_rows("//t", [{"k": 1, "v": 1}])
+        db.insert_rows("//t", [{"k": 1, "v": 2}])
+        unseen.commit()
+        with pytest.raises(TransactionConflict):
+            seen.commit()
+
+
+class Overtaken:
+    """A database in which something happens once, before the first commit that publishes rows, or
+    that changes the state of a load."""
+
+    def __init__(self, db: dodona.Client, *, publishes: bool) -> None:
+        self._run = db._run
+        self._publishes = publishes
+        self.happens: list[Callable[[], object]] = []
+
+    def run(self, protocol: Any, timeout_ms: int | None = None) -> Any:
+        return self._run(self._watched(protocol), timeout_ms)
+
+    def _watched(self, protocol: Any) -> Any:
+        replies: Any = None
+        while True:
+            try:
+                step = protocol.send(replies)
+            except StopIteration as stop:
+                return stop.value
+            if self.happens and any(map(self._is_it, getattr(step, "requests", ()))):
+                self.happens.pop()()
+            replies = yield step
+
+    def _is_it(self, sent: Any) -> bool:
+        body = bare_commit(sent[1])
+        if not isinstance(body, CommitOne):
+            return False
+        return any(it.publication is not None for it in body.modifications) == self._publishes
+
+
+@pytest.mark.parametrize("options", [{"isolation": "serializable"}, {"refresh": True}])
+def test_a_version_of_an_application_is_published_once(
+    tmp_path: Path, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction that publishes reads outside of its buffer, so it is never sent again."""
+    with dodona.open(tmp_path / "db", **options) as db:
+        db.create_table("//t", PLAIN, mount=True)
+        first, second = (db.loads.begin(["//t"], application="app", version=1) for _ in range(2))
+        first.write("//t", [{"k": 1, "v": 1}])
+        second.write("//t", [{"k": 2, "v": 1}])
+        overtaken = Overtaken(db, publishes=True)
+        overtaken.happens.append(second.publish)
+        monkeypatch.setattr(first, "_run", overtaken.run)
+        with pytest.raises(ConcurrentTransaction):
+            first.publish()
+        assert [it["k"] for it in db.select("//t")] == [2]
+
+
+@pytest.mark.parametrize("options", [{"isolation": "serializable"}, {"refresh": True}])
+def test_a_load_that_was_published_meanwhile_is_not_aborted(
+    tmp_path: Path, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dodona.open(tmp_path / "db", **options) as db:
+        db.create_table("//t", PLAIN, mount=True)
+        load = db.loads.begin(["//t"])
+        load.write("//t", [{"k": 1, "v": 1}])
+        overtaken = Overtaken(db, publishes=False)
+        overtaken.happens.append(load.publish)
+        loads = db.loads
+        monkeypatch.setattr(loads, "_run", overtaken.run)
+        assert isinstance(loads.abort(load.id), dodona.Published)
+        assert [it["k"] for it in db.select("//t")] == [1]

@@ -121,8 +121,8 @@ def _attempt(
             transaction.coordinator = next(iter(groups))
             if transaction.is_blind:
                 yield from _name(context, transaction, cell_count=len(groups))
-            elif transaction.id is None:
-                transaction.id = TransactionId((yield from context.generate_timestamp()))
+            elif transaction.is_refused:
+                transaction.begin_again((yield from context.generate_timestamp()))
             sending = _sending(context, transaction, groups, routes)
         else:
             transaction.id, transaction.coordinator = answered.request.transaction, answered.cell
@@ -163,7 +163,7 @@ def _end(
         if not transaction.is_blind:
             if not may_refresh(transaction, error):
                 raise
-            transaction.id = None
+            transaction.is_refused = True
             return error
         if error.kind not in BEGIN_ANEW_KINDS:
             raise

@@ -232,6 +232,8 @@ class CallReads:
         """Return where to record a read of the table, or None if it is not recorded."""
         reads = self._reads
         is_required = reads.must_hold(route)
+        if route.atomicity == "none":
+            reads.keeps_all = False  # such a table can't be validated
         if not is_required and not (reads.keeps_all and route.atomicity == "full"):
             return None
         known = reads.tables.get(route.path)

@@ -22,13 +22,17 @@ def may_refresh(transaction: TransactionBuffer, error: DodonaError) -> bool:
     if type(error) is not TransactionConflict or transaction.is_id_known:
         return False  # a program that has the id may ask what became of it
     attributes = error.attributes
+    if attributes.get("winner") in transaction.former:
+        return True  # an earlier attempt still has its locks in another cell
     is_change = "winner_timestamp" in attributes and "range" not in attributes
     path = attributes.get("table")
     if not is_change or path not in transaction.tables:
         return False
     key = _key_of(transaction, path, attributes.get("key"))
+    if key is None or key in transaction.tables[path].locks:
+        return False  # a lock without data promises a refusal
     known = reads.tables.get(path)
-    return key is not None and (known is None or not known.covers(key))
+    return known is None or not known.covers(key)
 
 
 def _key_of(transaction: TransactionBuffer, path: str, named: object) -> Key | None:

@@ -75,8 +75,10 @@ class TransactionBuffer:
         "commit_timestamp",
         "coordinator",
         "durability",
+        "former",
         "id",
         "is_id_known",
+        "is_refused",
         "isolation",
         "locked",
         "locked_rows",
@@ -131,6 +133,10 @@ class TransactionBuffer:
         """What was read. None: reads are not recorded."""
         self.only_reads = False
         """Whether it only reads, at a timestamp that the caller chose. Then it has no id."""
+        self.former: tuple[TransactionId, ...] = ()
+        """The ids of earlier attempts, which were refused."""
+        self.is_refused = False
+        """Whether the attempt with the present id was refused, and the next one gets a new id."""
         self.is_id_known = False
         """Whether the program has the id of the transaction. Then the id is final."""
         self.refused_rows: dict[str, list[Key]] = {}
@@ -149,7 +155,14 @@ class TransactionBuffer:
     def is_again(self) -> bool:
         """Whether this is a new attempt after a refusal. It has an id that is later than its reads,
         or gets one."""
-        return self.start_timestamp is not None and self.id != TransactionId(self.start_timestamp)
+        return bool(self.former) or self.is_refused
+
+    def begin_again(self, timestamp: Timestamp) -> None:
+        """Take a new id for a new attempt."""
+        assert self.is_refused
+        assert self.id is not None
+        self.former, self.is_refused = (*self.former, self.id), False
+        self.id = TransactionId(timestamp)
 
     @property
     def validated(self) -> Mapping[str, TableReads]:
@@ -422,8 +435,8 @@ class TransactionBuffer:
     def end_aborted(self) -> None:
         """End the commit after a refusal."""
         assert self.state is TransactionState.COMMITTING
-        if self.id is None and self.start_timestamp is not None:
-            self.id = TransactionId(self.start_timestamp)
+        if self.former:
+            self.id = self.former[0]
         if self.row_count <= LOCKED_ROWS_MAX:
             rows = {path: [*{**it.writes, **it.locks}] for path, it in self.tables.items()}
             reads = self.reads
