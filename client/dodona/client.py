@@ -74,8 +74,9 @@ def connect(
     - `isolation`: the isolation of transactions, as in `Client.begin`, for tables that have no
       such setting.
     - `refresh`: whether `commit` may send a transaction again under a later timestamp, if it met a
-      change of rows that it has not read. Then its program need not run again. By default this is
-      so for serializable transactions. `True` is for all transactions, and `False` for none.
+      change of rows that it has not read. Then its program need not run again. What others have
+      locked before that timestamp is not in its way. By default this is so for transactions that
+      begin as serializable. `True` is for all transactions, and `False` for none.
 
     A call that reaches its time limit raises Unavailable, or CommitOutcomeUnknown if it has sent a
     commit. The attributes of the error name the server that did not answer: `cell` or `server`, and

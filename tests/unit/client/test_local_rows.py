@@ -192,7 +192,7 @@ def test_a_refresh_that_is_interrupted_amid_its_changes_is_finished(db: dodona.C
     copy = db.follow("//t")
     db.delete_rows("//t", [{"k": 1}])
     db.insert_rows("//t", [{"k": 2, "v": 2}])
-    state = copy._rows._state
+    state = copy._rows._now
     state.rows = Hurt(state.rows)
     with pytest.raises(KeyboardInterrupt):
         copy.refresh()
@@ -211,3 +211,33 @@ def test_many_versions_of_a_row_are_not_read_one_by_one(
     copy.refresh()
     assert watched.asked()[-1] is Scan
     assert list(copy.select()) == [{"k": 1, "v": 3}]
+
+
+@pytest.mark.parametrize("second", ["refresh", "reload"])
+def test_a_refresh_that_ends_late_takes_nothing_back(
+    db: dodona.Client, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    """As with asyncio, where several tasks may refresh a copy."""
+    copy = db.follow("//t")
+    db.insert_rows("//t", [{"k": 1, "v": 2}])
+    rows, drive = copy._rows, db._run
+
+    def first() -> Any:
+        protocol = rows.refresh(0)
+        replies: Any = None
+        while True:
+            try:
+                step = protocol.send(replies)
+            except StopIteration as stop:
+                return stop.value
+            if any(isinstance(body, Lookup) for _, body in getattr(step, "requests", ())):
+                replies = yield step
+                db.insert_rows("//t", [{"k": 1, "v": 3}, {"k": 2, "v": 3}])
+                drive(rows.reload() if second == "reload" else rows.refresh(0), None)
+            else:
+                replies = yield step
+
+    at = drive(first(), None)
+    assert at == copy.timestamp
+    assert list(copy.select()) == [{"k": 1, "v": 3}, {"k": 2, "v": 3}]
+    assert list(db.select("//t", timestamp=copy.timestamp)) == list(copy.select())

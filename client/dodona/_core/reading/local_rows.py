@@ -7,6 +7,7 @@ deletions, writes of some columns and changes of aggregates need no care of thei
 Invariants:
 - The copy is what a read of the table at its timestamp returned, or would have returned.
 - A refresh that fails changes nothing. One that is interrupted has happened, or has not.
+- The timestamp of a copy never falls, also if several refreshes of it are under way.
 """
 
 from bisect import bisect_left
@@ -127,10 +128,11 @@ class LocalRows:
         self._context = context
         self._ends = _own(ends[0]), _own(ends[1])
         self._rows_max = rows_max
-        self._state: _Snapshot
+        self._state: _Snapshot | None = None
 
     @property
     def _now(self) -> _Snapshot:
+        assert self._state is not None, "a copy is read before anybody has it"
         self._state.settle()
         return self._state
 
@@ -154,8 +156,10 @@ class LocalRows:
         asked_us = self._context.instant_us()
         at = yield from self._context.generate_timestamp()
         read = partial(self._read_all, at, asked_us)
-        self._state = yield from unless_stale(self._context, self.path, read)
-        return at
+        state = yield from unless_stale(self._context, self.path, read)
+        if self._state is None or at > self.timestamp:
+            self._state = state
+        return self.timestamp
 
     def refresh(self, max_age_ms: int) -> Protocol[Timestamp]:
         """Take all changes up to a fresh timestamp, unless the copy is young enough. Return its
@@ -175,9 +179,12 @@ class LocalRows:
         except (MetadataChanged, SchemaViolation, SnapshotTooOld):
             # The table was altered or replaced, or the copy was not refreshed for long.
             return (yield from self.reload())
-        state.changes = self._changes(state, dict(zip(keys, found, strict=True)), at, asked_us)
-        state.settle()
-        return at
+        if state is not self._state and at > self.timestamp:  # all rows were read meanwhile
+            return (yield from self.refresh(0))
+        if at > self.timestamp:  # else another refresh has come further
+            state.changes = self._changes(state, dict(zip(keys, found, strict=True)), at, asked_us)
+            state.settle()
+        return self.timestamp
 
     def _read_all(self, at: Timestamp, asked_us: int) -> Protocol[_Snapshot]:
         route = yield from self._context.route(self.path)
